@@ -50,6 +50,12 @@ TESTS = {
     "lanes.py": ["tests/test_lanes.py"],
     "log.py": ["tests/config", "tests/cli/test_output.py"],
     "rpc.py": ["tests/test_rpc.py"],
+    "serve": [
+        "tests/serve",
+        "tests/team/test_faults.py",
+        "tests/team/test_broken_databases.py",
+        "tests/team/test_streams.py",
+    ],
     "sqlite": ["tests/store", "tests/confirm"],
     "stats.py": ["tests/test_stats.py"],
     "store": ["tests/store", "tests/team/test_search.py"],

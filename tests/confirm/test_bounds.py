@@ -14,7 +14,9 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, touch
 from tests.confirm.test_attacks import ask, signed_in
 from whet.confirm.addresses import AddressRefused, resolve, taken_apart
-from whet.confirm.callbacks import Callbacks
+from whet.confirm.callbacks import Callbacks, _Slots  # pyright: ignore[reportPrivateUsage]
+from whet.confirm.records import Vote
+from whet.confirm.web.view import _ballot  # pyright: ignore[reportPrivateUsage]
 
 NOWHERE = [
     "http://[x/",
@@ -213,3 +215,17 @@ def test_the_names_of_people_and_tokens_are_one_space(tmp_path: Path) -> None:
                      "whitelist:1", "a b", "", "x" * 129, "cli:root"):  # fmt: skip
             with pytest.raises(Exception, match="name"):
                 server.token("approve", name)
+
+
+def test_at_most_128_webhooks_are_under_way() -> None:
+    slots = _Slots()
+    for number in range(127):
+        assert slots.take(number, (f"receiver-{number}", f"principal-{number}"))
+    assert not slots.is_full
+    assert slots.take(127, ("the last", "the last"))
+    assert slots.is_full
+
+
+def test_the_page_shows_500_characters_of_a_votes_reason() -> None:
+    shown = _ballot(Vote("r", "ann", "deny", 1.0, "x" * 501))["reason"]
+    assert shown.startswith("x" * 500) and "x" * 501 not in shown
