@@ -6,14 +6,18 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from benchmarks.lessons.world import Run, Step, User, World, add
 
+from tests.memory.conftest import world as world
 from tests.review.rig import SAID, Bench, bench, does, remember, says, use
 from whet.app.review_worker import looking
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.origin import Origin
 from whet.practice.script import ScriptedReply
+from whet.review.probes import probe
 from whet.sandbox.engine import probe as engine
+from whet.store import ledger
 
 needs_jail = pytest.mark.skipif(not engine().holds, reason=f"no sandbox holds here: {engine().line}")
 FACT = "port = 2525"
@@ -108,3 +112,60 @@ def test_the_jail_of_a_probe_writes_nothing_in_the_workspace(tmp_path: Path) -> 
     assert look("touch b.txt", str(work)) is None
     assert look("sh -c 'eval cat a.txt; $X'", str(work)) is None  # would do no harm, but isn't known to read
     assert look("cat a.txt", str(work / "gone")) is None
+
+
+async def looked_at(world: World, steps: list[Step], *quotes: str) -> tuple[list[str], str]:
+    """Stage one note on these quotes; gives the commands that a probe runs, and the note after it."""
+    session_id = await world.session(steps)
+    world.database.write_now(lambda db: db.execute("UPDATE sessions SET workspace = ?", (str(world.folder),)))
+    origin = Origin(
+        "review",
+        session_id=session_id,
+        tool_call_id="c1",
+        parent_session_id=session_id,
+        task_id="review",
+    )
+    outcome = await world.desk.change_notes(add(" ".join(quotes), *quotes), origin)
+    assert outcome.ok, outcome.text
+    ran: list[str] = []
+
+    def look(command: str, workspace: str) -> str:
+        ran.append(command)
+        return f"{FACT}\n"
+
+    await asyncio.to_thread(probe, world.database, "review", (), look, "2026-11-21")
+    [row] = world.database.read_now(lambda db: ledger.of_task(db, "review", ("staged",)))
+    return ran, row.after
+
+
+SHOWN = Run("terminal", "cat app.toml", FACT)
+
+
+def test_a_fact_that_one_command_shows_is_looked_at_once_more(world: World) -> None:
+    ran, note = asyncio.run(looked_at(world, [User("Which port is it?"), SHOWN], FACT))
+    assert ran == ["cat app.toml"] and note.endswith("(checked 2026-11-21)")
+
+
+@pytest.mark.parametrize(
+    ("steps", "quotes"),
+    [
+        ([User("The mail goes out by the relay of the port office."), SHOWN], ("goes out by the relay", FACT)),
+        (
+            [
+                User("Ship it."),
+                Run("terminal", "ship box7", "error: run `prep box7` before `ship box7`", ok=False),
+                Run("terminal", "prep box7", FACT),
+                Run("terminal", "ship box7", "box7 is on its way"),
+            ],
+            ("run `prep box7` before", FACT),
+        ),
+        ([User("Which port?"), Run("web_fetch", {"url": "https://x.example"}, "relay = x"), SHOWN],
+         ("relay = x", FACT)),
+    ],
+    ids=["a word of the person", "a failure", "a page"],
+)  # fmt: skip
+def test_a_fact_that_rests_on_more_than_results_of_this_machine_is_not_looked_at(
+    world: World, steps: list[Step], quotes: tuple[str, ...]
+) -> None:
+    ran, note = asyncio.run(looked_at(world, steps, *quotes))
+    assert ran == [] and "(checked" not in note
