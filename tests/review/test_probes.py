@@ -146,24 +146,25 @@ def test_a_fact_that_one_command_shows_is_looked_at_once_more(world: World) -> N
     assert ran == ["cat app.toml"] and note.endswith("(checked 2026-11-21)")
 
 
+RELAY = "The mail goes out by the relay of the port office."
+PAGE = Run("web_fetch", {"url": "https://x.example"}, "relay = x")
+FAILED = [
+    User("Ship it."),
+    Run("terminal", "ship box7", "error: run `prep box7` before `ship box7`", ok=False),
+    Run("terminal", "prep box7", FACT),
+    Run("terminal", "ship box7", "box7 is on its way"),
+]
+
+
 @pytest.mark.parametrize(
     ("steps", "quotes"),
     [
-        ([User("The mail goes out by the relay of the port office."), SHOWN], ("goes out by the relay", FACT)),
-        (
-            [
-                User("Ship it."),
-                Run("terminal", "ship box7", "error: run `prep box7` before `ship box7`", ok=False),
-                Run("terminal", "prep box7", FACT),
-                Run("terminal", "ship box7", "box7 is on its way"),
-            ],
-            ("run `prep box7` before", FACT),
-        ),
-        ([User("Which port?"), Run("web_fetch", {"url": "https://x.example"}, "relay = x"), SHOWN],
-         ("relay = x", FACT)),
+        ([User(RELAY), SHOWN], ("goes out by the relay", FACT)),
+        (FAILED, ("run `prep box7` before", FACT)),
+        ([User("Which port?"), PAGE, SHOWN], ("relay = x", FACT)),
     ],
     ids=["a word of the person", "a failure", "a page"],
-)  # fmt: skip
+)
 def test_a_fact_that_rests_on_more_than_results_of_this_machine_is_not_looked_at(
     world: World, steps: list[Step], quotes: tuple[str, ...]
 ) -> None:
