@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -114,35 +115,39 @@ def test_the_jail_of_a_probe_writes_nothing_in_the_workspace(tmp_path: Path) -> 
     assert look("cat a.txt", str(work / "gone")) is None
 
 
-async def looked_at(world: World, steps: list[Step], *quotes: str) -> tuple[list[str], str]:
-    """Stage one note on these quotes; gives the commands that a probe runs, and the note after it."""
+async def looked_at(
+    world: World, steps: Sequence[Step], *notes: Sequence[str], printed: str = FACT, workspace: str = "/work"
+) -> tuple[list[str], list[str]]:
+    """Stage notes, each on its quotes; gives the commands that a probe runs, and the notes after it."""
     session_id = await world.session(steps)
-    world.database.write_now(lambda db: db.execute("UPDATE sessions SET workspace = ?", (str(world.folder),)))
-    origin = Origin(
-        "review",
-        session_id=session_id,
-        tool_call_id="c1",
-        parent_session_id=session_id,
-        task_id="review",
-    )
-    outcome = await world.desk.change_notes(add(" ".join(quotes), *quotes), origin)
-    assert outcome.ok, outcome.text
+    world.database.write_now(lambda db: db.execute("UPDATE sessions SET workspace = ?", (workspace,)))
+    for number, quotes in enumerate(notes):
+        origin = Origin(
+            "review",
+            session_id,
+            tool_call_id=f"c{number}",
+            parent_session_id=session_id,
+            task_id="review",
+        )
+        outcome = await world.desk.change_notes(add(" ".join(quotes), *quotes), origin)
+        assert outcome.ok, outcome.text
     ran: list[str] = []
 
     def look(command: str, workspace: str) -> str:
         ran.append(command)
-        return f"{FACT}\n"
+        return f"{printed}\n"
 
-    await asyncio.to_thread(probe, world.database, "review", (), look, "2026-11-21")
-    [row] = world.database.read_now(lambda db: ledger.of_task(db, "review", ("staged",)))
-    return ran, row.after
+    seen = await asyncio.to_thread(probe, world.database, "review", (), look, "2026-11-21")
+    rows = world.database.read_now(lambda db: ledger.of_task(db, "review", ("staged",)))
+    assert seen == [row.id for row in rows if "(checked" in row.after]
+    return ran, [row.after for row in rows]
 
 
 SHOWN = Run("terminal", "cat app.toml", FACT)
 
 
 def test_a_fact_that_one_command_shows_is_looked_at_once_more(world: World) -> None:
-    ran, note = asyncio.run(looked_at(world, [User("Which port is it?"), SHOWN], FACT))
+    ran, [note] = asyncio.run(looked_at(world, [User("Which port is it?"), SHOWN], [FACT]))
     assert ran == ["cat app.toml"] and note.endswith("(checked 2026-11-21)")
 
 
@@ -162,11 +167,34 @@ FAILED = [
         ([User(RELAY), SHOWN], ("goes out by the relay", FACT)),
         (FAILED, ("run `prep box7` before", FACT)),
         ([User("Which port?"), PAGE, SHOWN], ("relay = x", FACT)),
+        ([User("Which port?"), Run("read_file", {"path": "app.toml"}, f"1|{FACT}")], (FACT,)),
     ],
-    ids=["a word of the person", "a failure", "a page"],
+    ids=["a word of the person", "a failure", "a page", "a file"],
 )
-def test_a_fact_that_rests_on_more_than_results_of_this_machine_is_not_looked_at(
+def test_a_fact_that_rests_on_anything_but_commands_of_this_machine_is_not_looked_at(
     world: World, steps: list[Step], quotes: tuple[str, ...]
 ) -> None:
-    ran, note = asyncio.run(looked_at(world, steps, *quotes))
+    ran, [note] = asyncio.run(looked_at(world, steps, quotes))
     assert ran == [] and "(checked" not in note
+
+
+def test_three_commands_are_run_again_and_no_more(world: World) -> None:
+    names = ("smtp", "imap", "ldap", "dns")
+    shown = [Run("terminal", f"cat {name}.toml", f"{name} = {name}9") for name in names]
+    notes = [[f"{name} = {name}9"] for name in names]
+    ran, after = asyncio.run(
+        looked_at(world, [User("Which ports?"), *shown], *notes, printed="\n".join(map("".join, notes)))
+    )
+    assert ran == [f"cat {name}.toml" for name in names[:3]]
+    assert ["(checked" in note for note in after] == [True, True, True, False]
+
+
+def test_a_fact_of_two_results_is_seen_again_where_both_still_say_so(world: World) -> None:
+    steps = [User("Which ports?"), SHOWN, Run("terminal", "cat b.toml", "relay = x9")]
+    ran, [note] = asyncio.run(looked_at(world, steps, [FACT, "relay = x9"]))
+    assert ran == ["cat app.toml", "cat b.toml"] and "(checked" not in note
+
+
+def test_a_session_without_a_folder_says_not_where_to_look(world: World) -> None:
+    ran, _ = asyncio.run(looked_at(world, [User("Which port is it?"), SHOWN], [FACT], workspace=""))
+    assert ran == []
