@@ -218,6 +218,24 @@ def test_another_model_gets_a_digest_and_only_the_tools_that_it_may_use(tmp_path
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("other", ["", "practice-echo"])
+def test_a_vendor_is_told_the_conversations_name_where_its_bytes_are_shared(
+    tmp_path: Path, other: str
+) -> None:
+    settings = {"model.provider": "openai", "review.model": other}
+
+    async def main() -> None:
+        key = {"OPENAI_API_KEY": "sk-test"}
+        async with bench(tmp_path, corrected(says("nothing")), settings=settings, environ=key) as b:
+            await talk(b)
+            [done] = await b.review()
+            parent, review = (request.parsed["prompt_cache_key"] for request in b.server.requests[1:])
+            assert parent == b.session.id
+            assert review == (done.review_session_id if other else parent)
+
+    asyncio.run(main())
+
+
 def test_a_conversation_that_is_too_long_for_one_message_more_is_read_as_a_digest(tmp_path: Path) -> None:
     from whet.practice.script import Fault
 

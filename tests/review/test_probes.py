@@ -198,3 +198,12 @@ def test_a_fact_of_two_results_is_seen_again_where_both_still_say_so(world: Worl
 def test_a_session_without_a_folder_says_not_where_to_look(world: World) -> None:
     ran, _ = asyncio.run(looked_at(world, [User("Which port is it?"), SHOWN], [FACT], workspace=""))
     assert ran == []
+
+
+@pytest.mark.parametrize(("printed", "is_seen"), [(f"[mail]\n{FACT}", True), (f"[web]\n{FACT}", False)])
+def test_a_line_below_another_heading_is_another_fact(world: World, printed: str, is_seen: bool) -> None:
+    shown = Run("terminal", "cat app.toml", f"[mail]\n{FACT}")
+    _, [note] = asyncio.run(
+        looked_at(world, [User("Which port is it?"), shown], [f"[mail]\n{FACT}"], printed=printed)
+    )
+    assert ("(checked" in note) is is_seen
