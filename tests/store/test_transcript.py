@@ -208,6 +208,23 @@ def test_a_new_message_closes_a_crashed_turn(db, clock):
     assert reasons == [("crashed",), ("answered",)]
 
 
+def test_a_turn_that_another_one_ended_is_over_here_too(db, clock):
+    async def main():
+        first = await new_log(db, clock)
+        await first.begin_turn(user("one"))
+        first.close()
+        log = await Transcript.open(db, "s1", clock)
+        turn = await log.unfinished_turn()
+        assert turn is not None
+        await log.end_turn(turn, "cancelled", "")
+        assert first.live.open_turn is not None
+        await first.writer.refresh()
+        assert first.live.open_turn is None
+        assert texts(first) == [("user", "one")]
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_append_is_in_memory_when_the_turn_ends(db, clock):
     async def main():
         log = await new_log(db, clock)
