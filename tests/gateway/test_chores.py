@@ -10,12 +10,14 @@ import apsw
 import pytest
 
 from tests.confirm.vendors.telegram_chat import TelegramChat
-from tests.gateway.running import TELEGRAM, GatewayProcess, served
+from tests.gateway.running import TELEGRAM, GatewayProcess, opened, served
 from tests.gateway.test_telegram import world
 from tests.review.rig import LESSON, SAID, corrected, does, says
 from whet.clock import SystemClock
 from whet.contract.channels import ChatPlace
 from whet.contract.messages import Message
+from whet.gateway.chat import ChatCommands
+from whet.gateway.conversations import Conversations
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store import chats
@@ -71,14 +73,22 @@ def test_a_gateway_that_is_stopped_as_it_starts_ends_the_turn_that_it_goes_on_wi
 
         log = await Transcript.open(database, database.write_now(begun), SystemClock())
         await log.begin_turn(Message(role="user", content="and then?"))
+        log.close()
+
+    async def stopped_at_once(gateway: GatewayProcess) -> None:
+        async with opened(gateway) as server:
+            await left_behind(server.app.database)
+            conversations = Conversations(server.parts, ChatCommands([]))
+            await conversations.recover()
+            assert await conversations.drain(30)
+            await server.parts.deliveries.drain(30)
+            for channel in server.parts.channels.values():
+                await channel.aclose()
 
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         gateway = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
         with served(gateway):
             telegram.write("hello")
             telegram.wait_said("Hello.")
-        with closing(StateDatabase.open(tmp_path / "home" / "state.db", SystemClock())) as database:
-            asyncio.run(left_behind(database))
-        with served(gateway):
-            pass
+        asyncio.run(stopped_at_once(gateway))
         assert telegram.said() == ["Hello.", "In the end."]
