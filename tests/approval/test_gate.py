@@ -482,7 +482,7 @@ def test_one_question_at_a_time_and_an_answer_settles_the_next(tmp_path: Path) -
         open_questions = 0
         most = 0
 
-        async def approve(self, request: ApprovalRequest) -> Answer | None:
+        async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
             self.open_questions += 1
             self.most = max(self.most, self.open_questions)
             await asyncio.sleep(0)
@@ -503,7 +503,7 @@ def test_one_question_at_a_time_and_an_answer_settles_the_next(tmp_path: Path) -
 
 def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path: Path) -> None:
     class Waiting(Someone):
-        async def approve(self, request: ApprovalRequest) -> Answer | None:
+        async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
             if request.subject == "make":
                 started.set()
                 await asyncio.Event().wait()
