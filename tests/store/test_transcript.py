@@ -225,6 +225,17 @@ def test_a_turn_that_another_one_ended_is_over_here_too(db, clock):
     asyncio.run(main())
 
 
+def test_the_list_of_a_turn_holds_nothing_of_the_session_beside_it(db, clock):
+    async def main():
+        log = await talk(db, clock, "s1", "one", "two")
+        await talk(db, clock, "s2", "other")
+        return log.live.key
+
+    key = asyncio.run(main())
+    assert db.read_now(lambda c: compactions.view_after(c, key, 2)) == "[1,2,3,4]"
+    assert db.read_now(lambda c: compactions.view_after(c, key, 1)) == "[1,2]"
+
+
 def test_a_cancelled_append_is_in_memory_when_the_turn_ends(db, clock):
     async def main():
         log = await new_log(db, clock)
