@@ -219,9 +219,9 @@ def used(
 ) -> None:
     for _ in range(sessions_):
         with_outcomes(database, clock, *[("todo", "failed" if n < failed else "ok") for n in range(10)])
-        id_ = database.read_now(
-            lambda db: db.execute("SELECT id FROM sessions ORDER BY key DESC").fetchone()[0]
-        )
+        (id_,) = database.read_now(
+            lambda db: db.execute("SELECT id FROM sessions ORDER BY key DESC LIMIT 1").fetchall()
+        )[0]
         database.write_now(
             lambda db, id_=id_: warm.record(db, id_, WarmStart("t", "hash", arm, "auto", 1), at)
         )
