@@ -135,7 +135,7 @@ def home(db: StateDatabase, folder: Path) -> LearningService:
 
 
 def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> None:
-    work = desk.change_notes if isinstance(request, MemoryRequest) else desk.change_skill
+    work = desk.hand_in if isinstance(request, MemoryRequest) else desk.hand_in
     outcome = asyncio.run(work(request, HAND))  # type: ignore[arg-type]
     assert outcome.ok, outcome.text
 

@@ -129,7 +129,7 @@ async def looked_at(
             parent_session_id=session_id,
             task_id="review",
         )
-        outcome = await world.desk.change_notes(add(" ".join(quotes), *quotes), origin)
+        outcome = await world.desk.hand_in(add(" ".join(quotes), *quotes), origin)
         assert outcome.ok, outcome.text
     ran: list[str] = []
 
