@@ -135,8 +135,7 @@ def home(db: StateDatabase, folder: Path) -> LearningService:
 
 
 def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> None:
-    work = desk.hand_in if isinstance(request, MemoryRequest) else desk.hand_in
-    outcome = asyncio.run(work(request, HAND))  # type: ignore[arg-type]
+    outcome = asyncio.run(desk.hand_in(request, HAND))
     assert outcome.ok, outcome.text
 
 
