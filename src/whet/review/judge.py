@@ -24,7 +24,7 @@ from whet.contract.errors import NotFound
 from whet.contract.events import Event
 from whet.contract.messages import Message
 from whet.contract.protocols import Gate, ModelLink, NobodyPresent, Provider
-from whet.memory.notes import short
+from whet.contract.texts import short
 from whet.review import wording
 from whet.review.budget import MeteredLink
 from whet.review.fork import Fork, ForkParts, Inherited, ReviewGate
