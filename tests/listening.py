@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from whet.web.listening import stop_accepting
+
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -40,7 +42,7 @@ async def listening(
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        server.close()
+        await stop_accepting(server)
         for _ in range(5):  # a connection that was taken just now gets its handler some rounds later
             await asyncio.sleep(0)
         for writer, task in open_now.items():

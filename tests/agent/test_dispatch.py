@@ -7,9 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.agent.rig import Rig, calls, rig
+import msgspec
+
+from tests.agent.rig import ListGate, Rig, calls, rig
 from whet.context.engines import NoEngine
-from whet.contract.events import ToolStarted
+from whet.contract.changes import TextChange
+from whet.contract.events import Emit, ToolStarted
+from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.practice.script import ScriptedReply
 from whet.tools.signature import tool
@@ -74,6 +78,43 @@ def test_a_command_whose_folder_is_gone_does_not_run(tmp_path: Path) -> None:
             await r.turn("on")
             assert ran == [("cd sub", ""), ("ls", "")]
             assert results(r)[1].startswith("Nothing was run: the folder")
+
+    asyncio.run(main())
+
+
+class Looking(ListGate):
+    """Looks at what each call makes of files before it allows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[tuple[TextChange, ...]] = []
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        assert call.preview is not None
+        self.shown.append(await call.preview({"what": "new"}))
+        return await super().decide(call, emit)
+
+
+def test_a_gate_is_shown_what_a_call_makes_of_files_and_nothing_where_the_tool_does_not_say(
+    tmp_path: Path,
+) -> None:
+    async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
+        return (TextChange("a", str(ctx.workspace / "a"), None, arguments["what"]),)
+
+    @tool(toolset="file", effects={"write"})
+    async def write(ctx: ToolContext, what: str) -> str:
+        """Write."""
+        return "written"
+
+    tools = [msgspec.structs.replace(write, preview=preview)]
+    script = [calls(("write", '{"what": "old"}'), ("put", '{"what": "old"}')), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=tools) as r:
+            gate = Looking()
+            r.session = msgspec.structs.replace(r.session, gate=gate)
+            await r.turn("go")
+            assert gate.shown == [(TextChange("a", str(tmp_path / "a"), None, "new"),), ()]
 
     asyncio.run(main())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.agent.test_runs import OwnRun, alone, own_run, own_task
+from whet.agent.test_runs import OwnRun, alone, mentions_runner, names_runner, own_run, own_task
 
 _ACTIVATE = ". .venv/bin/activate"
 
@@ -61,3 +61,32 @@ def test_a_task_of_the_workspace_is_run_as_it_is_written_there(command: str, exp
 )
 def test_the_part_that_runs_tests_is_taken_out(command: str, expected: str) -> None:
     assert alone(command) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("pytest.main()", True),
+        ('run(["go", "test"])', True),
+        ("node --test", True),
+        ("go on and test it", False),
+        ("pytests", False),
+    ],
+)
+def test_a_program_that_starts_a_runner_speaks_of_it(source: str, expected: bool) -> None:
+    assert mentions_runner(source) is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("ls; pytest -q | tail -1", True),
+        ("timeout 5 uv run go test", True),
+        ("timeout pytest", False),
+        ("echo pytest", False),
+        ("go build", False),
+        ("timeout 5", False),
+    ],
+)
+def test_a_command_names_the_runner_that_it_runs(command: str, expected: bool) -> None:
+    assert names_runner(command) is expected

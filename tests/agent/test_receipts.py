@@ -164,6 +164,13 @@ def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path:
             "Ran 5 tests in 0.1s\n\nFAILED (failures=1, errors=1, skipped=1)",
             TestCounts("unittest", 2, 2, 1, direct=True),
         ),
+        ("python -m unittest", "Ran 5 tests in 0.1s\n\nOK", TestCounts("unittest", 5, direct=True)),
+        (
+            "python -m unittest",
+            "Ran 5 tests in 0.1s\n\nFAILED (unexpected successes=1)",
+            TestCounts("unittest", 4, 1, direct=True),
+        ),
+        ("pytest -q", f"{_PYTEST}\n3 passed in 0.1s", TestCounts("pytest", 3, direct=True)),
         ("npx jest", "Tests:       1 failed, 4 passed, 5 total\n", TestCounts("jest", 4, 1, direct=True)),
         ("npx jest", "Tests:       2 skipped, 2 total\n", TestCounts("jest", 0, 0, 2, direct=True)),
         (

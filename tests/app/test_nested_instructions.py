@@ -12,7 +12,9 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
+from whet.context.nested import NestedInstructions
 from whet.contract.protocols import NobodyPresent
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
@@ -115,3 +117,14 @@ def test_a_long_file_is_cut_and_the_result_stays_whole(tmp_path: Path):
     write(project(tmp_path) / "packages/api/AGENTS.md", "Rule. " * 5_000)
     (text,) = results(tmp_path, [read("packages/api/d.py"), DONE])
     assert "text of packages/api/d.py" in text and "characters cut" in text and len(text) < 9_000
+
+
+def test_only_tools_of_this_machine_that_name_places_have_instructions_behind_them(tmp_path: Path) -> None:
+    nested = NestedInstructions(tmp_path, list)
+
+    async def run(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
+        return ToolOutput("")
+
+    for tags, is_wrapped in (((), False), (("path",), True), (("command",), True), (("path", "mcp"), False)):
+        made = Tool(ToolSpec("t", "", {}), "t", frozenset(), run, tags=frozenset(tags))
+        assert (nested.around(made) is not made) is is_wrapped, tags

@@ -209,6 +209,8 @@ mkdir build
 touch a.txt
 cp a.txt b.txt
 cp -r src/ backup/
+cp -t backup a.txt b.txt
+cp a.txt -t
 mv old.py new.py
 rm a.txt
 rm -f build/out.o src/a.pyc
@@ -666,6 +668,9 @@ tee /etc/hosts < a
 tee ~/.zshrc < a
 cp a ~/.bashrc
 cp a /usr/local/bin/x
+cp -t /usr/local/bin a
+install --target-directory /opt/x a b
+ln --target-directory=/opt/x a
 mv a.txt ~/b.txt
 mv ~/b.txt .
 mv src /dev/null

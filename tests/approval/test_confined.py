@@ -11,11 +11,13 @@ import pytest
 from tests.approval.test_gate import Bench, Kept, Someone
 from whet.approval.confined import JailGate
 from whet.approval.policy import PolicyGrant
+from whet.approval.risk import RiskScope
+from whet.approval.shell_risk import analyse
 from whet.contract.events import Notice
 from whet.contract.protocols import Answer
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.denial import Denial
-from whet.sandbox.policy import Opening
+from whet.sandbox.policy import UNCONFINED, Opening
 from whet.sandbox.status import Engine, EngineStatus
 
 
@@ -257,3 +259,19 @@ def test_a_host_that_is_named_and_a_change_elsewhere_are_asked_about_before(
     bench, _ = confined(tmp_path, "no")
     assert bench.sh(command).verdict == "deny"
     assert bench.person.asked[0].opening.startswith(f"reach {host}")
+
+
+@pytest.mark.parametrize(
+    ("command", "opening"),
+    [
+        ("cat /usr", Opening("run", UNCONFINED)),
+        ("touch /usr/lib/absent", Opening("run", UNCONFINED)),
+        ("cat /usr/bin/env", Opening("read", os.path.realpath("/usr/bin/env"))),
+    ],
+    ids=["above the home", "in Whet's home", "elsewhere"],
+)
+def test_what_holds_the_home_or_lies_in_whets_own_is_no_single_opening(
+    command: str, opening: Opening
+) -> None:
+    place = RiskScope("/opt", "/usr/share", "/usr/lib")
+    assert analyse(command, "/opt", place, "").needs == (opening,)

@@ -17,7 +17,7 @@ from whet.config.schema import ApprovalSettings
 from whet.contract.errors import ConfigError, StoreFull
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Event, Notice
 from whet.contract.messages import ToolCall
-from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall
+from whet.contract.protocols import Answer, ApprovalRequest, Decision, GateCall, Reply
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec, tags_of
 from whet.tools.diffs import named
 
@@ -25,11 +25,11 @@ from whet.tools.diffs import named
 class Someone:
     """A person with prepared answers, who remembers what was asked."""
 
-    def __init__(self, *answers: Answer | None) -> None:
+    def __init__(self, *answers: Answer | Reply | None) -> None:
         self.answers = list(answers)
         self.asked: list[ApprovalRequest] = []
 
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         self.asked.append(request)
         return self.answers.pop(0) if self.answers else None
 
@@ -196,6 +196,13 @@ def test_always_is_kept_for_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     elsewhere = Bench(tmp_path / "other", Someone(), bench.kept)
     assert elsewhere.sh("pytest tests").verdict == "deny"
+
+
+def test_a_scope_that_was_not_offered_is_the_first(tmp_path: Path) -> None:
+    for scope in (-1, 9):
+        bench = Bench(tmp_path, Someone(Reply("session", scope=scope)))
+        assert bench.sh("pytest -q").verdict == "allow"
+        assert verdicts(bench, ["pytest -q tests", "make"]) == ["allow", "deny"]
 
 
 def test_code_on_the_line_is_granted_as_it_stands(tmp_path: Path) -> None:
@@ -475,7 +482,7 @@ def test_one_question_at_a_time_and_an_answer_settles_the_next(tmp_path: Path) -
         open_questions = 0
         most = 0
 
-        async def approve(self, request: ApprovalRequest) -> Answer | None:
+        async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
             self.open_questions += 1
             self.most = max(self.most, self.open_questions)
             await asyncio.sleep(0)
@@ -496,7 +503,7 @@ def test_one_question_at_a_time_and_an_answer_settles_the_next(tmp_path: Path) -
 
 def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path: Path) -> None:
     class Waiting(Someone):
-        async def approve(self, request: ApprovalRequest) -> Answer | None:
+        async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
             if request.subject == "make":
                 started.set()
                 await asyncio.Event().wait()

@@ -37,6 +37,8 @@ _FOUL = [
     "python3 -c 'print(open(\"{home}/confirm/approve.token\").read())'",
     "python3 foul.py",
     "sh foul.sh",
+    ". ./foul.sh",
+    "source foul.sh",
     "./foul.sh",
     "make approve",
 ]

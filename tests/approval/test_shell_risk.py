@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.approval.corpus import EXPECTED
 from whet.approval.risk import RiskScope, ShellRisk, rank
+from whet.approval.secrets import is_secret
 from whet.approval.shell_risk import analyse
 
 PLACE = RiskScope("/code/proj", "/home/u", "/home/u/.whet")
@@ -70,6 +71,21 @@ def test_input_given_to_a_shell_is_looked_at() -> None:
     assert judge("bash -s", "git push").level == "dangerous"
     assert judge("python3", "import shutil; shutil.rmtree('x')").level == "dangerous"
     assert judge("cat", "rm -rf /").level in ("safe", "normal")
+
+
+def test_roots_own_home_is_a_home_like_others() -> None:
+    root, other = (
+        RiskScope("/root/proj", "/root", "/root/.whet"),
+        RiskScope("/code", "/home/u", "/home/u/.whet"),
+    )
+    for path, own in (
+        ("/root/notes.txt", False),
+        ("/root", False),
+        ("/root/.ssh/id", True),
+        ("/rootless", False),
+    ):
+        assert is_secret(path, root) is own
+    assert is_secret("/root/notes.txt", other) and not is_secret("/rootless/notes.txt", other)
 
 
 def test_a_pattern_or_a_link_that_leads_to_secrets_is_seen_through(tmp_path: Path) -> None:

@@ -41,6 +41,11 @@ def test_the_block_is_bounded_prefers_changes_and_says_where_the_rest_is():
     assert block.endswith("recall with ref files, commands or urls")
 
 
+def test_an_entry_of_no_message_is_read_back_as_one():
+    entries = [TrailEntry("read", "a"), TrailEntry("command", "make", "exit 2", 4)]
+    assert artifacts.parse(artifacts.render(entries, 1_000)) == entries
+
+
 def test_secrets_in_commands_are_masked():
     talk = Talk()
     key = "sk-" + "a1B2" * 8

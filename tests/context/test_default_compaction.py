@@ -72,7 +72,7 @@ def test_the_head_is_a_question_with_its_answer_and_5_percent_of_the_room() -> N
         size = chat.estimate(longer)
         assert len(planned(longer, size, 10_000).parts.head) == kept
     # A summary at the front says that the first messages were kept once.
-    again = [summary.write(Summary(first=1, last=9, body=BODY), trail_tokens=0), *rows]
+    again = [summary.write(Summary(first=1, last=9, body=BODY), trail_tokens=0, can_recall=True), *rows]
     assert planned(again, 10_000, 10_000).parts.head == []
 
 
@@ -87,6 +87,22 @@ def test_an_old_answer_that_stays_is_clipped_to_15_percent_of_the_room() -> None
         answer = next(one for one in found.parts.kept if one["role"] == "assistant")
         size = chat.tokens_of(answer)
         assert size == kept if kept else 1_400 < size < 1_540
+
+
+def test_between_two_messages_of_one_side_stands_a_line_of_the_other() -> None:
+    calls = [
+        {"role": "assistant", "content": "", "tool_calls": [{"id": f"c{at}", "function": {"name": "f"}}]}
+        for at in range(60)
+    ]
+    rows = [*talk(60), row("assistant", 1_500, 61), *calls]
+    found = planned(rows, chat.estimate(rows), 10_000)
+    assert found.parts.kept[-1]["role"] == found.parts.tail[0]["role"] == "assistant"
+    written = summarised(found, order(Model()))
+    assert isinstance(written, SummarisedRows)
+    own = [one["content"] for one in written.rows if one["content"] in (summary.ACK, summary.BRIDGE)]
+    at = written.rows.index(found.parts.tail[0])
+    assert written.rows[at - 1]["content"] == own[-1] == summary.BRIDGE
+    assert written.rows[at - 2]["role"] == "assistant"
 
 
 def test_a_tail_of_one_large_group_is_cut_to_27_percent_of_the_room() -> None:
@@ -159,7 +175,7 @@ def test_a_summary_is_a_fifth_of_what_it_stands_for_within_what_is_free(
 
 def test_the_newest_lines_of_parts_stay_as_far_as_they_fit() -> None:
     parts = [f"- #{at} (until 2026-11-20): asked {at}" for at in range(1, 16)]
-    before = summary.write(Summary(first=1, last=9, body=BODY, parts=parts), trail_tokens=0)
+    before = summary.write(Summary(first=1, last=9, body=BODY, parts=parts), trail_tokens=0, can_recall=True)
     for room, kept in ((100_000, 12), (4_000, 8)):
         rows = [before, *talk(60)]
         found = planned(rows, chat.estimate(rows), 0)._replace(room=room)

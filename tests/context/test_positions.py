@@ -172,3 +172,25 @@ def test_an_engine_that_left_a_transaction_open_does_not_lock_itself_out(tmp_pat
     asyncio.run(test())
     house = House(tmp_path)
     assert house.stored("s") == ["in s"] and house.stored("t") == ["in t"]
+
+
+def test_an_engine_is_told_nothing_of_the_list_of_a_session_that_was_ended_before(tmp_path: Path) -> None:
+    async def test() -> None:
+        clock = FixedClock()
+        database = StateDatabase.open(tmp_path / "state.db", clock)
+        hosts: list[EngineHost] = []
+        for name in ("s", "t"):
+            log = await Transcript.create(database, NewSession(id=name, conversation_id="c"), clock)
+            engine = StoringEngine(tmp_path / "engine.db")
+            host = EngineHost(log, EngineRunner.of(engine, Deadlines()), HostFacts(lambda: INFO))
+            assert await host.begin(hosts[-1] if hosts else None, carry_over=bool(hosts))
+            turn = await log.begin_turn(Message(role="user", content=f"in {name}"))
+            await host.view(log.messages, lambda _event: None)
+            await log.end_turn(turn, "answered", "")
+            await host.aclose()
+            hosts.append(host)
+        database.close()
+
+    asyncio.run(test())
+    house = House(tmp_path)
+    assert house.stored("s") == ["in s"] and house.stored("t") == ["in t"]

@@ -4,7 +4,7 @@ import json
 
 from tests.context.talk import Talk
 from whet.context import rows as chat
-from whet.context.pruning import describe, prune, shorten
+from whet.context.pruning import clip_text, describe, prune, shorten
 
 
 def test_equal_results_point_to_the_newest_which_stays():
@@ -106,3 +106,10 @@ def test_shorten_clips_only_the_longest_and_names_what_is_cut():
     assert "recall #4 ...]" in cut[3]["content"]
     assert cut[5]["content"].startswith("数据库")
     assert shorten(talk.rows, 1_000_000) == talk.rows
+
+
+def test_a_text_that_just_fits_is_left_as_it_is():
+    row = {"role": "assistant", "content": "words of some length " * 200}
+    size = chat.tokens_of(row)
+    assert clip_text(row, size) is row
+    assert chat.tokens_of(clip_text(row, size // 2)) < size

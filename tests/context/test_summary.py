@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import date
 
 from tests.context.talk import Talk
@@ -7,7 +8,7 @@ from whet.context import rows as chat
 from whet.context import summary
 from whet.context.artifacts import TrailEntry
 from whet.context.rows import text_tokens
-from whet.context.summariser import Failure, SummaryRequest, judged, prompt
+from whet.context.summariser import Failure, SummaryRequest, judged, prompt, record
 from whet.context.summary import Summary
 
 WHOLE = Summary(
@@ -21,9 +22,10 @@ WHOLE = Summary(
 
 
 def test_what_is_written_is_read_back():
-    row = summary.write(WHOLE, trail_tokens=500)
+    row = summary.write(WHOLE, trail_tokens=500, can_recall=True)
     assert summary.is_summary(row)
     assert summary.parse(row) == WHOLE
+    assert "recall" in chat.text_of(row).split("##")[0]
     assert "recall" not in chat.text_of(summary.write(WHOLE, trail_tokens=0, can_recall=False)).split("##")[0]
 
 
@@ -34,6 +36,34 @@ def test_a_models_own_frame_trail_and_first_section_are_left_out():
     )
     assert summary.clean_body(text) == "## 2. Goal\nShip."
     assert summary.clean_body("Only prose.") == "## 2. Goal\nOnly prose."
+
+
+def test_of_an_earlier_summary_the_lasting_sections_stay_where_a_model_leaves_them_out():
+    former = "\n".join(f"## {number}. Title\nOld {number}." for number in range(2, 14))
+    kept = summary.kept_parts("## 3. Title\nNew 3.\n\n## 5. Title\nNew 5.", former)
+    said = [line for line in kept.splitlines() if line and not line.startswith("#")]
+    assert said == ["Old 2.", "New 3.", "Old 4.", "New 5.", "Old 8.", "Old 13."]
+
+
+def test_a_record_that_does_not_fit_keeps_both_ends_of_the_conversation():
+    talk = Talk()
+    for number in range(200):
+        talk.user(f"Step {number}: " + "and so on " * 40)
+    text = record(talk.rows, 800)
+    found = re.search(r"\[(\d+) messages left out here\]", text)
+    assert found is not None
+    head, tail = text[: found.start()], text[found.end() :]
+    assert "Step 0:" in head and "Step 199:" in tail
+    assert int(found[1]) == 200 - head.count("Step ") - tail.count("Step ")
+    assert 300 < text_tokens(head) <= 400 and 300 < text_tokens(tail) <= 400
+
+
+def test_rows_without_a_number_span_nothing():
+    assert chat.span_of([{"role": "user", "content": "x"}]) == chat.span_of([]) == (0, 0)
+    talk = Talk()
+    talk.user("a")
+    talk.reply("b")
+    assert chat.span_of([*talk.rows, {"role": "user", "content": "x"}]) == (1, 2)
 
 
 def test_fitting_takes_lines_from_the_longest_section_and_the_oldest_actions():

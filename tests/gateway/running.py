@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import asynccontextmanager, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 from tests.confirm.vendors.discord import TOKEN as DISCORD_TOKEN
@@ -139,39 +139,44 @@ def running(process: GatewayProcess) -> Iterator[GatewayProcess]:
             process.kill()
 
 
+@asynccontextmanager
+async def opened(gateway: GatewayProcess) -> AsyncIterator[GatewayServer]:
+    """Open the same home in this process, with nothing running yet."""
+    home = Home(gateway.home)
+    text = read_gateway(home.gateway)
+    secrets = load_secrets(home, gateway.environ())
+    settings = load(home, {}, environ=gateway.environ()).settings
+    people = Switchboard()
+    work = gateway.home / "work"
+    work.mkdir(exist_ok=True)
+    seats = open_channels(text, secrets)
+    locks = [
+        TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets)
+        for seat in seats
+        if seat.secrets
+    ]
+    app = await App.start(home, settings, secrets, people, work, source="gateway")
+    limits = settings.gateway
+    hosted = SessionHost(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
+    try:
+        yield GatewayServer(app, hosted, seats, text, print)
+    finally:
+        await hosted.aclose()
+        await app.aclose()
+        for lock in locks:
+            lock.release()
+
+
 @contextmanager
 def served(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
     """Serve the same home in a thread of this process: starts at once, and can't be killed."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def main() -> None:
-        home = Home(gateway.home)
-        text = read_gateway(home.gateway)
-        secrets = load_secrets(home, gateway.environ())
-        settings = load(home, {}, environ=gateway.environ()).settings
-        people = Switchboard()
-        work = gateway.home / "work"
-        work.mkdir(exist_ok=True)
-        seats = open_channels(text, secrets)
-        locks = [
-            TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets)
-            for seat in seats
-            if seat.secrets
-        ]
-        app = await App.start(home, settings, secrets, people, work, source="gateway")
-        limits = settings.gateway
-        hosted = SessionHost(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
-        stop = asyncio.Event()
-        started.set_result((asyncio.get_running_loop(), stop))
-        try:
-            await GatewayServer(app, hosted, seats, text, print).run(
-                ChatCommands(list(builtin_commands())), stop
-            )
-        finally:
-            await hosted.aclose()
-            await app.aclose()
-            for lock in locks:
-                lock.release()
+        async with opened(gateway) as server:
+            stop = asyncio.Event()
+            started.set_result((asyncio.get_running_loop(), stop))
+            await server.run(ChatCommands(list(builtin_commands())), stop)
 
     def serve() -> None:
         try:

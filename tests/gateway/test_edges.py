@@ -23,9 +23,10 @@ from whet.clock import SystemClock
 from whet.contract.channels import ChatPlace, Incoming
 from whet.gateway.outbox import NOTICE
 from whet.gateway.router import Router
+from whet.gateway.settings import GatewayChannelText
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.store import chats
+from whet.store import chats, paired
 from whet.store.database import StateDatabase
 
 pytestmark = pytest.mark.unconfined
@@ -349,6 +350,15 @@ def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
     assert [router.floods(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert [router.floods(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
     assert router.floods(place, 5_100.0) == 0
+
+
+def test_a_stranger_with_a_long_name_is_listed_with_its_beginning(tmp_path: Path) -> None:
+    router = Router({"telegram": GatewayChannelText("telegram")}, {}, 3)
+    written = Incoming(ChatPlace("telegram", "9", user="9"), "u1", "message", text="hi", user_name="x" * 150)
+    with closing(StateDatabase.open(tmp_path / "state.db", SystemClock())) as database:
+        assert database.write_now(lambda db: router.offer(db, written, "AAAA-BBBB", 1))
+        [waiting] = database.read_now(lambda db: paired.all_waiting(db, 2))
+    assert (waiting.name, waiting.user) == ("x" * 100, "9")
 
 
 @pytest.mark.logs_errors("broke")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from whet.config import front_matter
 from whet.config.paths import locked
 from whet.contract.errors import ConfigError, StoreUnwritable
 from whet.memory import disk, skill_format
@@ -274,11 +275,11 @@ def test_front_matter_that_is_not_valid_says_what_is_wrong(text: str, says: str)
 
 
 def test_four_levels_of_yaml_are_read() -> None:
-    head, _ = skill_format.split(main(f"{GOOD}\nz: [[[[1]]]]"))
-    assert skill_format.fields(head)["z"] == [[[[1]]]]
+    head, _ = front_matter.split(main(f"{GOOD}\nz: [[[[1]]]]"), "SKILL.md")
+    assert front_matter.fields(head)["z"] == [[[[1]]]]
 
 
 def test_the_body_is_what_follows() -> None:
-    assert skill_format.split("---\na: 1\n---\n\nbody\n\n") == ("a: 1", "body")
-    assert skill_format.fields("a: 1\nb: x y") == {"a": "1", "b": "x y"}
-    assert skill_format.fields("n: -5") == {"n": "-5"}
+    assert front_matter.split("---\na: 1\n---\n\nbody\n\n", "SKILL.md") == ("a: 1", "body")
+    assert front_matter.fields("a: 1\nb: x y") == {"a": "1", "b": "x y"}
+    assert front_matter.fields("n: -5") == {"n": "-5"}

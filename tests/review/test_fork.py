@@ -15,6 +15,7 @@ from whet.contract.messages import Message
 from whet.practice.endpoints import Recorded
 from whet.practice.script import ScriptedReply
 from whet.store import compactions, live, sessions
+from whet.warm.prime import Prime, encode_prime
 
 WIRES = ("chat_completions", "anthropic_messages", "responses")
 
@@ -57,6 +58,26 @@ def test_the_first_request_shares_every_byte_of_the_parents_last(tmp_path: Path,
             [listed] = b.listed()
             assert listed.usage.cache_read_tokens > 0
             assert not any(request.refused for request in b.server.requests)
+
+    asyncio.run(main())
+
+
+def test_a_review_of_a_session_with_examples_before_it_sends_them_too(tmp_path: Path) -> None:
+    examples = (Message(role="user", content="An example."), Message(role="assistant", content="It worked."))
+    prime = encode_prime(Prime(examples))
+    settings = {"warm.default": "off"}
+
+    async def main() -> None:
+        script = [*corrected(), says("nothing")]
+        async with bench(tmp_path, script) as b:
+            key = b.session.id
+            b.app.database.write_now(lambda db: sessions.set_prime(db, key, "You help.", prime))
+            async with bench(tmp_path, server=b.server, session_id=key, settings=settings) as warm:
+                await talk(warm)
+                assert b"An example." in b.server.requests[-1].body
+                [done] = await warm.review()
+                assert done.state == "nothing", done
+                assert_shares_every_byte(b.server.requests[1], b.server.requests[2])
 
     asyncio.run(main())
 
@@ -193,6 +214,24 @@ def test_another_model_gets_a_digest_and_only_the_tools_that_it_may_use(tmp_path
             names = [tool["function"]["name"] for tool in asked["tools"]]
             assert names[:2] == ["memory", "skill_manage"] and "terminal" not in names
             assert b.rows()[0].evidence[0].session_id == b.session.id, "the evidence is the conversation's"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("other", ["", "practice-echo"])
+def test_a_vendor_is_told_the_conversations_name_where_its_bytes_are_shared(
+    tmp_path: Path, other: str
+) -> None:
+    settings = {"model.provider": "openai", "review.model": other}
+
+    async def main() -> None:
+        key = {"OPENAI_API_KEY": "sk-test"}
+        async with bench(tmp_path, corrected(says("nothing")), settings=settings, environ=key) as b:
+            await talk(b)
+            [done] = await b.review()
+            parent, review = (request.parsed["prompt_cache_key"] for request in b.server.requests[1:])
+            assert parent == b.session.id
+            assert review == (done.review_session_id if other else parent)
 
     asyncio.run(main())
 

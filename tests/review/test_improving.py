@@ -49,6 +49,13 @@ def test_the_real_optimiser_finds_steps_that_win_on_held_out_cases() -> None:
     assert "2. `kiln fire BATCH` → “fired”" in text and "- Mind the door." in text
 
 
+def test_a_proposal_is_made_from_three_cases_at_most() -> None:
+    pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
+    prompts: list[str] = []
+    improve(SKILL, [case(f"b{number}") for number in range(9)], lambda one: prompts.append(one) or BETTER, 1)
+    assert len({f"Fire b{number}." for number in range(9) if f"Fire b{number}." in prompts[0]}) == 3
+
+
 def test_steps_that_no_session_shows_and_losses_are_not_kept() -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
     cases = [case(f"b{number}") for number in range(4)]

@@ -11,7 +11,7 @@ import pytest
 from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
 from whet.config.schema import ReviewSettings
 from whet.review.triggers import after_review, called_for, count, recovered
-from whet.store import reviews
+from whet.store import outcomes, reviews
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 
 ALL = ReviewSettings()
@@ -167,6 +167,24 @@ def test_a_turn_that_failed_queues_nothing_and_what_it_showed_is_kept_for_the_ne
             await b.turn("again, please")
             assert [event.kinds for event in b.queued] == [("memory", "skill")]
             assert [done.state for done in await b.review()] == ["saved"]
+
+    asyncio.run(main())
+
+
+def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp_path: Path) -> None:
+    script = [
+        does(use("terminal", command="echo tests all")),
+        says("Done."),
+        does(use("terminal", command="echo tests fast")),
+        says("Done."),
+    ]
+
+    async def main() -> None:
+        async with bench(tmp_path, script) as b:
+            await b.turn("Run the tests")
+            await b.turn(SAID)
+            found = b.app.database.read_now(outcomes.turn_outcomes)
+            assert [sorted(one.signals) for one in found] == [["correction"], []]
 
     asyncio.run(main())
 

@@ -157,6 +157,25 @@ def test_a_review_that_broke_in_the_middle_goes_on_and_saves_nothing_twice(tmp_p
     asyncio.run(main())
 
 
+def test_a_review_that_cannot_be_stored_waits_and_says_why(tmp_path: Path) -> None:
+    fails = (
+        "CREATE TRIGGER full BEFORE INSERT ON messages WHEN new.content LIKE '%Saved one fact%'"
+        " BEGIN SELECT RAISE(ABORT, 'no'); END"
+    )
+
+    async def main() -> None:
+        async with bench(tmp_path, corrected(*SAVED, SAVED[1])) as b:
+            await talk(b)
+            b.app.database.write_now(lambda db: db.execute(fails))
+            [done] = await b.review()
+            assert (done.state, done.note) == ("waiting", "another process has continued this session")
+            b.app.database.write_now(lambda db: db.execute("DROP TRIGGER full"))
+            due_now(b)
+            assert [again.state for again in await b.review()] == ["saved"]
+
+    asyncio.run(main())
+
+
 def test_after_five_failures_it_is_given_up_and_can_be_asked_for_again(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, corrected(SAVED[0], *[server_error()] * 5, *SAVED)) as b:

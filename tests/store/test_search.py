@@ -22,6 +22,12 @@ def found(db, query, limit=20, **scope):
     return [hit.session_id for hit in search.find_now(db, query, limit, **scope)]
 
 
+def test_a_limit_of_nothing_finds_nothing(db, clock):
+    asyncio.run(talk(db, clock, "s1", "the quick fox"))
+    assert found(db, "fox", 1) == ["s1"]
+    assert search.find_now(db, "fox", 0) == search.find_now(db, "fox", -1) == []
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     clock = FixedClock()

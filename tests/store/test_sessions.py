@@ -43,6 +43,28 @@ def test_a_session_is_found_by_id_beginning_and_title(db):
     assert "abc1 (Fix the build)" in caught.value.message and "abd2" in caught.value.message
 
 
+def test_what_is_noted_of_a_session_is_read_again_and_of_none_refused(db):
+    make(db, NewSession(id="abc1"))
+    notes = [
+        lambda c, id_: sessions.set_planning(c, id_, True),
+        lambda c, id_: sessions.choose_model(c, id_, "p2", "m2", chosen=True),
+        lambda c, id_: sessions.set_archived(c, id_, "2026-11-22"),
+        lambda c, id_: sessions.rename(c, id_, "Other"),
+        lambda c, id_: sessions.end(c, id_, "completed", "2026-11-23"),
+    ]
+    for note in notes:
+        db.write_now(lambda c, note=note: note(c, "abc1"))
+        with pytest.raises(NotFound, match="there is no session absent"):
+            db.write_now(lambda c, note=note: note(c, "absent"))
+    row = db.read_now(lambda c: sessions.get(c, "abc1"))
+    assert (row.provider, row.model, row.title) == ("p2", "m2", "Other")
+    assert db.read_now(sessions.list_sessions) == [], "it was put aside"
+    assert (row.ended, row.end_reason) == ("2026-11-23", "completed")
+    assert db.read_now(lambda c: sessions.is_planning(c, "abc1")) is True
+    db.write_now(lambda c: sessions.set_planning(c, "abc1", False))
+    assert db.read_now(lambda c: sessions.is_planning(c, "abc1")) is False
+
+
 def test_the_list_is_newest_first_and_filtered(db, clock):
     async def main():
         for n in range(5):

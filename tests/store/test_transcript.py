@@ -208,6 +208,34 @@ def test_a_new_message_closes_a_crashed_turn(db, clock):
     assert reasons == [("crashed",), ("answered",)]
 
 
+def test_a_turn_that_another_one_ended_is_over_here_too(db, clock):
+    async def main():
+        first = await new_log(db, clock)
+        await first.begin_turn(user("one"))
+        first.close()
+        log = await Transcript.open(db, "s1", clock)
+        turn = await log.unfinished_turn()
+        assert turn is not None
+        await log.end_turn(turn, "cancelled", "")
+        assert first.live.open_turn is not None
+        await first.writer.refresh()
+        assert first.live.open_turn is None
+        assert texts(first) == [("user", "one")]
+
+    asyncio.run(main())
+
+
+def test_the_list_of_a_turn_holds_nothing_of_the_session_beside_it(db, clock):
+    async def main():
+        log = await talk(db, clock, "s1", "one", "two")
+        await talk(db, clock, "s2", "other")
+        return log.live.key
+
+    key = asyncio.run(main())
+    assert db.read_now(lambda c: compactions.view_after(c, key, 2)) == "[1,2,3,4]"
+    assert db.read_now(lambda c: compactions.view_after(c, key, 1)) == "[1,2]"
+
+
 def test_a_cancelled_append_is_in_memory_when_the_turn_ends(db, clock):
     async def main():
         log = await new_log(db, clock)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+from typing import Any
 
 import pytest
 
@@ -46,3 +48,38 @@ def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
         with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1 is taken") as refused:
             listen("127.0.0.1", port, "--port and --web-port")
     assert f":{port}" in refused.value.hint and "--port and --web-port" in refused.value.hint
+
+
+class TakesOneMore(SiteServer):
+    """A client's connection is accepted in the same moment as the server is told to end."""
+
+    client: socket.socket
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.client = socket.create_connection(sockets[0].getsockname()) if sockets else socket.socket()
+        for server in self.servers:
+            for listener in server.sockets:
+                self._accepted(listener)
+        await super().shutdown(sockets)
+
+    def _accepted(self, listener: Any) -> None:
+        """Have the loop find the client, as it does when it looks for what came."""
+        key = asyncio.get_running_loop()._selector.get_key(listener.fileno())  # type: ignore[attr-defined]
+        key.data[0]._run()
+
+
+def test_a_connection_that_is_accepted_as_the_server_ends_is_closed() -> None:
+    async def main() -> socket.socket:
+        async def site(scope: object, receive: object, send: object) -> None:
+            raise AssertionError("nobody calls")
+
+        def ready() -> None:
+            asyncio.get_running_loop().call_soon(server.stop)
+
+        server = TakesOneMore(make_config(site, 1.0), ready, lambda: None, takes_signals=False)
+        await server.serve(sockets=[listen("127.0.0.1", 0)])
+        return server.client
+
+    with contextlib.closing(asyncio.run(main())) as client:
+        client.settimeout(10)
+        assert client.recv(1) == b""

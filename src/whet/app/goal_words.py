@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from whet.contract.errors import ConfigError
-from whet.contract.texts import plural, typed_number
+from whet.contract.texts import plural, short, typed_number
 
 if TYPE_CHECKING:
     from whet.app.goals import GoalReport, GoalWish
@@ -119,12 +119,10 @@ def told(done: GoalReport) -> str:
 
 def shown_by(done: GoalReport) -> list[str]:
     """Give the claims that an end without a verifier rests on: it is worth as much as they are."""
-    return [f"shown by {one.kind} {_short(one.call)}: “{_short(one.shows)}”" for one in done.claims]
-
-
-def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _SHOWN_CHARS else plain[: _SHOWN_CHARS - 1] + "…"
+    return [
+        f"shown by {one.kind} {short(one.call, _SHOWN_CHARS)}: “{short(one.shows, _SHOWN_CHARS)}”"
+        for one in done.claims
+    ]
 
 
 def taken(done: GoalReport) -> str:

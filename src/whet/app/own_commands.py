@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import msgspec
 
 from whet.app.slash import SlashCommand
+from whet.config import front_matter
 from whet.contract.errors import ConfigError
-from whet.contract.texts import unclosing
-from whet.memory import skill_format
+from whet.contract.texts import flat, short, unclosing
 from whet.regular import read_regular
 
 _MOST_BYTES = 100_000
@@ -106,8 +106,7 @@ def _described(name: str, path: Path) -> PromptCommand:
     except ConfigError as error:
         return PromptCommand(name, f"can't be used: {error.message}", "", path)
     about = str(values.get("description") or next((x for x in body.splitlines() if x.strip()), ""))
-    about = " ".join(about.split()).lstrip("# ")
-    about = about if len(about) <= _ABOUT_CHARS else about[: _ABOUT_CHARS - 1] + "…"
+    about = short(flat(about).lstrip("# "), _ABOUT_CHARS)
     hint = values.get("argument-hint", "")
     # YAML takes [file] for a list; it is meant as it stands.
     hint = " ".join(f"[{one}]" for one in hint) if isinstance(hint, list) else str(hint or "")  # pyright: ignore[reportUnknownVariableType]
@@ -126,9 +125,9 @@ def _parts(path: Path) -> tuple[dict[str, Any], str]:
     if not text.startswith("---\n"):
         return {}, text.strip()
     try:
-        head, body = skill_format.split(text)
-        return skill_format.fields(head), body.strip()
-    except skill_format.BadSkill as error:
+        head, body = front_matter.split(text, str(path))
+        return front_matter.fields(head), body.strip()
+    except ConfigError as error:
         raise ConfigError(f"the front matter of {path} can't be read: {error.message}") from error
 
 

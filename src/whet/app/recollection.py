@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from whet.memory import notes
+from whet.contract.texts import flat
 from whet.memory.folding import content_words
 from whet.memory.notes import NoteEntry
 from whet.memory.reader import MemoryReader, entry_id
@@ -40,9 +40,9 @@ def _pool(database: StateDatabase, session_id: str, there: Sequence[NoteEntry], 
     prompt shows at a glance only those that it does not hold yet."""
     held = database.read_now(lambda db: starts.held_out(db, session_id))
     prompt, _ = database.read_now(lambda db: sessions.prefix(db, session_id))
-    found = {one.text: notes.flat(one.said) for one in there if entry_id(one) not in held}
+    found = {one.text: flat(one.said) for one in there if entry_id(one) not in held}
     if len(found) <= most:
-        found = {text: said for text, said in found.items() if notes.flat(text) not in prompt}
+        found = {text: said for text, said in found.items() if flat(text) not in prompt}
     return [said for said in found.values() if len(said) <= _MOST_CHARS]
 
 

@@ -68,8 +68,8 @@ def is_secret(path: str, place: RiskScope | None = None) -> bool:
     if place is not None and within(path, place.whet_home):
         return _SHOWN_OF_WHET.match(path[len(place.whet_home) :]) is None
     secret, shown = _patterns()
-    if place is not None and path.startswith("/root") and within(place.home, "/root"):
-        path = "~" + path[5:]  # root's own home is a home like others
+    if place is not None and within(path, "/root") and within(place.home, "/root"):
+        path = "~" + path.removeprefix("/root")  # root's own home is a home like others
     return secret.search(path) is not None and shown.search(path) is None
 
 

@@ -49,9 +49,8 @@ def system_prompt(
     sections = [_IDENTITY]
     if child:
         sections.append(_CHILD)
-    sections.append(f"System: {os.uname().sysname} {os.uname().machine}. Workspace: {workspace}")
-    if "file" in toolsets:
-        sections[-1] += " (file tools stay inside)."
+    bound = " (file tools stay inside)." if "file" in toolsets else ""
+    sections.append(f"System: {os.uname().sysname} {os.uname().machine}. Workspace: {workspace}{bound}")
     if instructions.strip():
         sections.append(f"The person's standing instructions:\n{instructions.strip()}")
     project = project_instructions(workspace)

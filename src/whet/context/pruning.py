@@ -51,12 +51,14 @@ def shorten(rows: ChatRows, budget_tokens: int) -> ChatRows:
     sizes = [chat.tokens_of(row) if row.get("role") == "tool" else 0 for row in rows]
     room = budget_tokens - sum(chat.tokens_of(row) for row in rows if row.get("role") != "tool")
     cap = max(_fair_share([size for size in sizes if size], room), 100)
-    return [_clipped(row, cap) if size > cap else row for row, size in zip(rows, sizes, strict=True)]
+    return [clip_text(row, cap) if size > cap else row for row, size in zip(rows, sizes, strict=True)]
 
 
 def clip_text(row: ChatRow, cap_tokens: int) -> ChatRow:
     """Give the row with its text clipped to about `cap_tokens`, where it is longer."""
-    return _clipped(row, cap_tokens) if chat.tokens_of(row) > cap_tokens else row
+    text = chat.text_of(row)
+    room = cap_tokens * len(text) // max(text_tokens(text), 1)
+    return _changed(row, clip(text, room, _back(row))) if len(text) > room else row
 
 
 def describe(row: ChatRow, call: chat.RowCall | None) -> str:
@@ -148,12 +150,6 @@ def _without_images(row: ChatRow) -> ChatRow:
         for part in chat.parts_of(row)
     ]
     return _changed(row, parts)
-
-
-def _clipped(row: ChatRow, cap_tokens: int) -> ChatRow:
-    text = chat.text_of(row)
-    room = cap_tokens * len(text) // max(text_tokens(text), 1)
-    return _changed(row, clip(text, room, _back(row))) if len(text) > room else row
 
 
 def _fair_share(sizes: list[int], room: int) -> int:

@@ -83,7 +83,7 @@ def parse(row: ChatRow) -> Summary:
     return Summary(first, last, ask.strip(), body.strip(), todo.strip(), artifacts.parse(trail), parts_lines)
 
 
-def write(summary: Summary, *, trail_tokens: int, can_recall: bool = True) -> ChatRow:
+def write(summary: Summary, *, trail_tokens: int, can_recall: bool) -> ChatRow:
     """Give the message. Secrets are masked here once more, whatever the parts hold."""
     place = f" {chat.ref(summary.first, summary.last)}" if summary.first else ""
     blocks = [f"{OPEN}{place}, reference only]\n{_FRAME}{_RECALL if can_recall else ''}"]

@@ -53,6 +53,17 @@ def from_values(
         return msgspec.convert(value, kind, strict=strict, dec_hook=dec_hook)
 
 
+def flat(text: str) -> str:
+    """Give a text on one line."""
+    return " ".join(text.split())
+
+
+def short(text: str, limit: int = 80) -> str:
+    """Give a text on one line, cut where it is longer."""
+    text = flat(text)
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
 def plural(count: int, noun: str, nouns: str = "") -> str:
     """Write a count with its noun: "1 file", "2,000 files"; `nouns` where an s more doesn't do."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"

@@ -22,7 +22,7 @@ from acp.schema import (
 
 from whet.contract.errors import ToolError
 from whet.contract.protocols import ApprovalRequest
-from whet.contract.texts import subject_of
+from whet.contract.texts import flat, short, subject_of
 from whet.contract.tools import Buffers, Tag
 from whet.question import worded
 from whet.tools import diffs
@@ -66,8 +66,7 @@ def kind_of(name: str) -> ToolKind:
 
 def title_of(name: str, arguments: Mapping[str, Any]) -> str:
     """Give one line: the tool and what it is about."""
-    line = visible(" ".join(f"{name} {subject_of(arguments)}".split()))
-    return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 1] + "…"
+    return short(visible(flat(f"{name} {subject_of(arguments)}")), _TITLE_CHARS)
 
 
 def locations(arguments: Mapping[str, Any], workspace: Path) -> list[ToolCallLocation] | None:

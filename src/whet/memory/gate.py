@@ -12,8 +12,9 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from whet.contract.texts import short
 from whet.log import mask
-from whet.memory import entries, notes, units
+from whet.memory import entries, units
 from whet.memory.carried import carried_over, kept, laundered, names_own
 from whet.memory.folding import content_words, fold
 from whet.memory.provenance import got_bytes
@@ -373,4 +374,4 @@ def _quote(one: Pointed, session_id: str) -> Quote:
 
 
 def _short(text: str) -> str:
-    return f"“{notes.short(text, 90)}”"
+    return f"“{short(text, 90)}”"

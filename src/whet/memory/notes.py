@@ -9,10 +9,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from itertools import dropwhile, zip_longest
+from itertools import accumulate, dropwhile, zip_longest
 
 import msgspec
 
+from whet.contract.texts import flat, short
 from whet.memory.requests import FILES as FILES
 from whet.memory.requests import MemoryRequest, Refused, Target
 
@@ -253,13 +254,9 @@ def used(text: str, limit_chars: int) -> str:
 
 def droppable(text: str, wanted_chars: int) -> list[str]:
     """Give entries that could make room for `wanted_chars`: the longest first, as few as are needed."""
-    found: list[str] = []
-    for entry in sorted(entries(text), key=lambda one: -len(one.text)):
-        if wanted_chars <= 0 or len(found) == 4:
-            break
-        found.append(entry.text)
-        wanted_chars -= len(entry.text) + 3
-    return found
+    longest = sorted((entry.text for entry in entries(text)), key=len, reverse=True)[:4]
+    before = accumulate((len(entry) + 3 for entry in longest), initial=0)
+    return [entry for entry, chars in zip(longest, before, strict=False) if chars < wanted_chars]
 
 
 def _end_of(lines: Sequence[str], *, is_pitfall: bool) -> int:
@@ -295,14 +292,3 @@ def _nearest(wanted: str, texts: Sequence[str]) -> str:
     words = set(wanted.split())
     best = max(texts, key=lambda text: len(words & set(fold(text).split())), default="")
     return best if words & set(fold(best).split()) else ""
-
-
-def flat(text: str) -> str:
-    """Give a text on one line."""
-    return " ".join(text.split())
-
-
-def short(text: str, limit: int = 80) -> str:
-    """Give a text on one line, cut where it is longer."""
-    text = flat(text)
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

@@ -19,6 +19,7 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import ConfigError
+from whet.contract.texts import flat, short
 from whet.contract.tools import tags_of
 from whet.memory import disk, notes
 from whet.memory.library import Library, SkillInfo
@@ -209,7 +210,7 @@ def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = (
         for head, pitfalls in ((title, False), ("Pitfalls", True)):
             chosen = [entry for entry in shown if entry.is_pitfall is pitfalls]
             if chosen:
-                sections.append("\n".join([f"{head}:", *(f"- {notes.flat(entry.text)}" for entry in chosen)]))
+                sections.append("\n".join([f"{head}:", *(f"- {flat(entry.text)}" for entry in chosen)]))
                 items += [_item(target, entry) for entry in chosen]
     text = "\n".join([_NOTES_HEAD, *sections]) if sections else ""
     return PromptPart(text, tuple(items))
@@ -231,7 +232,7 @@ def index_part(
     lines: dict[str, str] = {}
     left = budget_chars
     for info in ranked:
-        line = f"- {info.name}: {notes.short(info.description, _LINE_CHARS)}"
+        line = f"- {info.name}: {short(info.description, _LINE_CHARS)}"
         if len(line) + 1 > left:
             break
         left -= len(line) + 1
@@ -251,8 +252,8 @@ def entry_id(entry: NoteEntry) -> str:
 
 def _item(target: Target, entry: NoteEntry) -> ContextItem:
     key = entry_id(entry)
-    return ContextItem(target, key, key, notes.flat(entry.said))
+    return ContextItem(target, key, key, flat(entry.said))
 
 
 def _skill(info: SkillInfo) -> ContextItem:
-    return ContextItem("skill", info.name, info.hash, notes.flat(info.description))
+    return ContextItem("skill", info.name, info.hash, flat(info.description))

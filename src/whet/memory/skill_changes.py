@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from whet.memory import notes, skill_format
+from whet.contract.texts import flat, short
+from whet.memory import skill_format
 from whet.memory.requests import Refused, SkillRequest
 from whet.memory.skill_format import good_name, good_path
 from whet.store.ledger import digest
@@ -93,8 +94,8 @@ def _numbered(lines: Sequence[str]) -> list[str]:
 
 
 def _head(name: str, about: str) -> str:
-    request = re.sub(r":\s", " - ", notes.flat(about).replace("#", ""))
-    return f"name: {name}\ndescription: What worked for “{notes.short(request, _MOST_ABOUT) or name}”"
+    request = re.sub(r":\s", " - ", flat(about).replace("#", ""))
+    return f"name: {name}\ndescription: What worked for “{short(request, _MOST_ABOUT) or name}”"
 
 
 def tree_hash(files: Mapping[str, str]) -> str:

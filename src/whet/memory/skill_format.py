@@ -1,29 +1,27 @@
 """What makes a folder a skill: files within bounds that hold for strangers' too, a name, and a SKILL.md.
 
-Links, hidden files and anything that is not a plain file don't belong to a skill. SKILL.md begins with YAML
-front matter between two `---` lines; plain `key: value` lines are read here, with colons in the value, which
-YAML forbids and many write; anything richer goes to YAML, without anchors, tags or depth, since skills come
-from strangers. Unknown fields are left alone: nothing here writes a file.
+Links, hidden files and anything that is not a plain file don't belong to a skill. Unknown fields of the front
+matter are left alone: nothing here writes a file.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TypeVar
 
+from whet.config import front_matter
 from whet.contract.errors import ConfigError
 from whet.memory import disk
 from whet.memory.requests import Refused
 
+T = TypeVar("T")
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9]|-(?!-)){0,62}[a-z0-9]|[a-z0-9]")
 MOST_FILES = 200
 MOST_BYTES = 5_000_000
 _DEEPEST = 6
-_PLAIN = r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[\]{}>|*&!%@`#,?:-][^\n]*|-?\d[\w.]*)$"
-_LARGEST_CHARS = 8_000
-_DEEPEST_YAML = 5
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1_024
 
@@ -90,35 +88,14 @@ def good_name(name: str) -> str:
 
 
 def split(text: str) -> tuple[str, str]:
-    """Give the front matter and the body. Raises BadSkill where there is no front matter."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    if not lines or lines[0].rstrip() != "---":
-        raise BadSkill("SKILL.md has no front matter", hint="begin it with ---, name, description, ---")
-    for number, line in enumerate(lines[1:], 1):
-        if line.rstrip() == "---":
-            return "\n".join(lines[1:number]), "\n".join(lines[number + 1 :]).strip("\n")
-    raise BadSkill("the front matter has no end", hint="close it with a line ---")
-
-
-def fields(text: str) -> dict[str, Any]:
-    """Give the front matter's fields. Raises BadSkill."""
-    if len(text) > _LARGEST_CHARS:
-        raise BadSkill(f"the front matter has more than {_LARGEST_CHARS:,} characters")
-    found: dict[str, Any] = {}
-    for line in text.split("\n"):
-        if not line.strip():
-            continue
-        plain = re.match(_PLAIN, line.rstrip())
-        if plain is None or plain[1] in found or " #" in plain[2]:
-            return _parse(text)
-        found[plain[1]] = plain[2].strip()
-    return found
+    """Give the front matter of a SKILL.md and its body. Raises BadSkill."""
+    return _refused(lambda: front_matter.split(text, "SKILL.md"))
 
 
 def name_and_description(text: str) -> tuple[str, str]:
     """Give a SKILL.md's name and description, checked. Raises BadSkill."""
     head, body = split(text)
-    values = fields(head)
+    values = _refused(lambda: front_matter.fields(head))
     name, description = values.get("name"), values.get("description")
     if not isinstance(name, str) or not name.strip():
         raise BadSkill("the front matter has no name", hint="name: deploy-site")
@@ -136,15 +113,8 @@ def name_and_description(text: str) -> tuple[str, str]:
     return name, description
 
 
-def _parse(text: str) -> dict[str, Any]:
-    """Give the fields of a front matter. Raises BadSkill with the line."""
-    from whet.config import yaml_file  # noqa: PLC0415 - 35 ms of CPU, and most skills don't need it
-
+def _refused(read: Callable[[], T]) -> T:
     try:
-        # It begins in the file's second line.
-        values: object = yaml_file.values(f"\n{text}", "the front matter", _DEEPEST_YAML)
+        return read()
     except ConfigError as error:
         raise BadSkill(error.message, hint=error.hint) from None
-    if not isinstance(values, dict):
-        raise BadSkill("the front matter must hold fields such as `name: ...`")
-    return {str(key): value for key, value in cast("dict[Any, Any]", values).items()}

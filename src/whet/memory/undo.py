@@ -16,6 +16,7 @@ import msgspec
 
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
+from whet.contract.texts import flat
 from whet.memory import notes, skill_format
 from whet.memory.reader import MemoryReader, in_force
 from whet.memory.requests import Refused, target_of
@@ -237,7 +238,7 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
         if before or after:
             purge.blank_row(connection, row.id, before=before, after=after)
             touched.add(row.id)
-    shown = {notes.flat(text) for text in said} | (_described(words) - _described(standing))
+    shown = {flat(text) for text in said} | (_described(words) - _described(standing))
     purge.drop_labels(connection, [text[:LABEL_CHARS] for text in shown])
     prompts = [text.removeprefix(notes.SAID_PITFALL)[:LABEL_CHARS] for text in shown]
     return Purged(tuple(sorted(touched)), count, tuple(purge.prompts_with(connection, prompts)))

@@ -66,6 +66,11 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drop every connection, stalled ones too, and close the socket."""
         for server in self.servers:
+            # What was accepted just now becomes a connection first: a closed server would lose its socket.
+            for listener in server.sockets:
+                asyncio.get_running_loop().remove_reader(listener.fileno())
+            for _ in range(2):
+                await asyncio.sleep(0)
             server.close()
         tasks = list(self.server_state.tasks)
         for task in tasks:

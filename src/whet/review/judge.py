@@ -24,7 +24,7 @@ from whet.contract.errors import NotFound
 from whet.contract.events import Event
 from whet.contract.messages import Message
 from whet.contract.protocols import Gate, ModelLink, NobodyPresent, Provider
-from whet.memory.notes import short
+from whet.contract.texts import short
 from whet.review import wording
 from whet.review.budget import MeteredLink
 from whet.review.fork import Fork, ForkParts, Inherited, ReviewGate
@@ -164,10 +164,9 @@ async def ask_once(parts: OnceParts, child: NewSession, link: ModelLink, questio
     )
     why_not = ""
     if await transcript.unfinished_turn() is not None:
-        await run_turn(session, None, _ignore)
+        why_not = (await run_turn(session, None, _ignore)).error
     elif not transcript.messages:
-        end = await run_turn(session, Message(role="user", content=question), _ignore)
-        why_not = (end.error or end.reason) if end.reason != "answered" else ""
+        why_not = (await run_turn(session, Message(role="user", content=question), _ignore)).error
     answer = "\n".join(one.text for one in transcript.messages if one.role == "assistant")
     return answer, why_not
 

@@ -37,28 +37,22 @@ def probe(database: StateDatabase, task_id: str, trusted: Collection[str], look:
     seen: list[int] = []
     for row in rows:
         text = row.after if "(checked " in row.after else f"{row.after} (checked {day})"
-        proof = [one for one in row.evidence if one.role == "tool"]
         # A note that a later one of the same review builds on has to keep its words.
-        if row.kind != "memory" or row.after in replaced or text == row.after or not _is_plain(row, proof):
+        if row.kind != "memory" or row.after in replaced or text == row.after or not _is_plain(row):
             continue
-        for one in proof:
+        for one in row.evidence:
             key = (one.session_id, one.seq)
             if key not in done and len(done) < MOST:
                 done[key] = _run(database, one, trusted, look)
-        if all(_still_says(done.get((one.session_id, one.seq)), one.quote) for one in proof):
+        if all(_still_says(done.get((one.session_id, one.seq)), one.quote) for one in row.evidence):
             database.write_now(lambda db, row=row, text=text: _mark(db, row, text))
             seen.append(row.id)
     return seen
 
 
-def _is_plain(row: LedgerRow, proof: list[Quote]) -> bool:
-    """Whether a row is a fact that nothing but commands of this machine showed."""
-    return (
-        bool(proof)
-        and len(proof) == len(row.evidence)
-        and row.trust == "observed"
-        and not any(one.failed for one in proof)
-    )
+def _is_plain(row: LedgerRow) -> bool:
+    """Whether a row is a fact that nothing but this machine's own results showed."""
+    return row.trust == "observed" and not any(one.failed for one in row.evidence)
 
 
 def _run(database: StateDatabase, quote: Quote, trusted: Collection[str], look: Look) -> str | None:

@@ -206,7 +206,7 @@ class ReviewWorker:
         failure = fork.link.failure
         if isinstance(failure, BudgetReached) and session.log.session.usage.total_tokens:
             return failure.message  # what it saved until here has been paid for, and holds
-        raise failure or WhetError(end.error or f"the review {end.reason}", hint=end.hint)
+        raise failure or WhetError(end.error, hint=end.hint)
 
     async def _ended(self, fork: Fork) -> str:
         child = fork.session.id

@@ -17,7 +17,7 @@ import msgspec
 
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
-from whet.contract.texts import encodable
+from whet.contract.texts import encodable, flat, short
 from whet.log import mask
 from whet.store import claims, rows, titles
 from whet.store.shared import overwriting, size_of
@@ -336,8 +336,7 @@ def title_of(text: str) -> str:
     own = _BLOCKS.sub("", words, count=1)
     rows = (own if own.strip() else words).splitlines()
     first = next((row for row in rows if row.strip()), "")[:4_000]
-    line = mask(encodable(" ".join(first.split())))
-    return line if len(line) <= 60 else line[:59].rstrip() + "…"
+    return short(mask(encodable(flat(first))), 60)
 
 
 def rename(connection: apsw.Connection, session_id: str, title: str) -> None:

@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 
 from whet.contract.errors import ToolError, ToolTimeout
-from whet.contract.texts import from_json
+from whet.contract.texts import from_json, short
 from whet.log import mask
 from whet.tools.page_text import strip_invisible
 
@@ -215,5 +215,4 @@ def _clean(text: str, limit: int) -> str:
     text = _TAGS.sub("", text)
     for name, sign in _ENTITIES.items():
         text = text.replace(name, sign)
-    text = " ".join(strip_invisible(text).split())
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    return short(strip_invisible(text), limit)

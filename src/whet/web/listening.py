@@ -70,6 +70,12 @@ class SiteServer(uvicorn.Server):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), in_step(1.0))
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, then end connections as uvicorn does."""
+        for server in self.servers:
+            await stop_accepting(server)
+        await super().shutdown(sockets)
+
     def stop(self) -> None:
         """Answer what is under way and end; called again, end at once."""
         self.force_exit: bool = self.should_exit
@@ -81,6 +87,18 @@ class SiteServer(uvicorn.Server):
         """Stop once `stop` is set."""
         await stop.wait()
         self.stop()
+
+
+async def stop_accepting(server: asyncio.Server) -> None:
+    """Close a server; what it accepted in this moment is a connection of it by then. asyncio drops that
+    otherwise with its socket open, so that its client waits until the process ends (`Server._attach`)."""
+    for listener in server.sockets:
+        asyncio.get_running_loop().remove_reader(listener.fileno())
+    for _ in range(
+        2
+    ):  # its transport is made in the next pass of the loop, its protocol told in the one after
+        await asyncio.sleep(0)
+    server.close()
 
 
 def listen(host: str, port: int, options: str = "--port") -> socket.socket:

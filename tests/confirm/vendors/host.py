@@ -13,6 +13,8 @@ from typing import Any, Self
 import uvicorn
 from starlette.types import ASGIApp
 
+from whet.web.listening import stop_accepting
+
 
 class _Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, started: threading.Event) -> None:
@@ -38,15 +40,16 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
-            server.close()
+            await stop_accepting(server)
         for task in list(self.server_state.tasks):
             task.cancel()
         await asyncio.gather(*self.server_state.tasks, return_exceptions=True)
-        for connection in list(self.server_state.connections):
-            transport: Any = getattr(connection, "transport", None)
-            if transport is not None:
-                transport.abort()
-        await asyncio.sleep(0)
+        while any(vars(server)["_active_count"] for server in self.servers):
+            for connection in list(self.server_state.connections):
+                transport: Any = getattr(connection, "transport", None)
+                if transport is not None:
+                    transport.abort()
+            await asyncio.sleep(0)
 
 
 class Host:

@@ -1,0 +1,52 @@
+"""YAML front matter of Markdown files, between two `---` lines: of skills, and of commands made of prompts.
+
+Plain `key: value` lines are read here, with colons in the value, which YAML forbids and many write; anything
+richer goes to YAML, without anchors, tags or depth, since such files come from strangers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from whet.contract.errors import ConfigError
+
+_PLAIN = r"([A-Za-z][A-Za-z0-9_-]*):[ \t]+([^\s\"'\[\]{}>|*&!%@`#,?:-][^\n]*|-?\d[\w.]*)$"
+_LARGEST_CHARS = 8_000
+_DEEPEST = 5
+
+
+def split(text: str, what: str) -> tuple[str, str]:
+    """Give the front matter and the body. Raises ConfigError where `what` has no front matter."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    if lines[0].rstrip() != "---":
+        raise ConfigError(f"{what} has no front matter", hint="begin it with ---, name, description, ---")
+    for number, line in enumerate(lines[1:], 1):
+        if line.rstrip() == "---":
+            return "\n".join(lines[1:number]), "\n".join(lines[number + 1 :]).strip("\n")
+    raise ConfigError("the front matter has no end", hint="close it with a line ---")
+
+
+def fields(text: str) -> dict[str, Any]:
+    """Give the front matter's fields. Raises ConfigError, with the line where it is no YAML."""
+    if len(text) > _LARGEST_CHARS:
+        raise ConfigError(f"the front matter has more than {_LARGEST_CHARS:,} characters")
+    found: dict[str, Any] = {}
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        plain = re.match(_PLAIN, line.rstrip())
+        if plain is None or plain[1] in found or " #" in plain[2]:
+            return _parse(text)
+        found[plain[1]] = plain[2].strip()
+    return found
+
+
+def _parse(text: str) -> dict[str, Any]:
+    from whet.config import yaml_file  # noqa: PLC0415 - 35 ms of CPU, and most files don't need it
+
+    # It begins in the file's second line.
+    values: object = yaml_file.values(f"\n{text}", "the front matter", _DEEPEST)
+    if not isinstance(values, dict):
+        raise ConfigError("the front matter must hold fields such as `name: ...`")
+    return {str(key): value for key, value in cast("dict[Any, Any]", values).items()}

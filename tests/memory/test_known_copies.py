@@ -1,0 +1,198 @@
+"""What a team's home saw of its files, kept beside them: here on a store of this machine's own."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import FixedClock
+from whet.config.paths import Home
+from whet.config.schema import MemorySettings, ReviewSettings
+from whet.contract.origin import Origin
+from whet.memory.desk import LearningService
+from whet.memory.known_copies import KnownCopies, hand_over
+from whet.memory.reader import MemoryReader
+from whet.memory.requests import MemoryRequest, SkillRequest
+from whet.store import learned
+from whet.store.database import StateDatabase
+from whet.store.learned import FileState
+from whet.store.ledger import digest
+
+HAND = Origin("user")
+NOTES, MAIN = "memories/MEMORY.md", "skills/deploy/SKILL.md"
+SKILL = "---\nname: deploy\ndescription: How we deploy.\n---\nRun make ship.\n"
+ONE, TWO, THREE = digest(b"one"), digest(b"two"), digest(b"three")
+
+
+@pytest.fixture
+def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
+    database = StateDatabase.open(tmp_path / "team.db", clock)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def copies(db: StateDatabase, tmp_path: Path) -> KnownCopies:
+    return KnownCopies(db, "", tmp_path / "a")
+
+
+def want(db: StateDatabase, path: str, content: bytes, profile: str = "") -> None:
+    def work(connection) -> None:
+        learned.want(connection, profile, path, learned.keep_text(connection, content) if content else "")
+
+    db.write_now(work)
+
+
+def test_a_text_is_known_once_it_was_seen_and_its_folder_keeps_the_list(
+    db: StateDatabase, copies: KnownCopies, tmp_path: Path
+) -> None:
+    want(db, NOTES, b"two")
+    assert copies.state(NOTES, ONE) == FileState(NOTES, TWO, "")
+    copies.saw(NOTES, b"one")
+    assert copies.state(NOTES, ONE) == FileState(NOTES, TWO, ONE)
+    assert copies.base(copies.state(NOTES, ONE)) == b"one"
+    assert [one.name for one in (tmp_path / "a/memories").iterdir()] == [".seen.json"]
+    assert KnownCopies(db, "ada", tmp_path / "b").state(NOTES, ONE) == FileState(NOTES, "", "")
+    copies.saw(NOTES, None)
+    assert copies.state(NOTES, ONE) == FileState(NOTES, TWO, "") and copies.base(copies.state(NOTES)) == b""
+
+
+def test_of_a_file_that_is_being_written_both_texts_are_known(db: StateDatabase, copies: KnownCopies) -> None:
+    want(db, NOTES, b"three")
+    copies.saw(NOTES, b"one")
+    copies.will_hold(NOTES, b"two")
+    assert copies.state(NOTES, TWO).written == TWO and copies.base(copies.state(NOTES, TWO)) == b"two"
+    assert copies.state(NOTES, ONE).written == copies.state(NOTES, THREE).written == ONE
+    copies.will_hold(NOTES, b"three")
+    assert copies.state(NOTES, THREE) == FileState(NOTES, THREE, ONE), "what should be there is no edit"
+    assert copies.waiting() == [NOTES], "it was not seen there yet"
+    copies.will_hold("memories/USER.md", b"one")
+    assert copies.state("memories/USER.md", "").written == "", "before it, there was none"
+    copies.saw("memories/USER.md", b"two")
+    copies.will_hold("memories/USER.md", None)
+    assert copies.state("memories/USER.md").written == TWO
+
+
+def test_what_waits_is_what_was_not_seen_as_it_should_be(db: StateDatabase, copies: KnownCopies) -> None:
+    for path, content in ((NOTES, b"one"), (MAIN, b"two"), ("skills/old/SKILL.md", b"")):
+        want(db, path, content)
+    assert copies.waiting() == [NOTES, MAIN]
+    copies.saw(NOTES, b"one")
+    copies.saw(MAIN, b"one")
+    copies.saw("skills/gone/SKILL.md", b"one")
+    assert sorted(copies.waiting()) == [MAIN, "skills/gone/SKILL.md"]
+    copies.saw(MAIN, b"two")
+    copies.saw("skills/gone/SKILL.md", None)
+    assert copies.waiting() == []
+
+
+def test_a_skill_changed_by_hand_is_noticed_a_link_and_an_odd_name_are_not(
+    copies: KnownCopies, tmp_path: Path
+) -> None:
+    skills = tmp_path / "a/skills"
+    for name in ("ship", "deploy", "Not A Name"):
+        (skills / name).mkdir(parents=True)
+        (skills / name / "SKILL.md").write_text(SKILL)
+    (skills / "away").symlink_to(skills / "ship")
+    (skills / "note.md").write_text("no folder")
+    assert copies.changed_skills() == ["deploy", "ship"]
+    for name in ("ship", "deploy"):
+        copies.saw(f"skills/{name}/SKILL.md", SKILL.encode())
+    assert copies.changed_skills() == []
+    (skills / "deploy/SKILL.md").write_text(SKILL.replace("How we", "How all"))
+    assert copies.changed_skills() == ["deploy"]
+    copies.will_hold(MAIN, SKILL.replace("How we", "How all").encode())
+    assert copies.changed_skills() == [], "it is being written"
+    shutil.rmtree(skills / "ship")
+    assert copies.changed_skills() == ["ship"], "it was taken away"
+    (skills / "deploy/SKILL.md").write_bytes(b"x" * 3_000_000)
+    assert copies.changed_skills() == ["ship"], "the library says what is wrong with it"
+
+
+def test_a_list_that_cannot_be_read_is_an_empty_one(copies: KnownCopies, tmp_path: Path) -> None:
+    copies.saw(NOTES, b"one")
+    copies.saw(MAIN, b"one")
+    (tmp_path / "a/memories/.seen.json").write_text('{"memories/MEMORY.md": [[')
+    assert copies.state(NOTES, ONE).written == "" and copies.state(MAIN, ONE).written == ONE
+    copies.saw("memories/USER.md", b"two")
+    assert copies.state("memories/USER.md").written == TWO
+    there = (tmp_path / "a/memories/.seen.json").read_text()
+    (tmp_path / "a/memories/.seen.json").write_text(there.ljust(8_000_000))
+    assert copies.state("memories/USER.md").written == TWO
+    (tmp_path / "a/memories/.seen.json").write_text(there.ljust(8_000_001))
+    assert copies.state("memories/USER.md").written == "", "nobody wrote so long a one"
+
+
+def home(db: StateDatabase, folder: Path) -> LearningService:
+    """Give the desk of a home that keeps its own list of what it saw."""
+    reader = MemoryReader(db, FixedClock(), folder, (MemorySettings(), ReviewSettings()))
+    reader.seen = KnownCopies(db, "", folder)
+    return LearningService(reader)
+
+
+def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> None:
+    outcome = asyncio.run(desk.hand_in(request, HAND))
+    assert outcome.ok, outcome.text
+
+
+def begins(desk: LearningService) -> str:
+    """Begin a session there and give what it reads."""
+    return asyncio.run(desk.reader.prompt_part(None)).text
+
+
+def test_without_its_list_a_home_takes_an_older_version_of_a_skill_for_no_edit(
+    db: StateDatabase, tmp_path: Path
+) -> None:
+    a, b = home(db, tmp_path / "a"), home(db, tmp_path / "b")
+    change(a, SkillRequest("create", "deploy", content=SKILL))
+    assert "How we deploy." in begins(b)
+    (tmp_path / "b/skills/.seen.json").unlink()
+    for old, new in (("ship", "boat"), ("boat", "raft")):
+        change(a, SkillRequest("patch", "deploy", old_string=old, new_string=new))
+    begins(b)
+    assert "make raft" in (tmp_path / "b" / MAIN).read_text()
+    (tmp_path / "b/skills/.seen.json").unlink()
+    (tmp_path / "b" / MAIN).write_text(SKILL.replace("ship", "canoe"))
+    begins(b)
+    begins(a)
+    assert "make canoe" in (tmp_path / "a" / MAIN).read_text(), "what the ledger never saw is an edit"
+
+
+def test_an_edit_by_hand_reaches_the_other_home(db: StateDatabase, tmp_path: Path) -> None:
+    a, b = home(db, tmp_path / "a"), home(db, tmp_path / "b")
+    change(a, MemoryRequest("add", content="One."))
+    change(a, SkillRequest("create", "deploy", content=SKILL))
+    assert "One." in begins(b)
+    (tmp_path / "a" / NOTES).write_text("- One, by a.\n")
+    (tmp_path / "b" / MAIN).write_text(SKILL.replace("How we", "How all"))
+    begins(a)
+    assert "One, by a." in begins(b) and "How all deploy." in begins(a)
+    shutil.rmtree(tmp_path / "b/skills/deploy")
+    begins(b)
+    assert "deploy" not in begins(a) and not (tmp_path / "a" / MAIN).exists()
+
+
+def test_what_a_home_saw_is_handed_over_to_a_team_and_back(
+    db: StateDatabase, tmp_path: Path, clock: FixedClock
+) -> None:
+    place = Home(tmp_path / "home")
+    own = StateDatabase.open(tmp_path / "own.db", clock)
+    for profile in ("", "ada"):
+        want(own, NOTES, b"two", profile)
+        want(own, MAIN, b"two", profile)
+        own.write_now(lambda c, p=profile: learned.keep_text(c, b"one") and learned.saw(c, p, NOTES, ONE))
+    hand_over(own, db, place, to_team=True)
+    for profile, folder in (("", place.root), ("ada", place.people / "ada")):
+        copies = KnownCopies(db, profile, folder)
+        assert copies.state(NOTES).written == ONE and copies.state(MAIN).written == ""
+        assert not (folder / "skills").exists()
+        copies.saw(NOTES, b"three")
+    hand_over(own, db, place, to_team=False)
+    for profile in ("", "ada"):
+        found = own.read_now(lambda c, p=profile: learned.states(c, p))
+        assert found == [FileState(NOTES, TWO, THREE), FileState(MAIN, TWO, "")]
+    own.close()
