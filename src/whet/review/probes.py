@@ -52,7 +52,8 @@ def probe(database: StateDatabase, task_id: str, trusted: Collection[str], look:
 
 def _is_plain(row: LedgerRow) -> bool:
     """Whether a row is a fact that nothing but this machine's own results showed."""
-    return row.trust == "observed" and not any(one.failed for one in row.evidence)
+    # Without evidence nothing would be run, and the note would say that it was checked.
+    return row.trust == "observed" and bool(row.evidence) and not any(one.failed for one in row.evidence)
 
 
 def _run(database: StateDatabase, quote: Quote, trusted: Collection[str], look: Look) -> str | None:
