@@ -1,5 +1,5 @@
-"""A PostgreSQL server to try things on: in a temporary folder, gone afterwards; its disk is not waited for
-unless that is asked for.
+"""A PostgreSQL server to try things on: in a temporary folder, gone afterwards, also when who started it is
+killed; its disk is not waited for unless that is asked for.
 
 It is the system's own program (Debian's package postgresql), which refuses to run as root: there it runs
 under another user.
@@ -14,11 +14,16 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import NotRequired, TypedDict
 
 from whet.contract.errors import Unavailable
 
 _OTHER_USER, _OTHER_GROUP = "nobody", 65534
 _TIMEOUT_S = 90
+_KEEPER = """read -r _ # until its owner closes the pipe or dies
+[ -e "$1/data/postmaster.pid" ] && "$0" -D "$1/data" -m immediate -w stop
+rm -rf "$1"
+"""
 
 
 def programs() -> Path | None:
@@ -49,10 +54,18 @@ class TrialServer:
         self.folder: Path = Path(tempfile.mkdtemp(prefix="whet-pg-"))
         if os.geteuid() == 0:
             shutil.chown(self.folder, _OTHER_USER)
+        self._keeper = subprocess.Popen(
+            ["/bin/sh", "-c", _KEEPER, where / "pg_ctl", self.folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # what kills its owner's whole group leaves it
+            **_elsewhere(),
+        )
         try:
             self._start(connections, syncs)
         except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.close()
             raise
 
     def _start(self, connections: int, syncs: bool) -> None:
@@ -84,24 +97,17 @@ class TrialServer:
 
     def close(self) -> None:
         """Stop the server, where it runs, and remove its folder."""
-        if (self.folder / "data" / "postmaster.pid").exists():
-            self.control("-m", "immediate", "-w", "stop")
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._keeper.communicate()
 
     def _run(self, program: str, *arguments: str) -> None:
-        is_root = os.geteuid() == 0
         done = subprocess.run(
             [self._programs / program, *arguments],
-            cwd="/",
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # the server would keep a pipe open
             stderr=subprocess.PIPE if program == "initdb" else subprocess.DEVNULL,
             timeout=_TIMEOUT_S,
             check=False,
-            user=_OTHER_USER if is_root else None,
-            group=_OTHER_GROUP if is_root else None,
-            extra_groups=[] if is_root else None,
+            **_elsewhere(),
         )
         if done.returncode:
             lines = (done.stderr or b"").decode(errors="replace").strip().splitlines()
@@ -109,6 +115,22 @@ class TrialServer:
                 f"PostgreSQL's {program} failed: {lines[-1] if lines else 'it said nothing'}",
                 hint=f"its log, if it began one, is {self.folder / 'log'}",
             )
+
+
+class _Elsewhere(TypedDict):
+    cwd: str
+    env: dict[str, str]
+    user: NotRequired[str]
+    group: NotRequired[int]
+    extra_groups: NotRequired[list[str]]
+
+
+def _elsewhere() -> _Elsewhere:
+    """Give how PostgreSQL's programs run: with nothing of ours, and not as root."""
+    plain = _Elsewhere(cwd="/", env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
+    if os.geteuid() == 0:
+        plain.update(user=_OTHER_USER, group=_OTHER_GROUP, extra_groups=[])
+    return plain
 
 
 def _free_port() -> int:
