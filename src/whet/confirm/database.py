@@ -149,7 +149,10 @@ class ConfirmDatabase(DatabaseFile):
         """Give a number that changes whenever anybody, this process included, has committed."""
         if self._watcher is None:
             self._watcher = self._connect()  # the number is a connection's own
-        row = self._watcher.execute("PRAGMA data_version").fetchone()
+        try:
+            row = self._watcher.execute("PRAGMA data_version").fetchone()
+        except FAULTS as error:
+            raise as_store_error(error, str(self.path), self._watcher.system_errno) from error
         return cast("int", row[0]) if row else 0
 
     def sign_the_end(self) -> None:

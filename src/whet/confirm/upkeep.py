@@ -62,7 +62,7 @@ class Upkeep:
             except WhetError as error:
                 _logger.warning("upkeep failed, trying again: %s", error.message)
                 await asyncio.sleep(TICK_S)
-            await asyncio.sleep(min(in_step(TICK_S), self._left_s()))
+            await asyncio.sleep(min(in_step(TICK_S), self.left_s()))
 
     async def tick(self) -> None:
         """Do everything that is due; where nobody wrote and no time has come, that is next to nothing."""
@@ -89,20 +89,20 @@ class Upkeep:
             self._next_hour_s = now_s + 3600.0
             await service.change(_forget_old_keys)
         self._seen = seen
-        self._next_s = min(self._next_hour_s, self._next_time())
+        due_s = min(self._next_hour_s, self._next_time())
+        self._next_s = due_s if due_s > now_s else now_s + TICK_S  # what could not be done is tried again
 
-    def _left_s(self) -> float:
-        """The time until something is due; a short breath where that was just tried."""
+    def left_s(self) -> float:
+        """Give the time until something is due, at least a short breath."""
         return max(self._next_s - self._service.timeline.now_s(), 0.05)
 
     async def seal(self) -> None:
         """Sign and export what there is, before the service ends."""
         try:
             await self._service.change(lambda tx: tx.checkpoint())
+            self._export()
         except StoreError as error:
-            _logger.error("the log was not signed at the end: %s", error.message)
-            return
-        self._export()
+            _logger.error("the log was not signed and exported at the end: %s", error.message)
 
     def _is_there(self, sql: str) -> bool:
         return self._service.database.read_one(sql, (self._service.timeline.now_s(),)) is not None
@@ -145,8 +145,11 @@ async def tell_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
     """Post each new checkpoint to those who keep them elsewhere, until cancelled."""
     witnesses, newest = RemoteWitnesses(urls), service.log.newest_checkpoint
     while True:
-        if row := newest():
-            await witnesses.tell(row)
+        try:
+            if row := newest():
+                await witnesses.tell(row)
+        except StoreError as error:
+            _logger.warning("witnesses are told later: %s", error.message)
         await asyncio.sleep(in_step(_WITNESS_S))
 
 
@@ -155,10 +158,13 @@ async def follow(service: ConfirmService) -> None:
     cancelled. What nobody waits for is heard of with the next tick."""
     seen = -1
     while True:
-        now = service.database.other_writes()
-        if now != seen:
-            seen = now
-            service.log.catch_up(service.timeline)
+        try:
+            now = service.database.other_writes()
+            if now != seen:
+                service.log.catch_up(service.timeline)
+                seen = now
+        except StoreError as error:
+            _logger.warning("what other processes write is heard of later: %s", error.message)
         await service.hub.pause(in_step(_GLANCE_S), _GLANCE_ALONE_S)
 
 

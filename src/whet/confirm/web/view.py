@@ -19,6 +19,7 @@ from whet.confirm.service import ConfirmService
 from whet.confirm.shown import MOST_TEXT, editable, hidden, look_closely, one_line
 from whet.confirm.sight import revealed
 from whet.confirm.web.arguments import ArgumentDiffLine, Sight, changes, document, rows
+from whet.contract.texts import NOT_JSON, from_json
 from whet.visible import visible
 
 _STATUS_WORDS = {
@@ -211,7 +212,10 @@ def _told(row: NotifyDelivery) -> dict[str, Any]:
 def happened(event: AuditEvent) -> dict[str, Any]:
     """Write an event as a line for a person."""
     word = _EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
-    data: dict[str, Any] = msgspec.json.decode(event.data)
+    try:
+        data = from_json(event.data, dict[str, Any])
+    except NOT_JSON:  # the log's verification tells who altered it
+        data = {"why": "what belongs to it can't be read"}
     extra = [
         str(data[name])
         for name in ("verdict", "status", "channel", "why", "result", "reason")

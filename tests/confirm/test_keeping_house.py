@@ -1,0 +1,80 @@
+"""What the service does by itself goes on where something of it can't be done."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.confirm.running import SUBMIT, Running, ToolUse, touch
+from tests.confirm.test_unreadable_rows import NO_TEXT, spoil, told_of
+from whet.confirm.open import Places
+from whet.confirm.service import ConfirmService
+from whet.confirm.upkeep import TICK_S, Upkeep, follow, tell_witnesses
+from whet.confirm.web.view import happened
+
+_ALTERED = f"UPDATE events SET kind = {NO_TEXT}"
+
+
+def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) -> None:
+    hands = ToolUse()
+    with Running(tmp_path, upkeep=False, hands=hands) as server:
+        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        broken = server.service.get(made)
+        assert broken is not None
+        spoil(server.places.database, broken, f"description = {NO_TEXT}")
+        hands.pass_by(4000.0)
+        upkeep = Upkeep(server.service)
+        server.run(upkeep.tick())
+        assert upkeep.left_s() == pytest.approx(TICK_S)
+
+
+def _altered(service: ConfirmService, changed: str) -> None:
+    touch(Places(service.database.path, service.database.path.parent), changed)
+
+
+async def _goes_on(
+    work: asyncio.Task[None], service: ConfirmService, caplog: pytest.LogCaptureFixture
+) -> None:
+    while not told_of(caplog, "later"):
+        assert not work.done(), work
+        await asyncio.sleep(0)
+    work.cancel()
+
+
+def test_who_follows_other_processes_goes_on_where_one_wrote_nonsense(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        server.client("submit", "agent").post("/confirm", json=SUBMIT)
+        service = server.service
+        service.hub.last_id = 0
+        _altered(service, _ALTERED)
+
+        async def play() -> None:
+            await _goes_on(asyncio.create_task(follow(service)), service, caplog)
+
+        server.run(play())
+
+
+def test_witnesses_are_told_later_where_a_checkpoint_can_not_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        server.run(server.service.change(lambda tx: tx.checkpoint()))
+        _altered(server.service, f"UPDATE checkpoints SET head = {NO_TEXT}")
+
+        async def play() -> None:
+            work = asyncio.create_task(tell_witnesses(server.service, ["http://127.0.0.1:9/"]))
+            await _goes_on(work, server.service, caplog)
+
+        server.run(play())
+
+
+def test_an_event_whose_data_was_altered_is_still_shown(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        _altered(server.service, "UPDATE events SET data = 'junk'")
+        (event,) = server.service.log.history(request_id=made)
+        assert happened(event)["word"].endswith("(what belongs to it can't be read)")
