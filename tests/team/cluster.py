@@ -20,14 +20,17 @@ else:
     psycopg = Late("psycopg")
 
 _numbers = itertools.count(1)
-_SHAPE = "SELECT md5(string_agg(m::text, ' ' ORDER BY m::text)), 0, 0 FROM migrations m" + "".join(
+_SHAPE = (
+    "SELECT md5(string_agg(m::text, ' ' ORDER BY m::text)), 0, 0 FROM migrations m"
+    " UNION ALL SELECT 'sizes', count(*), sum(reltuples)::bigint FROM pg_class WHERE oid >= 16384"
+) + "".join(
     f" UNION ALL SELECT '{catalog}', count(*), max(xmin::text::bigint) FROM {catalog} WHERE {key} >= 16384"
     for catalog, key in (
-        *(("pg_attribute", "attrelid"), ("pg_index", "indexrelid")),
+        *(("pg_attribute", "attrelid"), ("pg_index", "indexrelid"), ("pg_statistic", "starelid")),
         *((f"pg_{name}", "oid") for name in ("class", "attrdef", "constraint", "proc", "trigger", "type")),
     )
 )
-"""When each part of the schema was last changed; copies of a database keep it."""
+"""When the schema was last changed, and what is known of its tables; copies of a database keep it."""
 _OTHERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
@@ -73,9 +76,12 @@ class Cluster:
         """Give the address of a database that nobody uses; `empty`: without Whet's schema, made so."""
         if self._free and not empty:
             return self._free.pop()
-        name = f"whet_{os.getpid()}_{next(_numbers)}"
+        name = self._name()
         template = how if empty else self._template
         return self._create(name, f"{template} STRATEGY FILE_COPY")
+
+    def _name(self) -> str:
+        return f"whet_{os.getpid()}_{next(_numbers)}"
 
     def _create(self, name: str, how: str) -> str:
         self._admin.execute(f"CREATE DATABASE {name} TEMPLATE {how}".encode())
@@ -84,11 +90,14 @@ class Cluster:
 
     def drop(self, url: str) -> None:
         """Empty a database for the next test: to make one takes several times as long, and 8 MB. One whose
-        schema was changed, or that somebody still uses, is removed."""
-        if self._is_emptied(url):
-            self._free.append(url)
-            return
+        schema was changed, that was analyzed or that somebody still uses is removed."""
         name = url.rpartition("/")[2]
+        if self._is_emptied(url):
+            new = self._name()  # what this process remembers of the old one is not about it
+            self._admin.execute(f"ALTER DATABASE {name} RENAME TO {new}".encode())
+            self._made[self._made.index(name)] = new
+            self._free.append(self.url_of(new))
+            return
         self._admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
         self._made.remove(name)
 
@@ -138,6 +147,9 @@ def shared() -> Cluster:
         cluster = Cluster(url)
     else:
         own = TrialServer()
+        with psycopg.connect(own.url, autocommit=True) as connection:  # plans are a test's own doing
+            connection.execute("ALTER SYSTEM SET autovacuum = off")
+            connection.execute("SELECT pg_reload_conf()")
         cluster = Cluster(own.url, own)
     atexit.register(cluster.close)
     return cluster
