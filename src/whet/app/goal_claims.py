@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from whet.contract.receipts import CallEffects
-from whet.contract.texts import NOT_JSON, from_json, map_texts
+from whet.contract.texts import NOT_JSON, flat, from_json, map_texts
 from whet.contract.tools import tags_of
 from whet.store.calls import StoredCall, UserWords
 from whet.store.facts import FactRow
@@ -175,10 +175,10 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
             return call.unfit
         if tests is not None and (tests.failed or not tests.passed):
             return f"the runner printed: {tests.text}"
-    shows = _plain(claim.shows)
-    if len(shows) < _SHORTEST or not _stands_in(shows, _plain(call.result)):
+    shows = flat(claim.shows)
+    if len(shows) < _SHORTEST or not _stands_in(shows, flat(call.result)):
         return "its result does not say that; copy the words that it printed"
-    if shows in _plain(texts_of(call.arguments).get("command", "")):
+    if shows in flat(texts_of(call.arguments).get("command", "")):
         return "these words stand in the command itself: an echo shows nothing"
     if claim.kind == "command" and _is_quote(call, calls):
         return "it only prints what you wrote yourself"
@@ -187,7 +187,7 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
 
 def _unseen(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
     """Say why a call does not bear out that something was read, sent or noted."""
-    tags, shows, asked = tags_of(call.name), _plain(claim.shows), _own_words(call)
+    tags, shows, asked = tags_of(call.name), flat(claim.shows), _own_words(call)
     if len(shows) < _SHORTEST:
         return "say in `shows` what it shows"
     if claim.kind == "read":
@@ -204,9 +204,9 @@ def _unseen(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
 def _unread(shows: str, call: SeenCall, calls: Sequence[SeenCall]) -> str:
     if call.unfit:
         return call.unfit
-    if not _stands_in(shows, _plain(_LINE_NUMBERS.sub("", call.result))):
+    if not _stands_in(shows, flat(_LINE_NUMBERS.sub("", call.result))):
         return "its result does not say that; copy the words that stand in it"
-    if call.now is not None and not _stands_in(shows, _plain(call.now)):
+    if call.now is not None and not _stands_in(shows, flat(call.now)):
         return "it is stale: the file does not say that any more; read it again"
     wrote = [one for one in calls if one.seq < call.seq and (one.changed or one.facts.command)]
     if any(_stands_in(shows, _own_words(one)) for one in (call, *wrote)):
@@ -226,7 +226,7 @@ def _own_words(call: SeenCall) -> str:
         map_texts(msgspec.json.decode(call.arguments or "{}"), keep)
     except NOT_JSON:
         return ""
-    return _plain(" ".join((*found, *map(unquote_plus, found))))
+    return flat(" ".join((*found, *map(unquote_plus, found))))
 
 
 def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:
@@ -254,7 +254,3 @@ def _stands_in(words: str, text: str) -> bool:
     before = r"(?<!\w)(?<!\d[.,])" if words[0].isalnum() else ""
     after = r"(?!\d|[.,]\d)" if words[-1].isdigit() else ""
     return re.search(before + re.escape(words) + after, text) is not None
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())

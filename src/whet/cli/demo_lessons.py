@@ -15,6 +15,7 @@ import msgspec
 from whet.cli import stored
 from whet.cli.demo_facts import messages_of
 from whet.cli.demo_world import DemoWorld, SeenRequest
+from whet.contract.texts import flat
 from whet.memory import notes as note_files
 from whet.practice.review import OPENING
 from whet.store import learned as receipts
@@ -62,8 +63,8 @@ def quotes_stand(world: DemoWorld, session_id: str, rows: Sequence[LedgerRow]) -
     """Whether every quote of every change stands in that session, word for word but for white space."""
     quotes = [quote.quote for row in rows for quote in row.evidence]
     session = stored.read(world.home, lambda db: live.load(db, session_id))
-    said = [_fold(message.text) for message in session.messages]
-    return bool(quotes) and all(any(_fold(quote) in text for text in said) for quote in quotes)
+    said = [flat(message.text) for message in session.messages]
+    return bool(quotes) and all(any(flat(quote) in text for text in said) for quote in quotes)
 
 
 def review_prefix(requests: Sequence[SeenRequest]) -> PrefixShare:
@@ -93,7 +94,3 @@ def learned(world: DemoWorld) -> Learned:
         skill_loads=len(stored.read(world.home, lambda db: receipts.uses(db))),
         sessions_with_items=len({use.session_id for use in uses}),
     )
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.split())

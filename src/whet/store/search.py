@@ -15,6 +15,7 @@ import msgspec
 
 from whet.clock import SystemClock, iso
 from whet.contract.messages import Message, Role, ToolCall
+from whet.contract.texts import flat
 from whet.log import mask
 from whet.store import index, rows, sessions, time_words
 from whet.store import query as words
@@ -173,8 +174,4 @@ def _snippet(text: str, wanted: list[str]) -> str:
     right = max(min(len(near), left + _SNIPPET_CHARS), end)
     marked = (MARK_OPEN, near[begin:end], MARK_CLOSE) if begin < end else ()
     cut = ("…" if low or left else "", "…" if right < len(near) or high < len(text) else "")
-    return cut[0] + _line("".join((near[left:begin], *marked, near[end:right]))) + cut[1]
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
+    return cut[0] + flat("".join((near[left:begin], *marked, near[end:right]))) + cut[1]

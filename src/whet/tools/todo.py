@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.texts import NOT_JSON, from_json
+from whet.contract.texts import NOT_JSON, flat, from_json
 
 MAX_ITEMS = 50
 MAX_ITEM_CHARS = 300
@@ -82,9 +82,9 @@ def written(items: list[TodoItem]) -> str:
 def _merged(old: list[TodoItem], given: Iterable[TodoItem]) -> list[TodoItem]:
     found = {item.id: item for item in old}
     for item in given:
-        key = _one_line(item.id) or _free_id(found)
+        key = flat(item.id) or _free_id(found)
         before = found.get(key, TodoItem())
-        content = _one_line(item.content) or before.content
+        content = flat(item.content) or before.content
         if not content:
             raise BadInput(f"todo: item {key} has no content")
         if len(content) > MAX_ITEM_CHARS or len(key) > _MAX_ID_CHARS:
@@ -98,7 +98,3 @@ def _merged(old: list[TodoItem], given: Iterable[TodoItem]) -> list[TodoItem]:
 def _free_id(taken: Iterable[str]) -> str:
     names = set(taken)
     return next(str(n) for n in itertools.count(1) if str(n) not in names)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
