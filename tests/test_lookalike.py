@@ -64,6 +64,7 @@ def test_marking_twice_is_marking_once_and_takes_nothing_away(text):
         assert all(character in rest for character in text)  # in their order
 
 
+@pytest.mark.slow
 def test_a_long_hostile_text_is_read_in_one_pass():
     for hostile in (
         "с " * 50_000 + "a",

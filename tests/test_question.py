@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from whet.contract.changes import TextChange, call_digest, changes_digest
 from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.question import change_rows, edits_of, row_of, totals, worded
@@ -47,6 +49,7 @@ def test_nothing_hides_in_a_diff() -> None:
     assert texts("a", "a\n")[-2:] == ["-a  (no newline at the end)", "+a"]
 
 
+@pytest.mark.slow
 def test_a_huge_change_is_whole_and_quick() -> None:
     old, new = ("".join(f"{word} {n}\n" for n in range(30_000)) for word in ("old", "new"))
     question = worded(asked(change(old, new)))

@@ -49,6 +49,7 @@ def survives(folder: Path, kills: list[int]) -> None:
     database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [2, 5])
 def test_a_goal_goes_on_where_a_kill_left_it(tmp_path: Path, at: int) -> None:
     survives(tmp_path, [at])

@@ -108,6 +108,7 @@ def test_the_part_that_runs_tests_is_taken_out_of_a_command(tmp_path: Path, comm
     assert again(command, tmp_path) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made_during_the_goal", [False, True])
 def test_a_task_that_is_older_than_the_goal_proves_tests(
     tmp_path: Path, *, made_during_the_goal: bool
@@ -130,6 +131,7 @@ def test_a_task_that_is_older_than_the_goal_proves_tests(
     assert ("Makefile was made or changed" in ended.goal.said) == made_during_the_goal
 
 
+@pytest.mark.slow
 def test_tests_that_fail_when_whet_runs_them_itself_end_no_goal(tmp_path: Path) -> None:
     command = "python3 -m unittest test_a; true"
     rounds = [
@@ -192,6 +194,7 @@ def test_tests_that_pass_only_with_other_files_than_the_programs_are_asked_about
     assert ended.goal.state == "budget" and len(nobody.questions) == 1, ended.goal.said
 
 
+@pytest.mark.slow
 def test_new_tests_beside_those_that_were_there_are_no_question(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "test_a.py").write_text(_TEST)
@@ -236,6 +239,7 @@ def test_what_was_lost_of_the_tests(effects: list[CallEffects], why: str) -> Non
     assert lost_tests(claimed, effects).startswith(why) and bool(why) == bool(lost_tests(claimed, effects))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "state"), [("accept", "achieved"), (None, "budget")])
 def test_fewer_tests_are_for_the_person_to_accept(tmp_path: Path, answer: str | None, state: str) -> None:
     (tmp_path / "work").mkdir()

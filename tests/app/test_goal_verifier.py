@@ -66,6 +66,7 @@ def _attacked(folder: Path, names: Sequence[str]) -> None:
     assert not {name: row for name, row in ended.items() if row.state == "achieved"}
 
 
+@pytest.mark.slow
 def test_an_attacked_verifier_is_not_passed(tmp_path: Path) -> None:
     _attacked(tmp_path, _QUICK)
 
@@ -81,6 +82,7 @@ def test_no_attack_of_these_passes(tmp_path: Path, name: str) -> None:
     _attacked(tmp_path, [name])
 
 
+@pytest.mark.slow
 def test_a_person_is_asked_where_only_the_changed_check_passes(tmp_path: Path) -> None:
     person = Judge("accept")
     ended = asyncio.run(_pursued(tmp_path, {"wrapped script": ATTACKS["wrapped script"]}, person))

@@ -26,6 +26,7 @@ def _work(folder: Path) -> Path:
     return folder / "work"
 
 
+@pytest.mark.slow
 def test_the_loop_goes_on_with_what_the_verifier_said_until_it_passes(tmp_path: Path) -> None:
     _work(tmp_path)
     events: list[Event] = []
@@ -61,6 +62,7 @@ def test_a_changed_verifier_counts_once_the_person_accepts_it(tmp_path: Path) ->
     assert done.goal.state == "achieved"
 
 
+@pytest.mark.slow
 def test_steps_run_out_as_budget(tmp_path: Path) -> None:
     _work(tmp_path)
     done = asyncio.run(pursue(tmp_path, [ANSWER, ANSWER, ANSWER], GoalWish("x", "python3 check.py", steps=2)))
@@ -146,6 +148,7 @@ def test_a_goal_that_is_typed_wrongly_is_no_goal(typed: str) -> None:
         parse_goal(typed)
 
 
+@pytest.mark.slow
 def test_a_file_that_the_verifier_names_may_change_where_the_person_says_so(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "app.json").write_text('{"debug": true}\n')

@@ -158,6 +158,7 @@ def test_no_more_helpers_work_at_once_than_allowed(tmp_path: Path) -> None:
     run(tmp_path, work, parallel=2)
 
 
+@pytest.mark.slow
 def test_edits_of_a_working_tree_are_merged_with_what_is_not_committed(tmp_path: Path) -> None:
     folder = repository(tmp_path)
     (folder / "a.txt").write_text((folder / "a.txt").read_text().replace("1\n", "one\n", 1))
@@ -177,6 +178,7 @@ def test_edits_of_a_working_tree_are_merged_with_what_is_not_committed(tmp_path:
     run(tmp_path, work)
 
 
+@pytest.mark.slow
 def test_a_conflict_is_shown_and_nothing_is_written(tmp_path: Path) -> None:
     folder = repository(tmp_path)
 
@@ -220,6 +222,7 @@ def test_two_calls_that_wait_for_one_helper_merge_its_edits_once(tmp_path: Path)
     assert (work / "new.txt").read_text() == "new\n"
 
 
+@pytest.mark.slow
 def test_calls_that_wait_for_two_helpers_at_once_merge_both(tmp_path: Path) -> None:
     work = repository(tmp_path)
 
@@ -240,6 +243,7 @@ def test_calls_that_wait_for_two_helpers_at_once_merge_both(tmp_path: Path) -> N
     assert (lines[0], lines[8]) == ("1 by 0", "9 by 1")
 
 
+@pytest.mark.slow
 def test_a_background_helpers_edits_are_merged_by_the_call_that_waits(tmp_path: Path) -> None:
     folder = repository(tmp_path)
 
@@ -254,6 +258,7 @@ def test_a_background_helpers_edits_are_merged_by_the_call_that_waits(tmp_path: 
     run(tmp_path, work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_written", [True, False])
 def test_a_merge_that_a_kill_cut_off_is_finished_where_its_session_is_opened(
     tmp_path: Path, is_written: bool

@@ -226,6 +226,7 @@ def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
     assert news and all("mute" in line and "ZeroDivisionError" in line for line in news)
 
 
+@pytest.mark.slow
 def test_without_plugins_the_layer_is_not_imported(home: Path, tmp_path: Path) -> None:
     code = (
         "import sys\nfrom whet.app.facade import Agent\n"

@@ -7,6 +7,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.rewind.running import ANSWER, Consenting, Running, running, shell
 from whet.app.rewinding import Point
 from whet.contract.events import ToolStarted
@@ -85,6 +87,7 @@ def test_a_rewind_takes_the_folder_back_too(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_session_goes_on_in_its_folder_and_says_where_that_is_gone(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, [shell("mkdir a && cd a"), ANSWER]) as r:

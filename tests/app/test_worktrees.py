@@ -62,6 +62,7 @@ def _merged(folder: Path, workspace: Path, name: str) -> MergePlan:
     return worktrees.merge(tree, name, lambda: None, lambda plan: None)
 
 
+@pytest.mark.slow
 def test_a_repository_is_held_while_git_works_on_its_trees(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_repository_is_held_while_git_works_on_its_trees(
     assert log.read_text().splitlines() == ["add held", "remove held"]
 
 
+@pytest.mark.slow
 def test_a_git_that_outlives_its_program_holds_the_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +133,7 @@ BY_SETTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BY_SETTINGS)
 @pytest.mark.parametrize("where", ["here", "in a submodule"])
 def test_git_runs_nothing_of_a_repositorys_choosing(tmp_path: Path, how: str, where: str) -> None:

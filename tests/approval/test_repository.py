@@ -81,6 +81,7 @@ def test_hooks_do_not_run_when_something_is_read(hostile: Path) -> None:
     assert ran(hostile, verbs) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key",
     [

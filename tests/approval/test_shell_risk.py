@@ -139,6 +139,7 @@ _BITS = st.sampled_from(
 # fmt: on
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_BITS, max_size=25).map("".join))
 def test_any_heap_of_shell_tokens_is_judged(text: str) -> None:
@@ -175,6 +176,7 @@ _SPELLINGS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(_FRAMES), min_size=1, max_size=3), st.sampled_from(_SPELLINGS))
 def test_a_text_that_runs_rm_is_never_safe(frames: list[str], spelling: str) -> None:
@@ -245,6 +247,7 @@ _TEXTS = st.lists(st.tuples(_COMMANDS, _JOINTS), min_size=1, max_size=4).map(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_BASH is None, reason="bash is the judge here")
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=_TEXTS | st.lists(_QUIET_BITS, min_size=2, max_size=12).map("".join))

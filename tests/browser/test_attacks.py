@@ -193,6 +193,7 @@ def test_forged_forms_decide_nothing(daemon: Daemon, person: Person) -> None:
     assert daemon.status(request_id)["status"] == "approved"
 
 
+@pytest.mark.slow
 def test_signing_in_is_guarded(daemon: Daemon, person: Person) -> None:
     with httpx2.Client(base_url=daemon.url, timeout=30) as client:
         assert client.get("/r/0000000000000000000000").status_code == 303

@@ -84,6 +84,7 @@ def test_every_page_fits_a_phone_in_both_colours(page: Page, board: Api) -> None
     assert page.problems() == []
 
 
+@pytest.mark.slow
 def test_the_menu_of_a_phone_shows_the_page_that_is_open(page: Page, board: Api) -> None:
     enter(page, board)
     page.shape(390, 844, is_phone=True)
@@ -107,6 +108,7 @@ def test_a_change_is_undone_with_a_press(page: Page, board: Api) -> None:
     assert "Takes back change" in page.text()
 
 
+@pytest.mark.slow
 def test_a_question_appears_by_itself_and_a_press_answers_it(page: Page, board: Api) -> None:
     enter(page, board)
     page.until("!document.querySelector('#live').hidden")

@@ -80,6 +80,7 @@ def test_no_word_is_left_though_others_have_the_file_open(
     )
 
 
+@pytest.mark.slow
 def test_the_traces_that_it_left_elsewhere_go_too(
     home: Path, database: StateDatabase, session: str, clock: FixedClock
 ) -> None:
@@ -128,6 +129,7 @@ def test_where_one_can_not_go_none_goes(home: Path, database: StateDatabase, ses
     assert database.read_now(lambda db: store_sessions.get(db, session)).title == "kztitle"
 
 
+@pytest.mark.slow
 def test_a_file_that_others_keep_in_use_is_written_again_later(
     home: Path, session: str, clock: FixedClock
 ) -> None:

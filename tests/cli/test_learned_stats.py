@@ -95,6 +95,7 @@ def test_a_skill_without_a_comparison_is_no_evidence(home: Path, clock: FixedClo
     assert not (home / "skills" / "deploy").exists()
 
 
+@pytest.mark.slow
 def test_a_note_that_is_not_there_is_named(home: Path, clock: FixedClock) -> None:
     filled(Home(home), clock)
     done = CliRunner().invoke(memory, ["retire", "nope"], obj=Home(home))

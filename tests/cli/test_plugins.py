@@ -34,6 +34,7 @@ def test_install_asks_and_never_enables(home: Path, tmp_path: Path) -> None:
     assert "count   -        off    -" in run(home, "list").output
 
 
+@pytest.mark.slow
 def test_enable_disable_and_list(home: Path) -> None:
     write(
         home, "one", TOOL.format(name="a_tool"), manifest="name: one\nversion: 1.5\nprovides_tools: [x, y]\n"

@@ -402,6 +402,7 @@ def test_a_long_paste_is_a_placeholder_in_the_list_of_messages() -> None:
     assert folded(f"see <pasted>{long}</pasted> <pasted>short</pasted>") == "see [pasted 200 lines] short"
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_a_question_says_that_the_call_was_not_run(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Never.")]
     with (
@@ -419,6 +420,7 @@ def test_ctrl_c_at_a_question_says_that_the_call_was_not_run(folder: Path) -> No
     assert not (folder / "a.txt").exists()
 
 
+@pytest.mark.slow
 def test_in_vi_keys_two_esc_list_the_messages_to_go_back_to(folder: Path) -> None:
     assert run(["config", "set", "ui.keys", "vi"], folder)[0] == 0
     with (

@@ -30,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "term"), [(80, "xterm-256color"), (40, "xterm"), (80, "dumb")])
 def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
     """First screen, a turn with an approval, a refusal, a command, and out again."""
@@ -78,6 +79,7 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
         assert bare(tty.drawn).count("/titel") == 2
 
 
+@pytest.mark.slow
 def test_a_plan_is_approved_by_its_number_where_nothing_can_be_drawn(folder: Path) -> None:
     write = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
     script = [ScriptedReply("1. Write it."), ScriptedReply(tool_calls=(write,)), ScriptedReply("Written.")]
@@ -220,6 +222,7 @@ def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
     assert [m["content"].split("\n")[0] for m in users] == ["go", "turn left"]
 
 
+@pytest.mark.slow
 def test_commands_typed_during_a_turn_run_at_its_end(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),)), ScriptedReply("Done.")]
     os.mkfifo(folder / "go")
@@ -244,6 +247,7 @@ def test_commands_typed_during_a_turn_run_at_its_end(folder: Path) -> None:
         assert tty.wait_for_end() == 0
 
 
+@pytest.mark.slow
 def test_commands_that_wait_come_back_into_the_input_when_the_turn_is_stopped(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),))]
     os.mkfifo(folder / "go")
@@ -280,6 +284,7 @@ def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
     assert "line 1233</pasted> thanks\nsecond line" in user["content"]
 
 
+@pytest.mark.slow
 def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
     call = PracticeCall("read_file", '{"path": "a"}')
     script = [
@@ -330,6 +335,7 @@ def test_an_empty_session_leaves_nothing_behind(folder: Path) -> None:
     assert "no session" in err
 
 
+@pytest.mark.slow
 def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folder: Path) -> None:
     huge = "9" * 5_000
     with (

@@ -143,6 +143,7 @@ def test_text_that_yaml_reads_as_something_else_stays_text(home: Path, value: st
     assert load(place, environ={}).settings.agent.instructions == value
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40))
 def test_any_text_comes_back_as_it_was_set(home: Path, value: str) -> None:

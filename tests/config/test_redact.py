@@ -29,6 +29,7 @@ def test_no_planted_secret_survives_with_other_values() -> None:
         assert not left, seed
 
 
+@pytest.mark.slow
 def test_ordinary_text_stays_as_it_is() -> None:
     lines: list[str] = []
     for path in [

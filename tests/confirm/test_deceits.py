@@ -287,6 +287,7 @@ def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server: Runn
             check_grant(one, key.public, digest=request.digest, now_s=now_s)
 
 
+@pytest.mark.slow
 def test_a_hook_that_gets_no_text_denies(server: Running) -> None:
     """An exit code other than 0 would let the tool run."""
     event = b'{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"\xff"}}'

@@ -442,6 +442,7 @@ def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
         assert server.client("submit", "agent").post("/confirm", json=SUBMIT).status_code == 429
 
 
+@pytest.mark.slow
 def test_29_sigterm_ends_cleanly_and_answers_who_waits(tmp_path):
     from tests.confirm.process import Served
 
@@ -473,6 +474,7 @@ def test_30_list_wait_cancel_and_no_version_in_the_server_header(server, agent, 
     assert "server" not in agent.get("/health").headers
 
 
+@pytest.mark.slow
 def test_open_mode_is_for_this_machine_only(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "whet", "confirm", "serve", "--insecure-no-auth", "--host", "0.0.0.0"],

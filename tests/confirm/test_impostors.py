@@ -81,6 +81,7 @@ def test_one_code_sent_for_two_requests_at_once_counts_once(guarded: Guarded) ->
     assert sorted(one.kind for one in guarded.server.run(both())) == ["code", "decided"]
 
 
+@pytest.mark.slow
 def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(guarded: Guarded) -> None:
     made, code = guarded.ask(), guarded.code()
     assert guarded.approve(made, code).status_code == 200

@@ -103,6 +103,7 @@ def run(folder: Path, rounds: int, seed: int) -> None:
     print(dict(found))
 
 
+@pytest.mark.slow
 def test_at_the_deadline_one_of_them_ends_it(tmp_path):
     run(tmp_path, 4, 1)
 

@@ -49,6 +49,7 @@ def ask(server: Running, details: dict, **more: object) -> str:
     return str(agent.post("/confirm", json=body).json()["id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("details", HIDING)
 def test_there_is_no_approve_button_while_a_part_is_hidden(tmp_path: Path, details: dict) -> None:
     with Running(tmp_path) as server:

@@ -133,6 +133,7 @@ def columns(places: Places) -> list[tuple[str, str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_any_column_of_any_table_that_is_changed_is_found(places: Places, tmp_path: Path) -> None:
     dice, missed, count = random.Random(16), [], 0
     for table, name, kind in columns(places):
@@ -153,6 +154,7 @@ def test_any_column_of_any_table_that_is_changed_is_found(places: Places, tmp_pa
     assert not missed and count > 90
 
 
+@pytest.mark.slow
 def test_any_row_that_is_taken_or_added_is_found(places: Places, tmp_path: Path) -> None:
     missed = []
     for table in dict.fromkeys(table for table, _, _ in columns(places)):

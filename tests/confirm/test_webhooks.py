@@ -78,6 +78,7 @@ def test_a_long_queue_to_one_receiver_hides_no_other(tmp_path: Path) -> None:
         wait_until(lambda: delivered(server, "agent") == 1)
 
 
+@pytest.mark.slow
 def test_a_burst_to_one_receiver_arrives_without_waiting_between(tmp_path: Path) -> None:
     with Receiver() as quick, Running(tmp_path, rate=10_000, private_callbacks=True) as server:
         before = threading.active_count()

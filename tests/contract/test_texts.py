@@ -46,6 +46,7 @@ class Part(msgspec.Struct):
     number: int
 
 
+@pytest.mark.slow
 def test_threads_may_meet_a_type_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", _RACE], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, "whole\n"), done.stderr

@@ -100,6 +100,7 @@ def check_database(served: Served, decided: dict[str, str]) -> None:
         db.close()
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_the_service_is_killed(tmp_path):
     run_kills(tmp_path, 3)
 
@@ -146,6 +147,7 @@ def run_races(folder: Path, count: int) -> None:
             assert woken[0]["status"] == "approved"
 
 
+@pytest.mark.slow
 def test_two_processes_never_both_decide(tmp_path):
     run_races(tmp_path, 12)
 
@@ -156,6 +158,7 @@ def test_two_processes_never_both_decide_in_ten_thousand_races(tmp_path):
     run_races(tmp_path, 10_000)
 
 
+@pytest.mark.slow
 def test_waiters_reattach_and_limits_hold_after_a_kill(tmp_path):
     served = Served(tmp_path, "--rate-limit", "2")
     with served:

@@ -29,6 +29,7 @@ def check(points: list[dict[str, object]]) -> None:
             assert point[fact] == whole[fact], (point["at"], fact, point[fact])
 
 
+@pytest.mark.slow
 def test_ledger_and_files_agree_after_kill_9(tmp_path: Path) -> None:
     check(killed_everywhere(tmp_path, 11))
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.agent.rig import calls
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
@@ -33,6 +35,7 @@ def script() -> list[ScriptedReply]:
     return replies
 
 
+@pytest.mark.slow
 def test_killed_at_every_write_nothing_is_lost_or_run_twice(tmp_path: Path) -> None:
     with PracticeServer(script=script()) as server:
         done = subprocess.run(

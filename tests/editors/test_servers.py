@@ -107,6 +107,7 @@ def confined(tmp_path: Path, server: PracticeServer) -> Iterator[Desk]:
     made.close()
 
 
+@pytest.mark.slow
 def test_a_server_is_started_by_its_first_call_and_ends_with_the_session(confined: Desk) -> None:
     desk = confined
     journal = desk.work / "journal"

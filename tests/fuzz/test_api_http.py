@@ -77,6 +77,7 @@ def send(client: httpx2.Client, api: Api, path: str, body: Any) -> None:
         assert answer.json()["error"]["message"]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=_QUIET)
 @given(path=_PATHS, body=_BODY)
 def test_any_body_is_answered(client: httpx2.Client, api: Api, path: str, body: Any) -> None:

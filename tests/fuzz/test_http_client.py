@@ -157,11 +157,13 @@ def survive(seeds: range, each: Callable[[HttpClient, int, int], Coroutine[Any, 
     return server
 
 
+@pytest.mark.slow
 def test_hostile_answers_end_in_a_body_or_one_line():
     server = survive(range(300), fetch)
     assert server.most_sent < 4_000_000  # the kernel's buffers, and what is read ahead
 
 
+@pytest.mark.slow
 def test_hostile_answers_end_a_model_call_in_one_line():
     survive(range(1_000, 1_100), lambda _, port, seed: ask(port, seed))
 

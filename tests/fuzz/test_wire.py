@@ -83,6 +83,7 @@ def stable(codec: WireCodec, view: Sequence[Message], kept: int) -> bytes:
     return whole[: len(whole) - len(codec.tail(head))]
 
 
+@pytest.mark.slow
 def test_a_strict_server_accepts_what_any_transcript_becomes() -> None:
     for seed in range(300):
         judge(seed, with_types=seed % 6 == 0)

@@ -27,6 +27,7 @@ from whet.store.transcript import Transcript
 pytestmark = pytest.mark.unconfined
 
 
+@pytest.mark.slow
 def test_a_review_runs_beside_the_chats_and_says_what_it_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

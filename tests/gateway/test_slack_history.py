@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.confirm.vendors.slack import too_many
 from tests.confirm.vendors.slack_chat import BOT, SlackChat
 from tests.gateway.running import GatewayProcess, served
@@ -18,6 +20,7 @@ def echo(ask: PracticeRequest) -> ScriptedReply:
     return ScriptedReply(text=f"re {ask.last_user.splitlines()[0]}")
 
 
+@pytest.mark.slow
 def test_what_was_missed_is_read_in_order_and_a_late_event_changes_nothing(tmp_path: Path) -> None:
     with SlackChat() as slack, PracticeServer(mind=echo) as model:
         one = GatewayProcess(tmp_path / "home", SLACK.format(url=slack.url), model, busy="queue")

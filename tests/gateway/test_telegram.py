@@ -431,6 +431,7 @@ def test_a_second_gateway_with_the_same_token_says_so(
             w.telegram.wait(told, "the 409 told")
 
 
+@pytest.mark.slow
 def test_a_revoked_token_ends_the_channel_with_a_reason(tmp_path: Path) -> None:
     with TelegramChat() as telegram, PracticeServer(script=[]) as model:
         gateway = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)

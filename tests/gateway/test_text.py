@@ -36,6 +36,7 @@ def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
         assert piece.startswith("```python\n") and piece.endswith("\n```")
 
 
+@pytest.mark.slow
 @given(
     st.lists(WORDS | st.sampled_from(["**", "*", "_", "~~", "`", "[a](https://b.c)", "&", "# h\n"])).map(
         "".join

@@ -23,6 +23,7 @@ def run(home: Path, *arguments: str, columns: int = 80) -> Result:
     return CliRunner().invoke(mcp, arguments, obj=Home(home), env={"COLUMNS": str(columns)})
 
 
+@pytest.mark.slow
 def test_the_example_is_added_listed_and_works_from_any_folder(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def check(found: dict[str, Tally], every: int = 1) -> None:
     assert made_up.wrong_in(KINDS[-1]) <= max(0.02 * made_up.tried[KINDS[-1]], every > 1), made_up.wrong
 
 
+@pytest.mark.slow
 def test_corpora(tmp_path: Path) -> None:
     check(corpora(tmp_path, 4, every=5), every=5)
 

@@ -21,6 +21,7 @@ def sample_of(folder: Path, every: int) -> None:
     assert min(tally.total for tally in found.values()) >= 220 // every
 
 
+@pytest.mark.slow
 def test_a_case_in_forty(tmp_path: Path) -> None:
     sample_of(tmp_path, 41)
 

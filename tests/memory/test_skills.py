@@ -79,6 +79,7 @@ def test_a_skill_that_vanishes_is_said_to_be_gone(world: World) -> None:
     assert not asyncio.run(world.desk.hand_in(patch, hand)).ok
 
 
+@pytest.mark.slow
 def test_the_index_with_200_skills_stays_in_its_budget(world: World) -> None:
     small = small_world(world.folder / "small")
     tokens, shown = asyncio.run(prompt_cost(small))

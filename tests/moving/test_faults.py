@@ -128,6 +128,7 @@ def test_a_database_that_is_written_to_all_the_time_is_read_as_it_was(tmp_path: 
     assert not list(tmp_path.glob("*-copy*"))
 
 
+@pytest.mark.slow
 def test_a_transaction_that_a_crash_left_half_written_is_not_read(tmp_path: Path) -> None:
     source, crashed = tmp_path / "source", tmp_path / "crashed"
     source.mkdir()

@@ -58,6 +58,7 @@ def answer(text: str = "", *calls: tuple[str, str, str], **more: Any) -> dict[st
     return {"role": "assistant", "content": text, "calls": calls, **more}
 
 
+@pytest.mark.slow
 def test_each_message_is_found_again_and_a_second_run_adds_nothing(
     tmp_path: Path, database: StateDatabase
 ) -> None:

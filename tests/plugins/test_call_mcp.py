@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.plugins.rig import write
 from tests.plugins.test_public_shapes import Asked
 from whet.agent.loop import run_turn
@@ -38,6 +40,7 @@ CALLER = """
 """
 
 
+@pytest.mark.slow
 def test_a_plugin_gets_a_servers_data_its_failures_and_the_gates_no(home: Path) -> None:
     write(home, "caller", CALLER)
     (home / "config.yaml").write_text("plugins:\n  entries:\n    caller:\n      mcp_allowlist: [bench]\n")

@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.agent.rig import calls
 from tests.cli.running import Tty
 from tests.plugins.rig import write
@@ -102,6 +104,7 @@ def test_an_engine_that_prints_leaves_the_json_whole_and_is_given_what_memories_
     assert "LOUD compress" in logged and "LOUD hook" in logged
 
 
+@pytest.mark.slow
 def test_a_new_session_is_carried_over_to_and_one_instance_serves_each(tmp_path: Path) -> None:
     script = [ScriptedReply(text="One."), ScriptedReply(text="Two.")]
     with PracticeServer(script=script) as server:

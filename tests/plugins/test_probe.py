@@ -12,6 +12,7 @@ from whet.plugins.probe import look
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 
 
+@pytest.mark.slow
 def test_one_that_kills_its_process_does_not_hide_the_others(home: Path) -> None:
     write(home, "kills", "import os\nprint('last words', flush=True)\nos._exit(7)\n")
     write(home, "good", TOOL.format(name="good"))
@@ -50,6 +51,7 @@ def test_hooks_and_memories_are_tried_with_real_arguments(home: Path) -> None:
     assert any("wrong failed in initialize" in line for line in one.problems)
 
 
+@pytest.mark.slow
 def test_tools_are_run_on_arguments_of_their_schemas_where_they_can_do_no_harm(home: Path) -> None:
     code = """
         import pathlib, urllib.request
@@ -89,6 +91,7 @@ def test_tools_are_run_on_arguments_of_their_schemas_where_they_can_do_no_harm(h
     assert outside.read_text() == "kept"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["json", "logging", "whet"])
 def test_a_file_of_the_folder_that_it_is_called_from_is_no_module_of_ours(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

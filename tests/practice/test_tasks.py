@@ -56,6 +56,7 @@ def test_a_newcomer_sees_the_error_reads_the_page_and_mends_the_fault(project):
     assert is_mended(project)
 
 
+@pytest.mark.slow
 def test_with_the_command_in_memory_it_is_right_at_once(project):
     loop = Loop(project, system="You know: the tests of orders run with ORDERS_DB=memory.")
     loop.ask(MEND)
@@ -85,6 +86,7 @@ def test_it_stops_honestly_when_the_gate_says_no(project):
     assert "may not run the tests" in said and "nobody was there" in said
 
 
+@pytest.mark.slow
 def test_it_goes_on_after_a_crash_and_after_words_in_between(project):
     loop = Loop(project)
     loop.ask(MEND, steps=6)
@@ -183,6 +185,7 @@ def test_a_pause_can_be_asked_for():
     assert "-- 3 --" not in number_command(3)
 
 
+@pytest.mark.slow
 def test_what_a_denial_says_is_what_is_asked_next(project):
     make_shop(project)
     loop = Loop(project, gate=lambda c: "Denied by ada: only those older than 200 days" if c == WIPE else "")

@@ -65,6 +65,7 @@ def _call(name: str, **arguments: object) -> dict[str, Any]:
     return {"tool_calls": [{"index": 0, "id": f"c{name}", "type": "function", "function": made}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_calls", [False, True])
 def test_the_next_session_does_the_first_step_first(tmp_path: Path, by_calls: bool) -> None:
     async def main() -> list[str]:

@@ -20,6 +20,7 @@ def test_the_corpus_is_wide() -> None:
     assert len({one.name for one in every}) == len(every)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ENGINES, ids=str)
 def test_a_sample_of_all_groups_does_not_get_out(case: EngineCase, tmp_path: Path) -> None:
     with World(tmp_path) as world:

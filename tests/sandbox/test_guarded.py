@@ -54,6 +54,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [".git/hooks", ".vscode"])
 @pytest.mark.parametrize("how", HIDDEN)
 def test_what_is_hidden_from_the_look_is_taken_back_too(jail: Jail, how: str, place: str) -> None:
@@ -76,6 +77,7 @@ def spawned(jail: Jail, text: str) -> Started:
         os.close(null)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [".envrc", ".mcp.json", ".vscode/tasks.json", ".git/config.worktree"])
 @pytest.mark.parametrize("first", ["longer", "shorter"])
 def test_a_command_that_begins_with_what_another_made_does_not_bring_it_again(
@@ -104,6 +106,7 @@ until [ -e up ]; do sleep 0.02; done
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [".envrc", ".zed/tasks.json", ".git/config.worktree", ".vscode/tasks.json"])
 @pytest.mark.parametrize("then", ["another command", "nothing", "the end"])
 def test_what_a_command_left_running_changes_after_its_end_is_taken_back(
@@ -146,6 +149,7 @@ def test_a_foreign_repository_that_a_file_names_is_left_alone(jail: Jail, tmp_pa
     assert (foreign / ".git" / "config").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_links_that_come_and_go_lead_the_guard_nowhere(jail: Jail, tmp_path: Path) -> None:
     """What changes folders for links while the guard works; neither reads it outside, nor writes there."""
     outside = tmp_path / "outside"
@@ -197,6 +201,7 @@ AS_A_REPOSITORY = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", AS_A_REPOSITORY)
 def test_no_folder_becomes_a_repository_that_runs_programs(jail: Jail, tmp_path: Path, how: str) -> None:
     workspace, ran = jail.policy.workspace, tmp_path / "ran"
@@ -216,6 +221,7 @@ def test_a_fresh_bare_repository_is_left_as_git_makes_it(jail: Jail) -> None:
     assert (jail.policy.workspace / "other" / "config").exists()
 
 
+@pytest.mark.slow
 def test_a_submodules_files_are_said_to_lie_nowhere_else(jail: Jail, tmp_path: Path) -> None:
     who = "git -c user.name=a -c user.email=b -c protocol.file.allow=always"
     config = ".git/modules/{}/config"
@@ -226,6 +232,7 @@ def test_a_submodules_files_are_said_to_lie_nowhere_else(jail: Jail, tmp_path: P
     assert not (jail.policy.workspace / config.format("bad")).exists()
 
 
+@pytest.mark.slow
 def test_a_name_that_comes_and_goes_keeps_no_jail_from_starting(jail: Jail) -> None:
     place, ended = jail.policy.workspace / ".zed", threading.Event()
 

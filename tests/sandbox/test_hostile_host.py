@@ -170,6 +170,7 @@ LIES: dict[str, tuple[list[tuple[str, str]], list[Member]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 def test_a_host_that_lies_changes_nothing_but_the_workspace(place: tuple[Host, Jail, Path], lie: str) -> None:
     host, jail, workspace = place

@@ -240,6 +240,7 @@ _BELOW = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", _BELOW, ids=["embedded", "two steps", "submodule", "commondir"])
 def test_a_persons_git_runs_nothing_of_repositories_that_it_enters(
     jail: Jail, tmp_path: Path, text: str
@@ -360,6 +361,7 @@ def test_an_engine_that_ends_at_once_says_why(tmp_path: Path) -> None:
         scratch.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill -STOP $PPID; echo x >> ran", "echo x >> ran; kill -9 $PPID"])
 def test_a_command_that_stops_its_launcher_holds_nobody_up_and_is_not_run_again(jail: Jail, how: str) -> None:
     began = time.monotonic()

@@ -116,6 +116,7 @@ CASES: dict[str, tuple[str, str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ENGINES, ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_persons_git_runs_can_not_be_changed(case: EngineCase, name: str, tmp_path: Path) -> None:
@@ -138,6 +139,7 @@ def test_what_a_persons_git_runs_can_not_be_changed(case: EngineCase, name: str,
     assert not ran.exists()
 
 
+@pytest.mark.slow
 def test_the_attacks_work_where_nothing_holds_them(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RAN": str(ran)}

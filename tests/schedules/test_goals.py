@@ -32,6 +32,7 @@ def _sent(bench: Bench) -> list[str]:
     return [json.loads(body)["text"] for (body,) in rows]
 
 
+@pytest.mark.slow
 def test_each_run_is_a_goal_until_one_is_achieved(bench: Bench, server: PracticeServer) -> None:
     aim = ScheduleGoal("test -f done.txt", steps=3, until_achieved=True)
     made = bench.add(goal=aim, prompt="make the build green")

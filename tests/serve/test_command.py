@@ -166,6 +166,7 @@ def test_nothing_is_lost_when_it_is_killed_in_the_middle_of_a_turn(tmp_path: Pat
     assert (workspace / "log.txt").read_text() == "once\n"
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_told_in_a_line(tmp_path: Path, model: PracticeServer) -> None:
     port = model.base_url.rpartition(":")[2].removesuffix("/v1")
     done = subprocess.run(

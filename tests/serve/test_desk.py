@@ -264,6 +264,7 @@ def test_a_plan_is_seen_changed_and_carried_out(board: Api, person: httpx2.Clien
     assert 'look around <span class="under">' in shown
 
 
+@pytest.mark.slow
 def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
     board: Api, person: httpx2.Client
 ) -> None:

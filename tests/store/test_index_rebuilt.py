@@ -55,6 +55,7 @@ def path(tmp_path, written):
     return tmp_path / "state.db"
 
 
+@pytest.mark.slow
 def test_newest_and_asked_for_sessions_are_found_at_once_and_all_in_the_end(path, clock):
     db = StateDatabase.open(path, clock)
     assert db.read_now(index.count_unindexed) == 60

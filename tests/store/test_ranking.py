@@ -160,6 +160,7 @@ def test_what_is_compared_stops_at_a_beat_once_the_time_is_spent(db):
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM messages_fts").fetchone()) == (0,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_counted", [False, True])
 def test_common_words_that_meet_in_an_old_message_are_found(db, is_counted):
     put(db, "old", "alpha beta gamma")

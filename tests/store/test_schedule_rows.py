@@ -103,6 +103,7 @@ def test_a_run_begins_once_counts_its_tries_and_ends_once(db, clock):
     assert (run.result, run.note, run.text, run.finished) == ("answered", "a note", "hello", iso(clock.now()))
 
 
+@pytest.mark.slow
 def test_old_runs_are_forgotten(db, clock):
     on(db, schedules.add, HOURLY, at(clock, 9_999_999), clock)
     for _ in range(KEPT_RUNS + 3):

@@ -138,6 +138,7 @@ def test_long_texts_give_short_snippets(db, clock):
     assert snippet.startswith("…") and snippet.endswith("…")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(), max_size=60) | st.text('"*()-:^+{}\\ aAND\0日 ', max_size=40))
 def test_no_query_raises(library, query):
@@ -240,6 +241,7 @@ def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM sessions WHERE dirty").fetchone()) == (0,)
 
 
+@pytest.mark.slow
 def test_an_everywhere_word_gives_the_newest(db, clock):
     def fill(connection):
         sessions.create(connection, sessions.NewSession(id="big"), "2026-01-01T00:00:00.000Z")

@@ -501,6 +501,7 @@ asyncio.run(main(int(sys.argv[2])))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", range(1, 9))
 def test_what_was_written_before_a_crash_is_there(tmp_path, clock, stop):
     path = tmp_path / "state.db"

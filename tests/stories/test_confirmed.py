@@ -78,6 +78,7 @@ def last_result(server: PracticeServer) -> str:
     return next(text for role, text in reversed(said(server.requests[-1])) if role == "tool")
 
 
+@pytest.mark.slow
 def test_an_approved_action_runs_once_and_its_record_is_closed(
     program: Program, server: PracticeServer, service: Served
 ) -> None:

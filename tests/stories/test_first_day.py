@@ -223,6 +223,7 @@ def test_a_delegated_task_that_fails_says_so_and_the_parent_goes_on(
     assert "no dogs" in told and "failed" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire", ["chat_completions", "anthropic_messages", "responses"])
 def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(
     tmp_path: Path, server: PracticeServer, wire: str, monkeypatch: pytest.MonkeyPatch

@@ -57,6 +57,7 @@ def verified(service: ConfirmService, where: Places) -> tuple[str, ...]:
     return service.database.read_now(lambda db: audit.verify(db, keys)).problems
 
 
+@pytest.mark.slow
 def test_at_the_deadline_one_of_them_ends_it(where):
     hands = ToolUse()
     with opened(where, hands) as service:
@@ -64,6 +65,7 @@ def test_at_the_deadline_one_of_them_ends_it(where):
         assert found.total() == 50 and verified(service, where) == ()
 
 
+@pytest.mark.slow
 def test_two_services_decide_and_use_up_each_request_once(where):
     async def go(one: ConfirmService, two: ConfirmService) -> None:
         for number in range(10):

@@ -37,6 +37,7 @@ async def fill(db: StateDatabase, clock: FixedClock) -> None:
     await db.append(lambda c: jobs.enqueue(c, NewJob("review", "{}"), clock))
 
 
+@pytest.mark.slow
 def test_there_and_back_is_the_same_and_goes_on(tmp_path: Path, url: str, clock: FixedClock) -> None:
     own = StateDatabase.open(tmp_path / "state.db", clock)
     back = StateDatabase.open(tmp_path / "back.db", clock)
@@ -57,6 +58,7 @@ def test_there_and_back_is_the_same_and_goes_on(tmp_path: Path, url: str, clock:
             db.close()
 
 
+@pytest.mark.slow
 def test_a_copy_that_was_broken_off_goes_on(tmp_path: Path, url: str, clock: FixedClock) -> None:
     own = StateDatabase.open(tmp_path / "state.db", clock)
     team = TeamDatabase.open_url(url)

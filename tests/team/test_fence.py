@@ -92,6 +92,7 @@ def texts(log: Transcript) -> list[str]:
     return [message.text for message in log.messages]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_stopped_or_killed_worker_loses_its_session_and_writes_no_more(url, number):
     session(url)

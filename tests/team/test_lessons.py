@@ -122,6 +122,7 @@ def test_what_one_person_learns_nobody_else_reads(db: TeamDatabase, tmp_path: Pa
     assert not (tmp_path / "b/people/bob/skills").exists() and not (tmp_path / "b/memories").exists()
 
 
+@pytest.mark.slow
 def test_two_workers_at_once_lose_no_change(db: TeamDatabase, url: str, tmp_path: Path) -> None:
     other = TeamDatabase.open_url(url)
     try:
@@ -220,6 +221,7 @@ def test_a_home_that_lost_what_it_saw_takes_nothing_away(db: TeamDatabase, tmp_p
     assert said(a) == ["One.", "Two."]
 
 
+@pytest.mark.slow
 def test_a_home_that_moves_to_a_team_and_back_keeps_its_edits(url: str, tmp_path: Path) -> None:
     folder = tmp_path / "home"
     folder.mkdir()

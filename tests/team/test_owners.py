@@ -68,6 +68,7 @@ def test_a_job_of_a_container_with_this_ones_host_name_is_left_to_it(db: TeamDat
         assert db.write_now(lambda c, job=job: jobs.complete(c, job, clock))
 
 
+@pytest.mark.slow
 def test_a_helper_is_another_processes_while_that_keeps_its_lease(db: TeamDatabase, url: str) -> None:
     with other_process(url) as (process, owner):
         assert owner.endswith(" other")
@@ -82,6 +83,7 @@ def test_a_helper_is_another_processes_while_that_keeps_its_lease(db: TeamDataba
         assert found.owner == claims.owner_name("mine")
 
 
+@pytest.mark.slow
 def test_who_was_stopped_too_long_ends_no_helper_that_another_runs(db: TeamDatabase, url: str) -> None:
     def ended(owner: str) -> bool:
         row = HelperRow("h1", "p", 1, "1.1", HelperWish("x"), "s", reason="failed", error="fenced")

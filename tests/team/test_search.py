@@ -121,6 +121,7 @@ def test_a_word_that_was_common_long_ago_is_found_below_the_newest_rows(
     large.read_now(look)
 
 
+@pytest.mark.slow
 def test_a_person_s_newest_messages_are_read_however_many_others_wrote_since(
     db: TeamDatabase, clock: FixedClock, url: str
 ) -> None:

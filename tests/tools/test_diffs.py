@@ -48,6 +48,7 @@ def test_an_exact_diff_gives_the_expected_file(old: str, new: str, context: int)
     assert text == new and notes == []
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(TEXTS, TEXTS)
 def test_and_the_reverse_diff_gives_the_old_one_back(old: str, new: str) -> None:
@@ -55,6 +56,7 @@ def test_and_the_reverse_diff_gives_the_old_one_back(old: str, new: str) -> None
     assert patched(patched(old, make_diff(old, new)), make_diff(new, old)) == old
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(TEXTS, TEXTS)
 def test_crlf_is_kept_whether_the_diff_has_it_or_not(old: str, new: str) -> None:

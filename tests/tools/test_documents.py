@@ -127,6 +127,7 @@ def test_a_long_document_is_cut() -> None:
     assert is_cut and len(found) == 1_000
 
 
+@pytest.mark.slow
 def test_what_is_broken_or_a_bomb_is_refused_with_a_line() -> None:
     laughs = '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>'
     with pytest.raises(ToolError, match="entities"):
@@ -149,6 +150,7 @@ def test_a_document_without_text_says_so() -> None:
     assert "no text in it" not in text(pdf("", "two"))
 
 
+@pytest.mark.slow
 def test_many_sheets_are_cut_as_one_large_one_is() -> None:
     sheet = f"<worksheet {_S}><sheetData>{'<row/>' * 150_000}</sheetData></worksheet>"
     parts = {f"xl__worksheets__sheet{number}": sheet for number in range(1, 5)}

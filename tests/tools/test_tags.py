@@ -92,6 +92,7 @@ def test_a_tag_that_there_is_not_and_a_second_declaration_are_refused(read_noteb
     assert tags_of("never heard of") == frozenset()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["whet.app.learning", "whet.warm.mine", "whet.review.order"])
 def test_who_reads_stored_calls_knows_every_built_in_tool(module: str) -> None:
     count = f"import {module}; from whet.contract.tools import _TAGS; print(*sorted(_TAGS))"

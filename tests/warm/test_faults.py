@@ -58,6 +58,7 @@ def build(desk: WarmTemplates, **options: Any) -> None:
     desk.build(BuildOptions(name="t", **options), MiningScope(min_messages=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["reading", "fsync", "replace"])
 def test_a_build_that_is_killed_leaves_the_old_template(
     tmp_path: Path, database: StateDatabase, clock: FixedClock, point: str

@@ -162,6 +162,7 @@ def test_labelling_takes_what_has_no_outcome_or_everything_again(
     assert [outcome for outcome, _ in kept(database, first)] == ["objected", "failed", "ok"]
 
 
+@pytest.mark.slow
 def test_many_sessions_are_labelled_in_batches_of_two_hundred(
     database: StateDatabase, clock: FixedClock
 ) -> None:
@@ -259,6 +260,7 @@ def test_a_template_that_was_switched_off_stays_off(database: StateDatabase, clo
     assert database.read_now(warm.states)["hash"].last_win == "2026-03-01"
 
 
+@pytest.mark.slow
 def test_no_difference_is_no_evidence_and_changes_nothing(database: StateDatabase, clock: FixedClock) -> None:
     for arm in ("warm", "held_out"):
         used(database, clock, arm, 3, 8)

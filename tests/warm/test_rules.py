@@ -379,6 +379,7 @@ def _used(database: StateDatabase, clock: FixedClock, arm: str, failed: int, cou
         )
 
 
+@pytest.mark.slow
 def test_rule_11_uplift_is_measured_and_what_hurts_is_switched_off(
     database: StateDatabase, clock: FixedClock
 ) -> None:

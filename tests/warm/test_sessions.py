@@ -114,6 +114,7 @@ def test_a_template_holds_outlines_of_real_results_and_no_failed_call(lived: tup
         database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire", FORMATS)
 def test_the_examples_open_the_conversation_and_stay_the_same_bytes(
     wire: str, lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
