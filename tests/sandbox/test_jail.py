@@ -315,6 +315,33 @@ def _sleepers(workspace: Path) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize(("failures", "problem"), [(2, ""), (3, "Can't bind mount")])
+def test_mounts_that_fail_as_a_name_goes_away_are_tried_again(
+    tmp_path: Path, failures: int, problem: str
+) -> None:
+    engine, before = ENGINES[0].engine(), tmp_path / "before"
+    before.write_text("x" * failures)
+    program = tmp_path / "bwrap"
+    program.write_text(
+        f'#!/bin/sh\n[ -s {before} ] || exec {engine.program} "$@"\n'
+        f'truncate -s -1 {before}; echo "bwrap: Can\'t bind mount" >&2; exit 1\n'
+    )
+    program.chmod(0o755)
+    (tmp_path / "ws").mkdir()
+    scratch, policy = Scratch(), everyday(tmp_path / "ws", tmp_path / "whet", os.environ)
+    stand_in = msgspec.structs.replace(engine, program=str(program))
+    made = Jail(JailPlan(stand_in, policy, scratch, Path.home()))
+    try:
+        if problem:
+            with pytest.raises(ToolError, match=problem):
+                made.open()
+        else:
+            assert run(made, "echo one") == (0, "one\n")
+    finally:
+        made.close()
+        scratch.close()
+
+
 @pytest.mark.parametrize("case", ENGINES, ids=str)
 def test_a_home_as_the_workspace_shows_what_is_granted_in_hidden_folders_alone(
     case: EngineCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -37,6 +37,7 @@ from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
 from whet.sandbox.setup import JailPlan
 
 _START_S = 20.0
+_STARTS = 3
 _ANSWER_S, _LOOK_S = 20.0, 0.5
 _REPORT_S = 2.0
 _RUN_CAP_BYTES = 4_000_000
@@ -297,17 +298,9 @@ class Jail:
         """Send a command; gives where the answer comes. Raises OSError where it can't have arrived."""
         assert self._control is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        body = msgspec.json.encode(
-            {
-                "argv": list(command.argv),
-                "env": dict(command.environment),
-                "cwd": str(command.cwd),
-                "tty": command.tty,
-            }
-        )
+        whole = _framed(command)
         try:
             with theirs:
-                whole = struct.pack("!I", len(body)) + body
                 sent = socket.send_fds(self._control, [whole], [*handles[:3], theirs.fileno(), *handles[3:]])
                 if sent < len(whole):  # else it has all, and may have begun and be gone
                     self._control.sendall(whole[sent:])
@@ -317,6 +310,17 @@ class Jail:
             raise
 
     def _open(self) -> None:
+        said, why, left = b"", b"", _STARTS
+        while not said and left:  # a name that goes as it is mounted ends bubblewrap before it says a word
+            (said, why), left = self._begun(), left - 1
+        if said != b"+":
+            raise ToolError(
+                f"the sandbox can't be started: {why.decode(errors='replace').strip()}",
+                hint="whet sandbox status",
+            )
+
+    def _begun(self) -> tuple[bytes, bytes]:
+        """Start the launcher; gives what it said, b"+" if all is well, and why that is not so."""
         ours, theirs = socket.socketpair()
         ours.settimeout(_START_S)
         self._holding.plan()
@@ -338,17 +342,15 @@ class Jail:
         except OSError:
             said = b""  # it ended before it read: its own words say why
         if said != b"+":
-            said = said[1:] or _last_words(self._launcher)
+            why = said[1:] or _last_words(self._launcher)
             ours.close()
             self._shut()
-            raise ToolError(
-                f"the sandbox can't be started: {said.decode(errors='replace').strip()}",
-                hint="whet sandbox status",
-            )
+            return said, why
         ours.settimeout(None)
         self._control = ours
         self._state = os.open(f"/proc/{inside}/stat", os.O_RDONLY | os.O_CLOEXEC)
         self._holding.started(inside)
+        return said, b""
 
     def _renewed(self, looked: Looked) -> frozenset[str]:
         """Start the launcher where none runs, and again where there is news and nothing runs that this would
@@ -441,6 +443,12 @@ def _start(command: Sequence[str], script: int, control: int) -> subprocess.Pope
         pass_fds=(control,),
         start_new_session=True,
     )
+
+
+def _framed(command: JailedCommand) -> bytes:
+    argv, env = list(command.argv), dict(command.environment)
+    body = msgspec.json.encode(dict(argv=argv, env=env, cwd=str(command.cwd), tty=command.tty))
+    return struct.pack("!I", len(body)) + body
 
 
 def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
