@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from starlette.requests import Request
@@ -24,7 +24,7 @@ from whet.web.sessions import Sessions
 __all__ = ["model", "run"]  # fixtures
 
 
-def posted(session_id: str = "s1", /, *, by_script: bool = True, **form: Any) -> Request:
+def posted(form: dict[str, str], session_id: str = "s1", *, by_script: bool = True) -> Request:
     headers = [(b"accept", b"application/json")] if by_script else []
     scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "query_string": b""}
     request = Request({**scope, "path_params": {"id": session_id}})
@@ -55,12 +55,10 @@ def test_what_cannot_be_done_in_a_session_is_told_with_its_status(
 ) -> None:
     async def test(frame: Told) -> None:
         await talked(frame, 1)
-        answer = await getattr(desk(frame), name)(posted("s1", **form), VISIT)
+        answer = await getattr(desk(frame), name)(posted(form), VISIT)
         found = told(answer)
         assert found[0] == status and found[1].startswith(said), found
-        plain = posted(by_script=False)
-        plain.state.form = form
-        await getattr(desk(frame), name)(plain, VISIT)
+        await getattr(desk(frame), name)(posted(form, by_script=False), VISIT)
         assert frame.status == status and frame.values["problem"] == found[1]
 
     run(test)
@@ -72,7 +70,7 @@ def test_a_session_that_is_no_chat_takes_nothing(run: Run, name: str) -> None:
         await talked(frame, 1)
         review = NewSession("r1", parent_session_id="s1", kind="review")
         frame.app.database.write_now(lambda db: sessions.create(db, review, "2026-11-21T09:00:00.000Z"))
-        answer = await getattr(desk(frame), name)(posted("r1", text="x", turn="1"), VISIT)
+        answer = await getattr(desk(frame), name)(posted({"text": "x", "turn": "1"}, "r1"), VISIT)
         status, said = told(answer)
         assert status == 400
         assert said in ("A review takes no messages.", "a review has no plan of a person's")
@@ -84,7 +82,7 @@ def test_nothing_is_taken_back_while_a_turn_runs_or_was_begun(run: Run) -> None:
     async def test(frame: Told) -> None:
         await talked(frame, 1)
         frame.turns._begin("s1")
-        assert told(await desk(frame).rewind(posted(turn="1"), VISIT)) == (
+        assert told(await desk(frame).rewind(posted({"turn": "1"}), VISIT)) == (
             409,
             "A turn is running; stop it first.",
         )
@@ -97,7 +95,7 @@ def test_nothing_is_taken_back_while_a_turn_runs_or_was_begun(run: Run) -> None:
 def test_nothing_begins_with_nothing_to_do(run: Run, text: str) -> None:
     async def test(frame: Told) -> None:
         with pytest.raises(ApiError) as caught:
-            await desk(frame).begin(posted(text=text), VISIT)
+            await desk(frame).begin(posted({"text": text}), VISIT)
         assert caught.value.status == 400
         assert frame.app.database.read_now(lambda db: sessions.list_sessions(db)) == []
 
