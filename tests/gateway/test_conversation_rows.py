@@ -1,169 +1,20 @@
-"""A gateway's parts on a store, without platforms: who is asked, what is crossed off, what commands and what
-comes in lead to. Nothing runs here; what would be sent is read from the outbox."""
+"""Who is asked in a conversation, what is crossed off, and what commands come to."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
 
-import msgspec
 import pytest
 
-from tests.gateway.test_deliveries import Board
-from tests.support import FixedClock
-from whet.app.build import App
-from whet.app.hosted import SessionHost
-from whet.app.people import Switchboard
-from whet.cli.commands import builtin_commands
-from whet.config.paths import Home
-from whet.config.schema import GatewaySettings, ModelSettings, ReviewSettings, SandboxSettings, Settings
-from whet.contract.channels import ChatPlace, Incoming, Outgoing, PlatformLimits
+from tests.gateway.parts import Rig, Run, model, place, run
+from whet.contract.channels import Incoming, Outgoing
 from whet.contract.errors import StoreBusy, WhetError
-from whet.contract.events import ReviewFinished
-from whet.gateway import outbox
 from whet.gateway.chat import ChatCommands
-from whet.gateway.chat_record import ConversationRows
-from whet.gateway.conversations import Conversation, Conversations
-from whet.gateway.deliveries import Deliveries
-from whet.gateway.intake import UpdateIntake
-from whet.gateway.server import GatewayServer
-from whet.gateway.settings import ConfiguredChannel, GatewayChannelText, GatewayPersonText, GatewayText
-from whet.practice.server import PracticeServer
-from whet.store import chats, goals, sessions
-from whet.store.chats import InRow
+from whet.gateway.conversations import Conversation
+from whet.store import chats, goals, schedules, sessions
 from whet.store.goals import GoalRow
 
-ANN = GatewayPersonText({"board": "7"}, owner=True)
-BEN = GatewayPersonText({"board": "8"})
-CAT = GatewayPersonText({"board": "9", "wall": "9"}, approves=True)
-PEOPLE = {"ann": ANN, "ben": BEN, "cat": CAT}
-
-
-def place(user: str = "8", chat: str = "", *, channel: str = "one", group: bool = False) -> ChatPlace:
-    return ChatPlace(channel, chat or f"c{user}", "", user, is_group=group)
-
-
-class Quiet(Deliveries):
-    """Sends nothing, and keeps what was said to be there for whom."""
-
-    woken: list[int]
-
-    def wake(self, chat_id: int) -> None:
-        self.woken.append(chat_id)
-
-
-class Wall(Board):
-    """A platform that keeps what presses are answered with."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(FixedClock(), 0.0, [])
-        self.name = name
-        self.limits = PlatformLimits(200, 1.0, 1.0)
-        self.answers: list[str] = []
-
-    async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
-        self.answers.append(text)
-
-
-class Rig:
-    """A gateway that was put together and does not run."""
-
-    def __init__(self, app: App, hosted: SessionHost, boards: Sequence[Wall]) -> None:
-        seats = [
-            ConfiguredChannel(board, GatewayChannelText(kind), ())
-            for board, kind in zip(boards, ("board", "wall"), strict=True)
-        ]
-        self.app = app
-        self.board = boards[0]
-        self.server = GatewayServer(app, hosted, seats, GatewayText(people=PEOPLE), print)
-        deliveries = Quiet(
-            app.database, app.clock, self.server.parts.channels, self.server.parts.drafts.settled
-        )
-        deliveries.woken = []
-        self.woken = deliveries.woken
-        self.parts = msgspec.structs.replace(self.server.parts, deliveries=deliveries)
-        self.server.parts = self.parts
-        self.commands = ChatCommands(list(builtin_commands()))
-        self.conversations = Conversations(self.parts, self.commands)
-        self.intake = UpdateIntake(self.parts, self.conversations)
-
-    def chat(self, where: ChatPlace) -> chats.ChatRecord:
-        return self.app.database.write_now(lambda db: chats.chat_at(db, where))
-
-    async def rows(self, where: ChatPlace) -> ConversationRows:
-        return await ConversationRows.load(self.parts, self.chat(where).id)
-
-    async def conversation(self, where: ChatPlace) -> Conversation:
-        made = Conversation(self.parts, self.commands, self.chat(where).id, resume=False)
-        made.record = await self.rows(where)
-        return made
-
-    def received(self, where: ChatPlace, update_id: str, text: str = "x") -> InRow:
-        body = msgspec.json.encode(
-            Incoming(where, update_id, "message", text=text, ref=f"r{update_id}")
-        ).decode()
-        self.app.database.write_now(lambda db: chats.receive(db, where, update_id, body, 0))
-        return self.app.database.read_now(lambda db: chats.waiting(db, chats.chat_at(db, where).id))[-1]
-
-    def state(self, update_id: str) -> str:
-        sql = "SELECT state FROM gateway_inbox WHERE update_id = ?"
-        row = self.app.database.read_now(lambda db: db.execute(sql, (update_id,)).fetchone())
-        return "" if row is None else row[0]
-
-    def queued(self, where: ChatPlace | None = None) -> list[Outgoing]:
-        """Give what waits to be sent, to a conversation or at all, and take it away."""
-        number = self.chat(where).id if where else 0
-        found = self.app.database.read_now(lambda db: chats.out_in(db, ("queued",), number))
-        for row in found:
-            self.app.database.write_now(lambda db, row=row: chats.end_sending(db, row.id, "sent"))
-        return [msgspec.json.decode(row.body, type=Outgoing) for row in found]
-
-    def texts(self) -> list[str]:
-        return [message.text for message in self.queued()]
-
-
-Test = Callable[[Rig], Coroutine[Any, Any, None]]
-Run = Callable[[Test], None]
-
-
-@pytest.fixture(scope="module")
-def model() -> Any:
-    with PracticeServer() as server:
-        yield server
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: PracticeServer) -> Run:
-    settings = Settings(
-        model=ModelSettings(provider="practice", base_url=model.base_url, model="practice-echo"),
-        review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
-        sandbox=SandboxSettings(mode="off"),
-        gateway=GatewaySettings(flood_per_minute=2),
-    )
-
-    @asynccontextmanager
-    async def opened() -> AsyncGenerator[Rig]:
-        people, work = Switchboard(), tmp_path / "work"
-        work.mkdir()
-        app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="gateway")
-        hosted = SessionHost(app, people)
-        try:
-            yield Rig(app, hosted, [Wall("one"), Wall("two")])
-        finally:
-            await hosted.aclose()
-            await app.aclose()
-
-    def all_of(test: Test) -> None:
-        async def main() -> None:
-            async with opened() as rig, asyncio.timeout(30):
-                await test(rig)
-
-        asyncio.run(main())
-
-    return all_of
+__all__ = ["model", "run"]  # fixtures
 
 
 def test_whoever_may_decide_is_asked_in_their_group_or_alone(run: Run) -> None:
@@ -304,6 +155,10 @@ def test_the_last_goal_is_shown_and_stopped_by_the_owner(run: Run) -> None:
     async def test(rig: Rig) -> None:
         for line in ("goal", "goal show", "goal stop"):
             assert (await commanded(rig, "7", line))[0].startswith("refused: there is no one goal")
+        (said,) = await commanded(rig, "7", "goal tidy up --verify true")
+        (made,) = rig.app.database.read_now(lambda db: schedules.every(db))
+        ways = "you are told how it ends. /goal shows it, /goal stop ends it."
+        assert said == f"A worker begins with {made.name}; {ways}" and made.target == "one:c7"
         ann = rig.parts.router.listed(place("7"))
         assert ann is not None
         session_id = await (await rig.rows(place("7"))).session_id(ann)
@@ -355,144 +210,5 @@ def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(r
         with pytest.raises(StoreBusy):
             await one.work()
         assert rig.texts() == []
-
-    run(test)
-
-
-# What comes in.
-
-
-async def took(rig: Rig, *updates: Incoming) -> list[str]:
-    await rig.intake.take(updates)
-    return rig.texts()
-
-
-def says(user: str, update_id: str, text: str = "x", **more: Any) -> Incoming:
-    return Incoming(place(user), update_id, "message", text=text, at_s=1.0, **more)
-
-
-def test_an_update_is_taken_offered_a_code_or_left_alone(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        assert await took(rig, says("8", "u1")) == [] and rig.state("u1") == "waiting"
-        assert rig.conversations.count == 1
-        await rig.conversations.drain(30)
-        assert await took(rig, says("8", "u1")) == [] and len(rig.woken) == 0
-        (offer,) = await took(rig, says("44", "u2"))
-        assert offer.startswith("This assistant is private. Your pairing code is `")
-        assert "good for 10 minutes." in offer and rig.woken == [rig.chat(place("44")).id]
-        assert await took(rig, says("44", "u3")) == [], "a code is given once"
-        edited = msgspec.structs.replace(says("45", "u4"), verb="edit")
-        assert await took(rig, edited) == [] and rig.state("u4") == ""
-        grouped = Incoming(place("8", "g", group=True), "u5", "message", text="x")
-        assert await took(rig, grouped) == [] and rig.state("u5") == ""
-
-    run(test)
-
-
-def test_a_flood_is_told_once_and_what_is_over_is_not_read(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        said = await took(rig, *(says("8", f"u{number}") for number in range(5)))
-        assert said == ["That was a lot at once: 2 messages a minute are read. This one was not."]
-        assert [rig.state(f"u{number}") for number in range(5)] == ["waiting", "waiting", "", "", ""]
-        await rig.conversations.drain(30)
-
-    run(test)
-
-
-def test_an_edit_counts_while_its_message_waits_and_is_told_about_where_that_was_read(run: Run) -> None:
-    late = "An edited message is read only while it waits; that one was read already. Send it again."
-
-    async def test(rig: Rig) -> None:
-        rig.received(place(), "u1")
-        edit = msgspec.structs.replace(says("8", "u2", "better", ref="ru1"), verb="edit")
-        assert await took(rig, edit) == []
-        (row,) = await (await rig.rows(place())).waiting()
-        assert msgspec.json.decode(row.body)["text"] == "better" and rig.state("u2") == "done"
-        emptied = msgspec.structs.replace(edit, update_id="u3", text="", place=place("9"))
-        assert await took(rig, emptied) == []
-        await (await rig.rows(place())).mark(row, "done")
-        again = msgspec.structs.replace(edit, update_id="u4", place=place("8"), at_s=100.0)
-        assert await took(rig, again) == [late] and rig.woken == [rig.chat(place()).id]
-
-    run(test)
-
-
-def presses(user: str, data: str, **more: Any) -> Incoming:
-    return Incoming(place(user, "g", group=True), "p", "press", "Ann\u202e", data, ref="m1", **more)
-
-
-def test_a_press_decides_for_those_who_may_in_the_chat_of_the_question(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        asking = rig.parts.asking
-        rows = await rig.rows(place("8", "g", group=True))
-
-        async def asked() -> tuple[str, asyncio.Task[str]]:
-            buttons = [(outbox.MessageButton("Yes", "1"), "once")]
-            task = asyncio.create_task(asking.put(rows.desk(), ["May I?"], buttons, open_ended=False))
-            while not (found := rig.queued()):
-                await asyncio.sleep(0)
-            return found[0].buttons[0].data, task
-
-        data, task = await asked()
-        for user, said in (("44", "You may not decide this."), ("8", "You may not decide this.")):
-            await rig.intake.take([presses(user, data)])
-            assert rig.board.answers.pop() == said and not task.done()
-        elsewhere = Incoming(place("7"), "p", "press", "Ann", data, ref="m1")
-        await rig.intake.take([elsewhere])
-        assert rig.board.answers.pop() == "This question is over." and not task.done()
-        await rig.intake.take([presses("7", data)])
-        assert rig.board.answers.pop() == "Allowed once." and await task == "once"
-        assert rig.queued() == [Outgoing("May I?\n\n**Allowed once.** Ann<U+202E>", edits="m1")]
-        await rig.intake.take([presses("7", data)])
-        assert rig.board.answers.pop() == "This question is over." and rig.queued() == []
-        data, task = await asked()
-        rig.board.limits = PlatformLimits(200, 1.0, 1.0, can_edit=False)
-        await rig.intake.take([presses("9", data)])
-        assert await task == "once" and rig.queued() == [], "its messages can't be changed"
-
-    run(test)
-
-
-def test_the_button_under_a_notice_shows_what_may_be_missing_once(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        rows = await rig.rows(place("8", "g", group=True))
-        await rows.post([Outgoing("lost")])
-        (row,) = rig.app.database.read_now(lambda db: chats.out_in(db, ("queued",)))
-        rig.app.database.write_now(lambda db: chats.end_sending(db, row.id, "unknown", error="cut"))
-        rig.woken.clear()
-        await rig.intake.take([presses("44", outbox.SHOW)])
-        assert rig.board.answers.pop() == "It is shown." and rig.texts() == [] and rig.woken == []
-        await rig.intake.take([presses("8", outbox.SHOW)])
-        assert rig.board.answers.pop() == "Here it is." and rig.texts() == ["lost"]
-        assert rig.woken == [rows.chat.id]
-        await rig.intake.take([presses("8", outbox.SHOW)])
-        assert rig.board.answers.pop() == "It is shown." and rig.texts() == [] and len(rig.woken) == 1
-
-    run(test)
-
-
-# What is posted beside answers.
-
-
-def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        rows, ben = await rig.rows(place("8")), rig.parts.router.listed(place("8"))
-        assert ben is not None
-        session_id = await rows.session_id(ben)
-        send = rig.app.tools.by_name["send_file"]
-        assert send.toolset == "file"
-
-        def finished(state: Literal["saved", "nothing"], summary: str, session: str = session_id) -> None:
-            rig.server._reviewed(ReviewFinished("j1", session, "r1", state, summary))
-
-        finished("saved", "")
-        finished("nothing", "x")
-        finished("saved", "Learned it.", "unknown")
-        finished("saved", "Learned it.")
-        await rig.app.database.append(lambda db: None)
-        assert rig.queued() == [Outgoing("_Learned it._", quiet=True)]
-        assert await rig.server._post(session_id, Outgoing("a file")) is True
-        assert await rig.server._post("unknown", Outgoing("a file")) is False
-        assert rig.texts() == ["a file"] and rig.woken == [rows.chat.id]
 
     run(test)
