@@ -270,8 +270,30 @@ def test_a_collector_that_is_not_there_is_an_error_of_the_system() -> None:
     asyncio.run(main())
 
 
-def test_the_document_names_how_any_call_may_be_refused() -> None:
+def test_the_document_names_how_each_call_is_answered_and_may_be_refused() -> None:
     found = json.loads(routes._document())
     assert found["info"]["title"] == "Whet confirmation service"
-    answers = found["paths"]["/audit"]["get"]["responses"]
-    assert {*answers} == {"200", "400", "401", "403", "405", "408", "413", "429", "431", "503"}
+    any_call = {"400", "401", "403", "405", "408", "413", "429", "431", "503"}
+    answers: dict[str, list[str]] = {}
+    for path, calls in found["paths"].items():
+        for method, call in calls.items():
+            assert any_call <= call["responses"].keys()
+            answers[f"{method.upper()} {path}"] = [one for one in call["responses"] if one not in any_call]
+    one, decided = "/confirm/{id}", ["200", "202", "404", "409", "425"]
+    settled, missing = ["200", "404", "409", "425"], ["200", "404"]
+    assert {call: sorted(said) for call, said in answers.items() if said != ["200"]} == {
+        "POST /confirm": ["200", "202", "422"],
+        f"GET {one}": missing,
+        f"POST {one}/approve": decided,
+        f"POST {one}/deny": decided,
+        f"POST {one}/cancel": settled,
+        f"POST {one}/amend": settled,
+        f"POST {one}/consume": settled,
+        f"POST {one}/report": settled,
+        f"GET {one}/grant": ["200", "404", "409"],
+        "POST /whitelist": ["201"],
+        "DELETE /whitelist/{entry}": missing,
+        "POST /delegations": ["201"],
+        "DELETE /delegations/{number}": missing,
+        "POST /callbacks/{number}/retry": missing,
+    }
