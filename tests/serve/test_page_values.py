@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import apsw
 import pytest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -341,11 +342,15 @@ def test_the_first_page_lists_eight_sessions_and_the_costs_those_of_a_month(run:
 def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(run: Run) -> None:
     async def test(frame: Told) -> None:
         pages = LearningPages(frame)
-        for number in range(41):
+
+        def learn(first: int, last: int) -> None:
+            frame.app.database.write_now(lambda db: [learned(db, number) for number in range(first, last)])
+
+        def learned(db: apsw.Connection, number: int) -> None:
             change = NewRow("memory", "memory", "add", "active", Origin("user"), after=f"fact {number}")
-            frame.app.database.write_now(
-                lambda db, change=change: ledger.insert(db, change, "2026-11-21T09:00:00.000Z")
-            )
+            ledger.insert(db, change, "2026-11-21T09:00:00.000Z")
+
+        learn(0, 41)
 
         async def listed(query: str = "") -> tuple[int, int]:
             await pages.ledger(asked(query), VISIT)
@@ -357,6 +362,8 @@ def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(run: Run) -> N
         assert frame.values["kind"] == ""
         assert await listed("state=undone") == (0, 0) and frame.values["state"] == "undone"
         assert await listed("state=odd") == (40, 80) and frame.values["state"] == ""
+        learn(41, 1_001)
+        assert await listed("n=2000") == (1_000, 1_040)
         assert "staged" not in frame.values["states"] and "active" in frame.values["states"]
 
     run(test)
