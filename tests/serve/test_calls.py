@@ -11,6 +11,11 @@ import pytest
 from tests.serve.conftest import Api
 from tests.serve.test_native import begin
 from whet.practice.script import ScriptedReply
+from whet.serve.goals import GoalInput
+from whet.serve.native import NewTurn, QuestionAnswer, SessionInput
+from whet.serve.plans import PlanInput
+from whet.serve.rewinds import RewindInput
+from whet.serve.wire import decode
 from whet.store import sessions
 from whet.store.sessions import NewSession
 
@@ -209,3 +214,12 @@ def test_wrong_tokens_are_counted_and_refused_by_their_code(api: Api) -> None:
         assert error(guest.get("/api/approvals"))[:2] == (403, "wrong_role")
         body = {"to": "1", "own_edits": "replace"}
         assert error(guest.post(f"/api/sessions/{begin(guest)}/rewind", json=body))[:2] == (403, "wrong_role")
+
+
+def test_what_is_left_out_of_a_body_is_no_wish() -> None:
+    assert decode(b"{}", PlanInput) == PlanInput(None, None, approve=False)
+    assert decode(b"{}", SessionInput) == SessionInput("", private=False, warm="")
+    assert decode(b"{}", NewTurn) == NewTurn("", (), "refuse")
+    assert decode(b'{"answer":"no"}', QuestionAnswer) == QuestionAnswer("no", "", 0, None)
+    assert decode(b'{"text":"x"}', GoalInput) == GoalInput("x", "", 0.0, 0, (), ())
+    assert decode(b'{"to":"1"}', RewindInput) == RewindInput("1", "both", "ask", dry_run=False)
