@@ -223,3 +223,11 @@ def test_what_is_left_out_of_a_body_is_no_wish() -> None:
     assert decode(b'{"answer":"no"}', QuestionAnswer) == QuestionAnswer("no", "", 0, None)
     assert decode(b'{"text":"x"}', GoalInput) == GoalInput("x", "", 0.0, 0, (), ())
     assert decode(b'{"to":"1"}', RewindInput) == RewindInput("1", "both", "ask", dry_run=False)
+
+
+def test_a_message_says_which_text_ended_it(api: Api, http: httpx2.Client) -> None:
+    api.say(ScriptedReply("one END two", pieces=3))
+    body = {**ASK, "max_tokens": 100, "stop_sequences": ["STOP", "END"]}
+    found = http.post("/v1/messages", json=body).json()
+    assert (found["stop_reason"], found["stop_sequence"]) == ("stop_sequence", "END")
+    assert found["content"] == [{"type": "text", "text": "one "}]
