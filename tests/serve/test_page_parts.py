@@ -138,9 +138,9 @@ def test_what_a_running_turn_says_is_cut_for_its_page() -> None:
     assert [turn.calls[name].about for name in ("c2", "c3")] == ["", ""]
     assert turn.calls["c2"].tail == "x" * 900 + "y" * 300 and turn.note == visible("w" * 301, 300)
     version = turn.version
-    live.hear("s", ReasoningDelta("hm"))
-    live.hear("s", ReasoningDelta("so"))
-    assert (turn.version, turn.is_thinking) == (version + 1, True)
+    for words in ("hm", "so"):
+        live.hear("s", ReasoningDelta(words))
+        assert (turn.version, turn.is_thinking) == (version + 1, True)
     live.hear("s", Retry(1, 1.6, "v" * 301))
     assert turn.note == visible("v" * 301 + "; tried again in 2 s", 300)
     live.hear("s", TextDelta("a"))
