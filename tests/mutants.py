@@ -54,6 +54,7 @@ TESTS = {
         "tests/serve",
         "tests/team/test_faults.py",
         "tests/team/test_broken_databases.py",
+        "tests/team/test_serving.py",
         "tests/team/test_streams.py",
     ],
     "sqlite": ["tests/store", "tests/confirm"],

@@ -133,6 +133,9 @@ def test_a_server_that_refused_has_not_taken_it(status: int) -> None:
 def test_where_repetitions_are_dropped_it_is_repeated_for_so_long_and_no_longer(tmp_path: Path) -> None:
     keys, state = sent(tmp_path, [lost(), lost(), lost()], idempotent_s=120)  # 50 s go by with each
     assert state == "unknown" and len(keys) == 3 and len(set(keys)) == 1
+    (tmp_path / "a").mkdir()
+    keys, state = sent(tmp_path / "a", [lost(), lost(), lost()], idempotent_s=100)
+    assert state == "unknown" and len(keys) == 2
     (tmp_path / "b").mkdir()
     limited = SendFailed("slowly", retry_after_s=0.0, status=429)
     keys, state = sent(tmp_path / "b", [lost(), limited, limited], idempotent_s=120)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.gateway.test_outbox_order import AWAY, Notes, Post, posting
 from whet.contract.channels import ChatPlace, Outgoing, PlatformLimits, SendFailed
-from whet.contract.events import TextDelta
+from whet.contract.events import ReasoningDelta, StreamRestarted, TextDelta, ToolFinished, ToolStarted
 from whet.gateway.deliveries import DRAFT, DeliveryWaits
 from whet.gateway.drafts import Drafts, MessageDraft
 from whet.store import chats
@@ -146,5 +146,53 @@ def test_a_draft_goes_on_after_a_failure_that_passes_and_ends_with_one_that_stay
             await asyncio.sleep(0.02)  # long enough for another change, if one were made
             assert len(board.edits) == 1
             await drafts.end(chat)
+
+    asyncio.run(main())
+
+
+def test_a_draft_shows_what_was_said_since_the_last_call(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            board, chat = _slow(post), await post.put()
+            board.limits = PlatformLimits(300, 1.0, 1.0)
+            record = post.database.read_now(lambda db: chats.chat(db, chat))
+            draft = MessageDraft(post.database, board, record, post.deliveries, first_after_s=1.0)
+            seen: list[str] = []
+            for event in (
+                TextDelta("x" * 39),
+                TextDelta("y"),
+                ReasoningDelta("z" * 40),
+                StreamRestarted("it broke"),
+                TextDelta("a" * 40),
+                ToolStarted("c1", "look", "{}"),
+                TextDelta("b" * 40),
+                ToolFinished("c1", "look", 0.1),
+                TextDelta("c " * 200),
+            ):
+                draft.hear(event)
+                seen.append(draft._now())
+            first = "x" * 39 + "y …"
+            assert seen[:6] == ["", first, first, "", "a" * 40 + " …", ""]
+            assert seen[6:8] == ["b" * 40 + " …"] * 2
+            assert seen[8].startswith("b" * 40 + "c c") and 200 < len(seen[8]) <= 300 - 40
+            assert not draft.is_shown and board.said == []
+
+    asyncio.run(main())
+
+
+def test_a_channel_that_can_change_nothing_or_a_turn_that_wants_none_has_no_draft(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            board, chat = _slow(post), await post.put()
+            record = post.database.read_now(lambda db: chats.chat(db, chat))
+            for can_edit, first_after_s, tasks in ((True, 1.0, 2), (True, 0.0, 1), (False, 1.0, 1)):
+                board.limits = PlatformLimits(1000, 1.0, 1.0, can_edit=can_edit)
+                draft = MessageDraft(
+                    post.database, board, record, post.deliveries, first_after_s=first_after_s
+                )
+                draft.start()
+                assert len(draft._tasks) == tasks
+                await draft.stop()
+                assert draft._tasks == []
 
     asyncio.run(main())

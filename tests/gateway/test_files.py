@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import errno
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from whet.contract.channels import Channel, ChatPlace, FileRef, Incoming, SendFailed
-from whet.contract.errors import WhetError
-from whet.gateway.files import ChatFiles, outgoing
+from whet.contract.channels import Channel, ChatPlace, FileRef, Incoming, Outgoing, SendFailed
+from whet.contract.errors import BadInput, WhetError
+from whet.contract.messages import ImagePart
+from whet.contract.tools import ToolContext
+from whet.gateway.files import ChatFiles, outgoing, send_file_tool
 
 
 def test_the_owner_works_in_their_folder_and_others_below_the_home(tmp_path: Path) -> None:
@@ -36,20 +42,24 @@ def test_only_a_plain_file_of_the_workspace_within_the_limit_is_sent(tmp_path: P
 
 
 class Platform:
-    """Has every file; its bytes are where it is."""
+    """Has every file; its bytes are where it is, and an error number fails."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+        if file.where.startswith("errno "):
+            raise OSError(int(file.where[6:]), os.strerror(int(file.where[6:])))
         if len(file.where) > most_bytes:
             raise SendFailed("it is larger than it said")
         return file.where.encode()
 
 
-def received(folder: Path, *files: FileRef, text: str = "") -> tuple[list[str], int]:
-    """Take files in; gives the lines that the model reads, and how many images."""
+def received(
+    folder: Path, *files: FileRef, text: str = "", most_bytes: int = 10, profile: str = ""
+) -> tuple[list[str], list[ImagePart]]:
+    """Take files in; gives the lines that the model reads, and the images."""
     update = Incoming(ChatPlace("p", "7", user="7"), "u1", "message", text=text, files=files)
-    chat_files = ChatFiles(folder / "people", folder / "work", 10)
-    told, images = asyncio.run(chat_files.receive(cast("Channel", Platform()), update, ""))
-    return told.splitlines(), len(images)
+    chat_files = ChatFiles(folder / "people", folder / "work", most_bytes)
+    told, images = asyncio.run(chat_files.receive(cast("Channel", Platform()), update, profile))
+    return told.splitlines(), [*images]
 
 
 def test_files_are_taken_in_and_what_cannot_be_is_named(tmp_path: Path) -> None:
@@ -58,14 +68,81 @@ def test_files_are_taken_in_and_what_cannot_be_is_named(tmp_path: Path) -> None:
         FileRef("x" * 10, "a.txt", size_bytes=10),
         FileRef("y", "b.txt", size_bytes=11),
         FileRef("z" * 11, "c.txt"),
+        FileRef(f"errno {errno.ENOSPC}", "full.txt"),
         FileRef("GIF89a", "d\ne.gif"),
+        FileRef("n", ""),
         text="Look.",
     )
-    assert lines[:2] == ["Look.", "[file received: received/a.txt, 10 bytes]"]
-    assert lines[2] == "['b.txt' was sent and could not be taken: it is larger than 0 MB]"
-    assert lines[3] == "['c.txt' was sent and could not be taken: it is larger than it said]"
-    assert len(lines) == 5 and images == 1
+    assert lines == [
+        "Look.",
+        "[file received: received/a.txt, 10 bytes]",
+        "['b.txt' was sent and could not be taken: it is larger than 0 MB]",
+        "['c.txt' was sent and could not be taken: it is larger than it said]",
+        "['full.txt' was sent and could not be taken: No space left on device]",
+        "[file received: received/d_e.gif, 6 bytes]",
+        "[file received: received/file, 1 bytes]",
+    ]
+    assert images == [ImagePart("image/gif", base64.b64encode(b"GIF89a").decode())]
     assert (tmp_path / "work" / "received" / "a.txt").read_bytes() == b"x" * 10
+    nameless = received(tmp_path, FileRef(f"errno {errno.EIO}", ""), profile="ben")[0]
+    assert nameless == ["['a file without a name' was sent and could not be taken: Input/output error]"]
+    two_lines = received(tmp_path, FileRef(f"errno {errno.EIO}", "a\nb"))[0]
+    assert two_lines == ["['a b' was sent and could not be taken: Input/output error]"]
+
+
+def test_a_file_is_kept_where_its_sender_works(tmp_path: Path) -> None:
+    (lines, _) = received(tmp_path, FileRef("x", "a.txt"), profile="ben")
+    assert lines == ["[file received: received/a.txt, 1 bytes]"]
+    assert (tmp_path / "people" / "ben" / "work" / "received" / "a.txt").read_bytes() == b"x"
+
+
+def test_a_file_is_too_large_by_whole_megabytes(tmp_path: Path) -> None:
+    lines, _ = received(tmp_path, FileRef("y", "b.txt", size_bytes=2_000_001), most_bytes=2_000_000)
+    assert lines == ["['b.txt' was sent and could not be taken: it is larger than 2 MB]"]
+    (tmp_path / "b.txt").write_bytes(b"x" * 2_000_001)
+    with pytest.raises(WhetError, match=r"^b.txt is larger than 2 MB$"):
+        outgoing(tmp_path, "b.txt", 2_000_000)
+
+
+def test_an_image_is_shown_to_the_model_unless_it_is_very_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whet.gateway.files.MOST_IMAGE_BYTES", 8)
+    lines, images = received(tmp_path, FileRef("GIF89a..", "a.gif"), FileRef("GIF89a...", "b.gif"))
+    assert lines == ["[file received: received/a.gif, 8 bytes]", "[file received: received/b.gif, 9 bytes]"]
+    assert images == [ImagePart("image/gif", base64.b64encode(b"GIF89a..").decode())]
+
+
+def test_the_model_sends_a_file_to_whoever_reads_its_answer(tmp_path: Path) -> None:
+    posted: list[tuple[str, Outgoing]] = []
+
+    async def post(session_id: str, message: Outgoing) -> bool:
+        posted.append((session_id, message))
+        return session_id == "s"
+
+    async def nobody(question: str, choices: Sequence[str]) -> None:
+        return None
+
+    send = send_file_tool(post, 10)
+    (tmp_path / "a.txt").write_bytes(b"x" * 10)
+    (tmp_path / "b.txt").write_bytes(b"x" * 11)
+
+    def sent(session_id: str, **arguments: object) -> object:
+        context = ToolContext(session_id, "t", "c", tmp_path, print, nobody)
+        return asyncio.run(send.run(context, arguments))
+
+    output = sent("s", path="a.txt", caption="y" * 1_001)
+    assert getattr(output, "text", output) == "a.txt is on its way."
+    full = str((tmp_path / "a.txt").resolve())
+    assert posted == [("s", Outgoing("y" * 1_000, file=full, file_name="a.txt"))]
+    with pytest.raises(BadInput, match="there is nobody to send it to here"):
+        sent("other", path="a.txt")
+    with pytest.raises(BadInput, match="larger than 0 MB"):
+        sent("s", path="b.txt")
+    with pytest.raises(BadInput, match="is no file in") as caught:
+        sent("s", path="none")
+    assert caught.value.hint == "only files of the workspace can be sent" and len(posted) == 2
+    assert (send.spec.name, send.toolset, send.effects, send.timeout_s) == ("send_file", "file", {"read"}, 30)
 
 
 def test_ten_files_are_taken_in_and_the_rest_is_counted(tmp_path: Path) -> None:

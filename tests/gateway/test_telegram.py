@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,10 @@ from tests.agent.rig import calls
 from tests.confirm.vendors.telegram import too_many
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
+from whet.clock import SystemClock
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
+from whet.store.database import StateDatabase
 
 pytestmark = pytest.mark.unconfined
 
@@ -129,6 +131,9 @@ def test_what_is_said_during_a_turn_steers_it_and_stop_stops_it(tmp_path: Path) 
         w.telegram.wait(lambda: w.telegram.acknowledged > 1002, "the second message taken in")
         w.model.release()
         w.telegram.wait_said("With the addition.")
+        with closing(StateDatabase.open(w.gateway.home / "state.db", SystemClock())) as database:
+            turns = database.read_now(lambda db: db.execute("SELECT count(*) FROM turns").fetchone())
+        assert turns == (1,), "it was said to the turn that ran, and made none of its own"
         w.telegram.write("more")
         w.model.wait_for_stall(2)
         w.telegram.write("/stop")

@@ -324,3 +324,11 @@ def test_messages_are_masked_with_their_reasoning(api: Api, http: httpx2.Client)
     answer = http.get(f"/api/sessions/{session_id}/messages")
     assert secret not in answer.text
     assert answer.json()["messages"][-1]["reasoning"] == "the key is [REDACTED]"
+
+
+def test_the_share_of_the_cache_is_given_to_four_places(api: Api, http: httpx2.Client) -> None:
+    session_id = begin(http, title="counted")
+    used = "UPDATE sessions SET prompt_tokens = 3, cache_read_tokens = 1 WHERE id = ?"
+    api.app.database.write_now(lambda db: db.execute(used, (session_id,)))
+    found = http.get(f"/api/sessions/{session_id}").json()
+    assert (found["title"], found["usage"]["cache_hit_ratio"], found["running"]) == ("counted", 0.3333, False)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import random
 
-from whet.contract.events import StepFinished, TextDelta, ToolProgress, ToolStarted, TurnEnd
+from whet.contract.events import (
+    Notice,
+    ReasoningDelta,
+    Retry,
+    StepFinished,
+    StreamRestarted,
+    TextDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnEnd,
+)
 from whet.contract.messages import Usage
 from whet.serve.board import shown
 from whet.serve.board.live_turn import LiveText, LiveTurns
@@ -107,6 +118,44 @@ def test_what_runs_is_forgotten_at_its_end_and_news_after_it_begin_nothing() -> 
     live.hear("s", TextDelta("b"))
     live.hear("s", TurnEnd("s", "t", "answered", "b", 1, Usage(), 0.0))
     assert live.of("s") is None and live.problem("s") == ""
+
+
+def test_what_a_running_turn_says_is_cut_for_its_page() -> None:
+    live = LiveTurns()
+    for event in (
+        ToolStarted("c1", "n" * 61, '{"command": "a\\n' + "b" * 200 + '"}'),
+        ToolStarted("c2", "t", "no json"),
+        ToolStarted("c3", "t", ""),
+        ToolProgress("c2", "x" * 1_000),
+        ToolProgress("c2", "y" * 300),
+        ToolProgress("gone", "z"),
+        Notice("w" * 301),
+    ):
+        live.hear("s", event)
+    turn = live.of("s")
+    assert turn is not None
+    assert turn.calls["c1"].name == visible("n" * 61, 60) and turn.calls["c1"].about == "a " + "b" * 158
+    assert [turn.calls[name].about for name in ("c2", "c3")] == ["", ""]
+    assert turn.calls["c2"].tail == "x" * 900 + "y" * 300 and turn.note == visible("w" * 301, 300)
+    version = turn.version
+    for words in ("hm", "so"):
+        live.hear("s", ReasoningDelta(words))
+        assert (turn.version, turn.is_thinking) == (version + 1, True)
+    live.hear("s", Retry(1, 1.6, "v" * 301))
+    assert turn.note == visible("v" * 301 + "; tried again in 2 s", 300)
+    live.hear("s", TextDelta("a"))
+    assert (turn.note, turn.is_thinking, turn.version) == ("", False, version + 3)
+    live.hear("s", TextDelta("b"))
+    live.hear("s", ToolFinished("c2", "t", 0.1))
+    assert turn.version == version + 4 and [*turn.calls] == ["c1", "c3"]
+    live.hear("s", StreamRestarted("it broke"))
+    assert (turn.step, turn.text.since(0)) == (1, ("", ""))
+    for number in range(501):
+        live.hear(f"s{number}", TurnEnd("s", "", "failed", "", 0, Usage(), 0.0, "e" * 501))
+    assert live.problem("s0") == "" and live.problem("s1") == visible("e" * 501, 500)
+    live.hear("r", TurnEnd("r", "t1", "failed", "", 0, Usage(), 0.0, "it began"))
+    live.hear("q", TurnEnd("q", "", "refused", "", 0, Usage(), 0.0, "no"))
+    assert live.problem("r") == "" and live.problem("q") == "no"
 
 
 def test_costs_that_nobody_knows_are_not_nothing() -> None:

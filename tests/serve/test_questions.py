@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from tests.support import FixedClock
 from whet.contract.errors import NotFound
-from whet.serve.questions import Questions
+from whet.contract.protocols import ApprovalRequest, GrantScope, Reply
+from whet.question import worded
+from whet.serve.questions import Asker, Given, PendingQuestion, Questions, fitting
+from whet.serve.wire import ApiError
 
 
 def test_an_answer_that_comes_second_is_not_taken_for_one_that_counts() -> None:
@@ -21,6 +27,141 @@ def test_an_answer_that_comes_second_is_not_taken_for_one_that_counts() -> None:
         with pytest.raises(NotFound, match="was answered"):
             await questions.answer(asked.id, "no")  # before the one who asked has heard the first
         assert await waiting == "once"
+        assert questions.pending() == []
+
+    asyncio.run(main())
+
+
+def asked(kind: Literal["approval", "question"] = "approval", **more: Any) -> PendingQuestion:
+    return msgspec.structs.replace(Questions(FixedClock(), 60.0).new("s", kind, "ls"), **more)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "more", "given"),
+    [
+        (asked(), "once", None, Given("once")),
+        (asked(), "no", Given(reason="so"), Given("no", "so")),
+        (asked(grant="ls"), "session", None, Given("session")),
+        (asked(grant="ls", scopes=("a", "b")), "always", Given(scope=1), Given("always", scope=1)),
+        (asked(digest="d"), "once", Given(digest="d"), Given("once", digest="d")),
+        (asked("question"), "x" * 20_001, Given(reason="y" * 20_001), Given("x" * 20_000, "y" * 20_000)),
+        (asked("question"), "always", Given(scope=9), Given("always", scope=9)),
+    ],
+)
+def test_an_answer_that_fits_counts(
+    question: PendingQuestion, answer: str, more: Given | None, given: Given
+) -> None:
+    assert fitting(question, answer, more) == given
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "more", "told"),
+    [
+        (asked(), "yes", None, (400, "answer must be one of once, session, always, no", "answer", "")),
+        (asked(), "session", None, (400, "this can only be allowed once", "answer", "")),
+        (asked(), "always", None, (400, "this can only be allowed once", "answer", "")),
+        (asked(), "once", Given(scope=1), (400, "there is no such scope", "scope", "")),
+        (asked(), "once", Given(scope=-1), (400, "there is no such scope", "scope", "")),
+        (asked(scopes=("a", "b")), "once", Given(scope=2), (400, "there is no such scope", "scope", "")),
+        (
+            asked(digest="d"),
+            "once",
+            Given(digest="e"),
+            (409, "this is not what was looked at; look again", "", "question_differs"),
+        ),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_refused(
+    question: PendingQuestion, answer: str, more: Given | None, told: tuple[int, str, str, str]
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        fitting(question, answer, more)
+    error = caught.value
+    assert (error.status, error.message, error.param, error.code) == told
+
+
+def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
+    request = ApprovalRequest(
+        "s2",
+        "c1",
+        "terminal",
+        "ls -l",
+        ("it lists",),
+        "ls",
+        scopes=(GrantScope("terminal", ("ls *",)), GrantScope("terminal", ("ls -l",), always=False)),
+        arguments={"command": "ls -l"},
+        folder="/work",
+        opening="the network",
+        digest="d",
+    )
+
+    async def main() -> None:
+        questions, looks = Questions(FixedClock(), 60.0), list[int]()
+        questions.listeners.append(lambda: looks.append(1))
+        person = Asker(questions, "s1", may_clarify=True)
+
+        async def answered(
+            waits: Coroutine[Any, Any, Any], answer: str, more: Given | None = None
+        ) -> tuple[PendingQuestion, Any]:
+            task = asyncio.create_task(waits)
+            while not questions.pending():
+                await asyncio.sleep(0)
+            (question,) = questions.pending()
+            assert await questions.answer(question.id, answer, more) == question
+            return question, await task
+
+        question, reply = await answered(person.approve(request), "once")
+        assert reply == "once" and looks == [1, 1]
+        assert msgspec.structs.asdict(question) | {"id": "", "body": (), "title": ""} == {
+            "id": "",
+            "kind": "approval",
+            "session_id": "s2",
+            "call_id": "c1",
+            "tool": "terminal",
+            "subject": "ls -l",
+            "reasons": ("it lists",),
+            "choices": (),
+            "grant": "ls",
+            "asked": "2026-11-21T09:00:00.000Z",
+            "expires": "2026-11-21T09:01:00.000Z",
+            "title": "",
+            "body": (),
+            "scopes": ("terminal(ls *)", "terminal(ls -l)"),
+            "folder": "/work",
+            "opening": "the network",
+            "digest": "d",
+            "keeps": (True, False),
+            "draft": "ls -l",
+        }
+        assert (question.title, question.body) == (worded(request).title, worded(request).body)
+        always = await answered(person.approve(request), "always", Given(scope=1, reason="so"))
+        assert always[1] == Reply("always", 1, "so")
+        edited = await answered(person.approve(request), "once", Given(draft="ls"))
+        assert edited[1] == Reply("once", arguments={"command": "ls"})
+        kept = await answered(person.approve(request), "no", Given(draft="ls"))
+        assert kept[1] == "no", "what was edited and refused is no other call"
+        question, said = await answered(person.clarify("Which?", ["a", "b"]), "b")
+        assert said == "b" and (question.choices, question.session_id) == (("a", "b"), "s1")
+        assert await Asker(questions, "s1", may_clarify=False).clarify("Which?", []) is None
+        hidden = msgspec.structs.replace(request, arguments={"command": "ls \u202e\t"})
+        question, _ = await answered(person.approve(hidden), "no")
+        assert question.draft == "", "a page would not give it back as it is"
+        tabbed = msgspec.structs.replace(request, arguments={"command": "x\t" * 10_000})
+        question, _ = await answered(person.approve(tabbed), "no")
+        assert question.draft == "x\t" * 10_000
+        longer = msgspec.structs.replace(request, arguments={"command": "x\t" * 10_000 + "x"})
+        question, _ = await answered(person.approve(longer), "no")
+        assert question.draft == ""
+        with pytest.raises(NotFound, match="no such question"):
+            await questions.answer("none", "no")
+
+    asyncio.run(main())
+
+
+def test_a_question_that_nobody_answers_is_over() -> None:
+    async def main() -> None:
+        questions = Questions(FixedClock(), 0.01)
+        assert await questions.ask(questions.new("s", "question", "Which?")) is None
         assert questions.pending() == []
 
     asyncio.run(main())

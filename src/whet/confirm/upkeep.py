@@ -50,7 +50,7 @@ class Upkeep:
         self._service = service
         self._files = [CheckpointFile(path) for path in exported if path is not None]
         self._next_hour_s = 0.0
-        self._seen = -1
+        self._seen: int | None = None
         self._next_s = 0.0
         self._owes = False
 
@@ -156,7 +156,7 @@ async def tell_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
 async def follow(service: ConfirmService) -> None:
     """Hear soon of what other processes on the same database write, while somebody waits for it, until
     cancelled. What nobody waits for is heard of with the next tick."""
-    seen = -1
+    seen: int | None = None
     while True:
         try:
             now = service.database.other_writes()

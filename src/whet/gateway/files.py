@@ -80,14 +80,10 @@ def outgoing(workspace: Path, path: str, most_bytes: int) -> Path:
     return full
 
 
-def _why(error: Exception) -> str:
+def _why(error: SendFailed | WhetError | OSError) -> str:
     if isinstance(error, SendFailed):
         return error.reason
-    return (
-        error.message
-        if isinstance(error, WhetError)
-        else str(error.strerror if isinstance(error, OSError) else error)
-    )
+    return error.message if isinstance(error, WhetError) else str(error.strerror)
 
 
 Post = Callable[[str, Outgoing], Awaitable[bool]]

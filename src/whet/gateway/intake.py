@@ -51,21 +51,17 @@ class UpdateIntake:
         updates = [one for one in updates if parts.router.is_for_us(one)]
         if not updates:
             return
-        is_new = parts.database.read_now(
-            lambda db: [not chats.is_received(db, one.place.channel, one.update_id) for one in updates]
+        looked = parts.database.read_now(
+            lambda db: [(one, chats.is_received(db, one.place.channel, one.update_id)) for one in updates]
         )
-        over = [
-            parts.router.floods(one.place, one.at_s or parts.clock.unix_ms() / 1000) if new else 0
-            for one, new in zip(updates, is_new, strict=True)
-        ]
-        codes = [new_code() for _ in updates]
         now_ms = parts.clock.unix_ms()
+        judged = [
+            (one, (0 if is_known else parts.router.floods(one.place, one.at_s or now_ms / 1000), new_code()))
+            for one, is_known in looked
+        ]
 
         def work(connection: apsw.Connection) -> list[tuple[int, Verdict]]:
-            return [
-                self._one(connection, update, (number, code), now_ms)
-                for update, number, code in zip(updates, over, codes, strict=True)
-            ]
+            return [self._one(connection, update, how, now_ms) for update, how in judged]
 
         for chat_id, verdict in await parts.database.append(work):
             if verdict == "taken":

@@ -155,4 +155,4 @@ class Shaping:
 
 def _overlap(text: str, stop: str) -> int:
     """Give how many of the last characters may be the beginning of `stop`."""
-    return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
+    return max(n for n in range(len(stop)) if text.endswith(stop[:n]))

@@ -191,7 +191,8 @@ def _shown(
         content = message.content
         images = 0 if isinstance(content, str) else sum(isinstance(part, ImagePart) for part in content)
         text = shown.text(message.text)
-        calls = [_call(call) for call in message.tool_calls]
+        called = [(call.id, _call(call)) for call in message.tool_calls]
+        calls = [call for _, call in called]
         answered = asked.pop(message.tool_call_id, None) if message.role == "tool" else None
         if answered is not None:
             answered[1].remove(answered[0])
@@ -207,7 +208,7 @@ def _shown(
                 receipts.get(entry.turn) if _is_answer(entry) else None,
             )
         )
-        asked |= {one.id: (call, calls) for one, call in zip(message.tool_calls, calls, strict=True)}
+        asked |= {id_: (call, calls) for id_, call in called}
         before = entry.turn
     return made
 

@@ -111,12 +111,11 @@ def window_chart(marks: list[WindowMark], held: int) -> charts.Chart | None:
     """Draw how many tokens each request took, and what compactions left; None where nothing is known."""
     if not marks:
         return None
-    made = [mark.after is not None for mark in marks]
-    cached = [0.0 if cut else float(mark.cached) for mark, cut in zip(marks, made, strict=True)]
-    fresh = [0.0 if cut else float(mark.tokens - mark.cached) for mark, cut in zip(marks, made, strict=True)]
+    cached = [float(mark.cached) if mark.after is None else 0.0 for mark in marks]
+    fresh = [float(mark.tokens - mark.cached) if mark.after is None else 0.0 for mark in marks]
     after = [float(mark.after or 0) for mark in marks]
     series = [("cached", "cached", cached), ("fresh", "new", fresh)]
-    if any(made):
+    if any(mark.after is not None for mark in marks):
         series.append(("output", "left by a compaction", after))
     title = "Context window" + (f", of {shown.count(held)} tokens" if held else "")
     names = [f"{mark.seq}" for mark in marks]

@@ -1,0 +1,229 @@
+"""Webhooks as rows and slots: how many at once, when one is tried again, and when it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.confirm.people import Desk
+from whet.confirm.callbacks import (
+    Callbacks,
+    DueCallback,
+    _Slots,
+    load_secret,
+    receiver_of,
+    revive,
+    signatures,
+)
+from whet.confirm.http.wire import HttpRefusal, header, parse_object, query, read_as
+from whet.contract.errors import ConfigError
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.close()
+
+
+def test_each_receiver_has_two_at_once_and_nobody_more_than_half_of_what_is_free() -> None:
+    slots = _Slots()
+    assert slots.take(1, ("a", "ann")) and slots.take(2, ("a", "ann"))
+    assert not slots.take(3, ("a", "ben")), "the receiver has two"
+    assert not slots.take(1, ("b", "ben")), "it is under way"
+    slots.free(1)
+    assert slots.take(3, ("a", "ben")) and not slots.take(4, ("a", "ben"))
+    taken = sum(slots.take(number, (f"r{number}", "cat")) for number in range(10, 200))
+    assert taken == 63 and not slots.is_full  # 126 were free, of which cat has as many as are left
+    others = sum(slots.take(number, (f"r{number}", f"p{number}")) for number in range(200, 400))
+    assert others == 63 and slots.is_full
+    slots.free(10)
+    assert not slots.is_full and not slots.take(500, ("x", "cat")) and slots.take(501, ("x", "new"))
+
+
+def test_a_look_waits_for_a_slot_only_where_something_is_left_over() -> None:
+    async def main() -> None:
+        slots, loop = _Slots(), asyncio.get_running_loop()
+        slots.take(1, ("a", "ann"))
+        began_s = loop.time()
+        loop.call_soon(slots.free, 1)
+        await slots.pause(left_over=True)
+        assert loop.time() - began_s < 0.4
+        slots.take(1, ("a", "ann"))
+        loop.call_soon(slots.free, 1)
+        await slots.pause(left_over=False)
+        assert loop.time() - began_s > 0.1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://User:pw@Example.org:8443/x", "example.org:8443"),
+        ("http://example.org", "example.org"),
+        ("http://[x", ""),
+        ("nonsense", ""),
+    ],
+)
+def test_a_receiver_is_a_host_and_its_port(url: str, name: str) -> None:
+    assert receiver_of(url) == name
+
+
+def test_a_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    made = load_secret(path)
+    assert made.startswith("whsec_") and len(base64.b64decode(made.removeprefix("whsec_"))) == 32
+    assert load_secret(path) == made and path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="can be read by others"):
+        load_secret(path)
+
+
+def test_a_webhook_is_signed_by_the_secret_and_the_key(desk: Desk) -> None:
+    secret, key = "whsec_" + base64.b64encode(b"k" * 32).decode(), desk.service.key
+    shared, own = signatures(secret, key, "msg_1", 7, "{}").split(" ")
+    mac = hmac.new(b"k" * 32, b"msg_1.7.{}", hashlib.sha256).digest()
+    assert shared == f"v1,{base64.b64encode(mac).decode()}"
+    assert own == f"v1a,{base64.b64encode(key.sign(b'msg_1.7.{}')).decode()}"
+
+
+DAY_S = 24 * 3600.0
+
+
+@pytest.mark.parametrize(
+    ("attempts", "age_s", "problem", "is_final", "row"),
+    [
+        (0, 0, "", True, ("delivered", 1, 0, "")),
+        (0, 0, "answered 500", False, ("waiting", 1, 5, "answered 500")),
+        (3, 0, "answered 500", False, ("waiting", 4, 40, "answered 500")),
+        (9, 0, "answered 500", False, ("waiting", 10, 2560, "answered 500")),
+        (10, 0, "answered 500", False, ("waiting", 11, 3600, "answered 500")),
+        (3, DAY_S, "answered 500", False, ("waiting", 4, 40, "answered 500")),
+        (3, DAY_S + 1, "answered 500", False, ("dead", 4, 0, "answered 500")),
+        (0, 0, "answered 410", True, ("dead", 1, 0, "answered 410")),
+    ],
+)
+def test_a_webhook_is_tried_for_a_day_at_longer_and_longer_intervals(
+    desk: Desk, attempts: int, age_s: float, problem: str, is_final: bool, row: tuple[Any, ...]
+) -> None:
+    now_s, columns = 2_000_000_000.0, "status, attempts, run_after, error"
+    callbacks = Callbacks(desk.service, "", allow_private=False)
+
+    def work(db: Any) -> Any:
+        db.execute(
+            "INSERT INTO callbacks (message_id, request_id, url, body, created_at, attempts, run_after,"
+            " status) VALUES ('msg_1', 'r1', 'https://x.example', '{}', ?, ?, ?, 'waiting')",
+            (now_s - age_s, attempts, now_s),
+        )
+        item = DueCallback(db.last_insert_rowid(), "msg_1", "r1", "u", "{}", now_s - age_s, attempts)
+        callbacks._note(db, now_s, item, (problem, is_final))
+        found = db.execute(f"SELECT {columns} FROM callbacks").fetchone()
+        revived = revive(db, item.id, now_s + 7), revive(db, item.id + 1, now_s)
+        return found, revived, db.execute(f"SELECT {columns}, created_at FROM callbacks").fetchone()
+
+    found, revived, after = desk.service.database.write_now(work)
+    assert found == (row[0], row[1], now_s + row[2], row[3])
+    assert revived == (row[0] == "dead", False)
+    if row[0] == "dead":
+        assert after == ("waiting", 0, now_s + 7, row[3], now_s + 7)
+    else:
+        assert after == (*found, now_s - age_s)
+
+
+def test_only_what_became_of_a_request_is_signed(desk: Desk) -> None:
+    secret = desk.token("ann")
+    url = "https://x.example/hook"
+
+    async def main() -> None:
+        request = await desk.submit(callback_url=url)
+        await desk.decide(request, desk.who(secret), "approve")
+
+    asyncio.run(main())
+    callbacks = Callbacks(desk.service, "", allow_private=False)
+    ((message_id, request_id, body),) = desk.service.database.read_now(
+        lambda db: db.execute("SELECT message_id, request_id, body FROM callbacks").fetchall()
+    )
+    item = DueCallback(1, message_id, request_id, url, body, 0.0, 0)
+    assert callbacks._is_ours(item)
+    other = json.dumps({"data": {**json.loads(body)["data"], "status": "denied"}})
+    for change in (
+        {"message_id": "msg_2"},
+        {"request_id": "r" * 22},
+        {"url": "https://y.example"},
+        {"body": other},
+        {"body": "no json"},
+        {"body": "{}"},
+        {"body": "[]"},
+    ):
+        assert not callbacks._is_ours(msgspec.structs.replace(item, **change)), change
+
+
+# Bodies as they are read.
+
+
+class Shape(msgspec.Struct):
+    user_name: str = ""
+    count: int = 0
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"\xff", "Invalid JSON body: not UTF-8"),
+        (b"[]", "Invalid JSON body: not an object"),
+        (b'{"a":1,"a":2}', "Invalid JSON body: a key stands twice in one object"),
+        (b'{"a":NaN}', "Invalid JSON body: NaN is not JSON"),
+        (b'{"a":-Infinity}', "Invalid JSON body: -Infinity is not JSON"),
+        (b'{"a":1e999}', "Invalid JSON body: 1e999 is too large a number"),
+        (b'{"a":' + b"[" * 64 + b"]" * 64 + b"}", "Invalid JSON body: nested deeper than 64"),
+        (b'{"a":' + b"[" * 100_000, "Invalid JSON body: nested deeper than 64"),
+    ],
+)
+def test_json_that_has_more_than_one_meaning_is_refused(body: bytes, said: str) -> None:
+    with pytest.raises(HttpRefusal) as caught:
+        parse_object(body)
+    assert (caught.value.status, caught.value.message) == (400, said)
+
+
+def test_json_is_read_as_deep_as_it_may_be() -> None:
+    deep = b'{"a":' + b"[" * 63 + b"]" * 63 + b"}"
+    assert parse_object(deep).keys() == {"a"}
+    wide = b'{"a":[' + b",".join([b"{}"] * 100) + b"]}"
+    assert len(parse_object(wide)["a"]) == 100
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"count": "x"}, "count: Expected `int`, got `str`"),
+        ({"userName": "x"}, "'userName' is no field; did you mean username?"),
+        ({" Count": 1}, "' Count' is no field; did you mean count?"),
+        ({"user-name": "x"}, "'user-name' is no field; did you mean user_name?"),
+        ({"user_name": "a\0"}, "user_name must not hold NUL"),
+        ({"user_name": "\ud800"}, "user_name is not valid Unicode: a lone surrogate"),
+    ],
+)
+def test_a_field_that_is_none_of_ours_is_named(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(HttpRefusal) as caught:
+        read_as(fields, Shape)
+    assert (caught.value.status, caught.value.message) == (400, said)
+
+
+def test_what_else_a_body_holds_is_left_alone() -> None:
+    assert read_as({"user_name": "ä", "other": 1, "count": 2}, Shape) == Shape("ä", 2)
+
+
+def test_the_first_header_and_the_last_parameter_count() -> None:
+    scope = {"headers": [(b"a", b"1"), (b"a", b"\xe4"), (b"b", b"3")], "query_string": b"x=1&x=2&y="}
+    assert (header(scope, b"a"), header(scope, b"b"), header(scope, b"c")) == ("1", "3", "")
+    assert query(scope) == {"x": "2", "y": ""} and query({"query_string": b""}) == {}

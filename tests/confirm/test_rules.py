@@ -1,0 +1,196 @@
+"""The rules one by one: which details, times and people a rule fits, and which rules can have no effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.confirm.test_policy import NOON_MONDAY, facts
+from whet.confirm.policy import Condition, ConfirmPolicy, ConfirmRule, matches, parse_path, without_effect
+from whet.confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
+
+DETAILS: dict[str, Any] = {
+    "n": 5,
+    "yes": True,
+    "none": None,
+    "name": "prod-1",
+    "list": [{"name": "a"}, {"name": "b"}],
+    "odd key": {"x": 1.5},
+}
+
+
+def rule(**more: Any) -> ConfirmRule:
+    made = ConfirmRule("r", "deny", (), (), (), (), (), None, frozenset(), "", ApprovalPlan(), None, 3600)
+    return msgspec.structs.replace(made, **more)
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted", "fits"),
+    [
+        ("$.n", 5, True),
+        ("$.n", 5.0, False),
+        ("$.n", "5", False),
+        ("$.n", {"gt": 5}, False),
+        ("$.n", {"gt": 4}, True),
+        ("$.n", {"ge": 5}, True),
+        ("$.n", {"ge": 6}, False),
+        ("$.n", {"lt": 5}, False),
+        ("$.n", {"lt": 6}, True),
+        ("$.n", {"le": 5}, True),
+        ("$.n", {"le": 4}, False),
+        ("$.n", {"gt": 1, "lt": 5}, False),
+        ("$.n", {"not": 5}, False),
+        ("$.n", {"not": {"gt": 5}}, True),
+        ("$.n", [4, 5], True),
+        ("$.n", [4, 6], False),
+        ("$.n", {"exists": True}, True),
+        ("$.n", {"exists": False}, False),
+        ("$.gone", {"exists": True}, False),
+        ("$.gone", {"exists": False}, True),
+        ("$.gone", {"not": 5}, False),
+        ("$.yes", True, True),
+        ("$.yes", 1, False),
+        ("$.yes", {"ge": 1}, False),
+        ("$.none", {"exists": True}, True),
+        ("$.name", "prod-?", True),
+        ("$.name", "prod", False),
+        ("$.name", ["x", "prod*"], True),
+        ("$.list[0].name", "a", True),
+        ("$.list[1].name", "a", False),
+        ("$.list[2].name", {"exists": True}, False),
+        ("$.list[*].name", "b", True),
+        ("$.list[*].name", "c", False),
+        ("$.list.name", {"exists": True}, False),
+        ("$.n[0]", {"exists": True}, False),
+        ("$.n[*]", {"exists": True}, False),
+        ('$["odd key"].x', 1.5, True),
+        ("$['odd key'][*]", 1.5, True),
+        ("odd key.x", {"lt": 2}, True),
+    ],
+)
+def test_a_condition_fits_what_a_path_leads_to(path: str, wanted: Any, fits: bool) -> None:
+    found = rule(conditions=(Condition(parse_path(path), wanted),))
+    assert matches(found, facts(details=DETAILS)) is fits
+
+
+def test_all_conditions_of_a_rule_must_hold() -> None:
+    both = (Condition(("n",), 5), Condition(("name",), "test"))
+    assert not matches(rule(conditions=both), facts(details=DETAILS))
+    assert matches(rule(conditions=both[:1]), facts(details=DETAILS))
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("$.a.b", ("a", "b")),
+        ("a.b", ("a", "b")),
+        ("$[0]", (0,)),
+        ("$.*", ("*",)),
+        ("$.a[*]", ("a", "*")),
+        ("$['x'][\"y\"]", ("x", "y")),
+    ],
+)
+def test_a_path_is_read(text: str, path: tuple[object, ...]) -> None:
+    assert parse_path(text) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("$", "'$' names nothing"),
+        ("", "'' names nothing"),
+        ("$..a", "is not a path like"),
+        ("$.a[", "is not a path like"),
+        ("$.a[x]", "is not a path like"),
+    ],
+)
+def test_what_is_no_path_is_said(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=r"path like|names nothing") as caught:
+        parse_path(text)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "fits"),
+    [
+        ({}, True),
+        ({"actions": ("deploy",)}, True),
+        ({"actions": ("x", "dep*")}, True),
+        ({"actions": ("x",)}, False),
+        ({"principals": ("agent",)}, True),
+        ({"principals": ("other",)}, False),
+        ({"requesters": ("bot",)}, True),
+        ({"requesters": ("agent",)}, False),
+        ({"sessions": ("s*",)}, True),
+        ({"sessions": ("t*",)}, False),
+    ],
+)
+def test_a_rule_fits_by_each_name(more: dict[str, Any], fits: bool) -> None:
+    assert matches(rule(**more), facts(requester="bot", principal="agent", session="s1")) is fits
+
+
+def test_a_rule_holds_from_its_first_minute_to_before_its_last() -> None:
+    day = rule(minutes=(9 * 60, 18 * 60), timezone="UTC")
+    night = rule(minutes=(22 * 60, 6 * 60), timezone="UTC")
+    at = {
+        "05:59": (False, True),
+        "06:00": (False, False),
+        "08:59": (False, False),
+        "09:00": (True, False),
+        "17:59": (True, False),
+        "18:00": (False, False),
+        "21:59": (False, False),
+        "22:00": (False, True),
+    }
+    for text, fits in at.items():
+        hour, minute = map(int, text.split(":"))
+        now = facts(now_s=NOON_MONDAY - 12 * 3600 + hour * 3600 + minute * 60)
+        assert (matches(day, now), matches(night, now)) == fits, text
+    same = rule(minutes=(600, 600), timezone="UTC")
+    assert not matches(same, facts(now_s=NOON_MONDAY - 2 * 3600))
+    monday = rule(days=frozenset({0}), timezone="UTC")
+    assert matches(monday, facts()) and not matches(monday, facts(now_s=NOON_MONDAY + 86_400))
+    both = rule(days=frozenset({1}), minutes=(0, 24 * 60), timezone="UTC")
+    assert not matches(both, facts()) and matches(both, facts(now_s=NOON_MONDAY + 86_400))
+
+
+def test_who_a_plan_lets_decide() -> None:
+    policy = ConfirmPolicy(groups={"ops": ("ben",)}, away={"cat": "dan", "eve": ""})
+    plan = ApprovalPlan(approvers=("ann", "group:ops", "group:none", "cat", "eve"))
+    names = ("ann", "ben", "cat", "dan", "eve", "ops")
+    assert [name for name in names if policy.may_approve(plan, name)] == ["ann", "ben", "dan"]
+    assert policy.may_approve(ApprovalPlan(), "anybody")
+
+
+def test_a_high_risk_action_is_asked_about_whatever_allows_it() -> None:
+    risky = sorted(HIGH_RISK_ACTIONS)[0]
+    allow = rule(name="yes", effect="allow")
+    judged = ConfirmPolicy(rules=(allow,)).judge(facts(risky))
+    assert judged.effect == "ask"
+    assert judged.why == "rule 'yes' would allow it, but it is a high-risk action"
+    asks = rule(name="asks", effect="ask", timeout_s=60, max_timeout_s=120)
+    judged = ConfirmPolicy(rules=(allow, asks)).judge(facts(risky))
+    assert (judged.effect, judged.rule, judged.why) == ("ask", "asks", "rule 'asks' says ask")
+    assert (judged.timeout_s, judged.max_timeout_s) == (60, 120)
+    judged = ConfirmPolicy(rules=(rule(actions=("other",)),)).judge(facts(risky))
+    assert judged.why == "no rule matches, so a person is asked" == ConfirmPolicy().judge(facts()).why
+
+
+def test_rules_that_allow_what_always_needs_a_person_are_named() -> None:
+    first, second = sorted(HIGH_RISK_ACTIONS)[:2]
+    named = [
+        rule(name="none", effect="allow", actions=("read_*",)),
+        rule(name="denies", actions=(first,)),
+        rule(name="one", effect="allow", actions=(first,)),
+        rule(name="two", effect="allow", actions=(second, first)),
+        rule(name="mixed", effect="allow", actions=(first, "read")),
+        rule(name="all", effect="allow"),
+    ]
+    assert without_effect(ConfirmPolicy(rules=tuple(named))) == [
+        f"rule 'one' has no effect: {first} always needs a person",
+        f"rule 'two' has no effect: {first}, {second} always need a person",
+        f"rule 'mixed' has no effect on {first}, which always needs a person",
+        "rule 'all' has no effect on high-risk actions, which always need a person",
+    ]

@@ -1,0 +1,375 @@
+"""Small parts of the service as tables: arguments shown, buttons, quorums, exported lines, names."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Any
+
+import pytest
+
+from tests.confirm.test_words import asked, notice
+from whet.confirm import shown
+from whet.confirm.export import SyslogDatagrams, SyslogStream, otlp_logs, parse_destination, syslog_line
+from whet.confirm.names import SHAPE, action_key, is_high_risk, is_same_person, new_request_id, person_key
+from whet.confirm.notify.breaker import Breaker, retry_delay_s
+from whet.confirm.notify.buttons import Buttons, Pressed
+from whet.confirm.quorum import counts_for, describe, groups_in, is_met, parse_quorum
+from whet.confirm.records import ANYBODY, ApprovalNeed, ApprovalPlan, AuditEvent
+from whet.confirm.web.arguments import ArgumentDiffLine, ArgumentRow, Sight, changes, document, rows
+
+# What a call is given.
+
+
+def block(name: str, text: str, **more: Any) -> ArgumentRow:
+    return ArgumentRow(name, text, is_block=True, **more)
+
+
+@pytest.mark.parametrize(
+    ("details", "found"),
+    [
+        ({}, []),
+        (
+            {"b": 1, "path": "x", "command": "ls"},
+            [block("command", "ls"), ArgumentRow("path", "x"), ArgumentRow("b", "1")],
+        ),
+        ({"note": "x" * 70}, [ArgumentRow("note", "x" * 70)]),
+        ({"note": "x" * 71}, [block("note", "x" * 71)]),
+        ({"note": "a\nb"}, [block("note", "a\nb")]),
+        ({"note": "x" * 600}, [block("note", "x" * 600)]),
+        ({"note": "x" * 601}, [block("note", "x" * 601, is_folded=True, size="1 lines, 601 characters")]),
+        ({"note": "x\n" * 13}, [block("note", "x\n" * 13)]),
+        ({"note": "x\n" * 14}, [block("note", "x\n" * 14, is_folded=True, size="15 lines, 28 characters")]),
+        ({"list": [1, 2]}, [ArgumentRow("list", "[1, 2]")]),
+        ({"list": ["x" * 66]}, [ArgumentRow("list", f'["{"x" * 66}"]')]),
+        ({"list": ["x" * 67]}, [block("list", f'[\n  "{"x" * 67}"\n]')]),
+        ({"patch": "no lines"}, [ArgumentRow("patch", "no lines")]),
+        ({"old": "same", "new": 7}, [ArgumentRow("old", "same"), ArgumentRow("new", "7")]),
+        ({"old": "same", "new": "same"}, [ArgumentRow("old", "same"), ArgumentRow("new", "same")]),
+        ({"a\u202e": "\u202e"}, [ArgumentRow("a<U+202E>", "<U+202E>")]),
+    ],
+)
+def test_arguments_are_rows_with_what_matters_first(
+    details: dict[str, Any], found: list[ArgumentRow]
+) -> None:
+    assert rows(details, Sight()) == found
+
+
+def line(kind: Any, text: str) -> ArgumentDiffLine:
+    return ArgumentDiffLine(kind, {"added": "+", "removed": "-"}.get(kind, " "), text)
+
+
+def test_changes_and_patches_are_diffs_above_the_rest() -> None:
+    found = rows(
+        {"z": 1, "old": "a\nb", "new": "a\nc", "patch": "--- x\n+++ x\n@@ 1 @@\n-b\n+c\n d\ne"}, Sight()
+    )
+    assert [row.name for row in found] == ["old → new", "patch", "z"]
+    assert found[0].diff[1:] == (line("same", "a"), line("removed", "b"), line("added", "c"))
+    assert (found[0].added, found[0].removed, found[0].size, found[0].is_folded) == (1, 1, "4 lines", False)
+    assert found[1].diff == (
+        line("place", "--- x"),
+        line("place", "+++ x"),
+        line("place", "@@ 1 @@"),
+        line("removed", "b"),
+        line("added", "c"),
+        line("same", "d"),
+        line("same", "e"),
+    )
+    long = rows({"diff": "x" + "\n+y" * 60}, Sight())[0]
+    assert (long.is_folded, long.size, long.added) == (True, "61 lines", 60)
+    assert not rows({"diff": "x" + "\n+y" * 59}, Sight())[0].is_folded
+
+
+def test_a_change_has_some_lines_around_and_a_very_long_one_is_shown_whole() -> None:
+    before = "\n".join(str(number) for number in range(20))
+    found = changes(before, before.replace("10", "ten"), Sight(), around=2)
+    assert [one.text for one in found[1:]] == ["8", "9", "10", "ten", "11", "12"]
+    lines = ["x"] * 2_000
+    assert len(changes("\n".join(lines), "\n".join([*lines[1:], "y"]), Sight())) < 20
+    assert changes("\n".join(lines), "\n".join([*lines, "y"]), Sight())[-1] == line("added", "y")
+    assert len(changes("\n".join(lines), "\n".join([*lines, "y"]), Sight())) == 4_001
+
+
+def test_a_sight_shows_all_or_all_but_secrets() -> None:
+    details = {"token": "abc", "mine": 1, "path": "a"}
+    part, whole = Sight(("mi*",)), Sight(("mi*",), is_whole=True)
+    assert json.loads(document(details, part)) == {"token": "[REDACTED]", "mine": "[REDACTED]", "path": "a"}
+    assert json.loads(document(details, whole)) == details
+    assert part.line("a\nb") == "a⏎b" and len(part.of("x" * 300, 200)) < 300
+    assert whole.of("x" * 300, 200) == "x" * 300
+
+
+# Texts.
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "kept"),
+    [
+        ("x" * 300, 300, ("x" * 300, False)),
+        ("x" * 301, 300, (f"{'x' * 256}\n[... cut, 301 characters in all]", True)),
+        ("😀" * 150, 300, ("😀" * 150, False)),
+        ("😀" * 151, 300, (f"{'😀' * 128}\n[... cut, 151 characters in all]", True)),
+    ],
+)
+def test_a_text_is_cut_at_what_vendors_count(text: str, limit: int, kept: tuple[str, bool]) -> None:
+    assert shown.fit(text, limit) == kept
+    assert shown.one_line("a\nb", 300) == ("a⏎b", False) and shown.units("a😀") == 3
+
+
+def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
+    details = {"api-key": "x", "inner": [{"Password": "y", "n": {"odd": 1}}], "token": "", "key": 7}
+    assert shown.redact(details, ("O?D",)) == {
+        "api-key": "[REDACTED]",
+        "inner": [{"Password": "[REDACTED]", "n": {"odd": "[REDACTED]"}}],
+        "token": "",
+        "key": 7,
+    }
+    names = [f"the value of {name}" for name in ("api-key", "Password", "odd")]
+    assert shown.hidden(details, (), ("odd",)) == names and shown.hidden({"a": "b"}, ("plain",)) == []
+    key = "ghp_" + "a1" * 18
+    assert shown.hidden({"a": key}, ()) == ["a part that has the shape of a key"] == shown.hidden({}, (key,))
+    long = ["what is too long to be shown at once"]
+    assert shown.hidden({}, ("x y " * 5_000,)) == [] and shown.hidden({}, ("x y " * 5_000 + "z",)) == long
+    size = 200_000 - len(shown.pretty({"a": ""}))
+    words = ("x y " * (size // 4 + 1))[:size]
+    assert shown.hidden({"a": words}, ()) == [] and shown.hidden({"a": words + "z"}, ()) == long
+
+
+def test_characters_that_hide_or_look_like_others_are_named() -> None:
+    assert shown.unclear(asked()) == [] and shown.look_closely(asked()) == ""
+    signs = "\u200b\u200c\u200d\u200e\u200f\u202a\u202b"
+    found = shown.unclear(asked(description=signs, action="\u200b"))
+    assert len(found) == 7, "each once"
+    head = "Look closely: it holds characters that hide or look like others: "
+    assert shown.look_closely(asked(description=signs)) == f"{head}{', '.join(found[:5])}, and 2 more"
+    assert shown.look_closely(asked(description=signs[:5])) == f"{head}{', '.join(found[:5])}"
+    turned = asked(action="\u05d0/1")
+    assert shown.unclear(turned)[-1].startswith("letters from right to left around digits or signs")
+    assert shown.look_closely(turned).endswith("as JSON it stands in the order that it has")
+    assert shown.editable({"a": "b"}) == '{\n  "a": "b"\n}' and "\\u202e" in shown.editable({"a": "\u202e"})
+
+
+# Buttons.
+
+
+def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> None:
+    buttons = Buttons(b"k" * 32, "chat", ("too broad", "w" * 60, "not now", "fourth"))
+    made = buttons.of(notice(asked(id="r" * 22)))
+    assert [one.label for one in made] == ["✓ Approve", "✗ Deny", "✗ too broad", f"✗ {'w' * 38}", "✗ not now"]
+    assert [one.style for one in made] == ["good", "bad", "bad", "bad", "bad"]
+    assert all(len(one.data) <= 64 for one in made)
+    pressed = [buttons.read(one.data) for one in made]
+    meanings = [buttons.meaning(one) for one in pressed if one is not None]
+    assert meanings == [
+        ("approve", ""),
+        ("deny", ""),
+        ("deny", "too broad"),
+        ("deny", "w" * 60),
+        ("deny", "not now"),
+    ]
+    first = pressed[0]
+    assert first is not None and (first.verb, first.request_id, len(first.mac)) == ("a", "r" * 22, 22)
+    assert all(one is not None and buttons.is_ours(one, "d1") for one in pressed)
+    assert not buttons.is_ours(first, "d2")
+    for other in (Buttons(b"l" * 32, "chat"), Buttons(b"k" * 32, "other")):
+        assert not other.is_ours(first, "d1")
+    assert not buttons.is_ours(Pressed("d", "r" * 22, first.mac), "d1")
+    hidden = buttons.of(notice(asked(plan=ApprovalPlan(needs_web=True))))
+    assert [one.label for one in hidden][:1] == ["✗ Deny"] and len(hidden) == 4
+    assert buttons.of(notice(asked(status="denied"))) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "",
+        "a",
+        "a:b",
+        "a:b:c:d",
+        "a::c",
+        ":b:c",
+        "a:b:",
+        "x:b:c",
+        "d3:b:c",
+        "d-:b:c",
+        "e0:b:c",
+        "d00:b:c",
+        f"a:b:{'c' * 61}",
+    ],
+)
+def test_what_no_button_of_ours_looks_like_is_no_press(data: str) -> None:
+    assert Buttons(b"k" * 32, "chat").read(data) is None
+
+
+def test_the_longest_press_is_read_and_a_reason_that_is_gone_is_not() -> None:
+    assert Buttons(b"k", "chat").read(f"a:b:{'c' * 60}") == Pressed("a", "b", "c" * 60)
+    assert Buttons(b"k", "chat", ("one",)).read("d0:b:c") == Pressed("d0", "b", "c")
+    assert Buttons(b"k", "chat", ("one",)).read("d1:b:c") is None
+
+
+# A channel that fails.
+
+
+def test_a_channel_is_left_alone_after_four_failures_for_longer_each_time() -> None:
+    breaker = Breaker()
+    for _ in range(3):
+        breaker.failed(100.0, "down")
+    assert not breaker.is_open and breaker.wait_s(100.0) == 0.0 and breaker.reason == "down"
+    waits: list[float] = []
+    for _ in range(7):
+        breaker.failed(100.0, "still")
+        waits.append(breaker.wait_s(100.0))
+        breaker.open_until_s = 0.0
+    assert waits == [15.0, 30.0, 60.0, 120.0, 240.0, 300.0, 300.0] and breaker.is_open
+    breaker.succeeded()
+    assert (breaker.is_open, breaker.reason, breaker.wait_s(0.0)) == (False, "", 0.0)
+    breaker.failed(100.0, "slowly", 40.0)
+    assert breaker.wait_s(110.0) == 30.0 and not breaker.is_open
+    breaker.failed(100.0, "slowly", 10.0)
+    assert breaker.wait_s(110.0) == 30.0, "the longer wish holds"
+    for _ in range(2):
+        breaker.failed(100.0, "slowly")
+    assert breaker.wait_s(100.0) == 40.0 and breaker.is_open
+
+
+def test_a_message_is_tried_again_after_longer_each_time() -> None:
+    assert [retry_delay_s(tries, 0.0) for tries in (0, 1, 2, 3, 7, 50)] == [1, 1, 2, 4, 60, 60]
+    assert retry_delay_s(2, 1.0) == 1.5
+
+
+# Quorums and names.
+
+
+def test_a_quorum_is_read_and_written() -> None:
+    needs = parse_quorum(" 2 of ops AND 1 of anyone or 1 of Admins ")
+    assert needs == ((ApprovalNeed(2, "ops"), ApprovalNeed(1)), (ApprovalNeed(1, "Admins"),))
+    assert describe(needs) == "2 of ops and 1 of anyone or 1 of Admins" and groups_in(needs) == {
+        "ops",
+        "Admins",
+    }
+    assert parse_quorum(3) == ((ApprovalNeed(3),),) == parse_quorum("3 of ANY")
+    for wrong in ("0", "x", "1 of", "1000", "", "1 of a b", "1 and"):
+        with pytest.raises(ValueError, match="is not `N of GROUP`"):
+            parse_quorum(wrong)
+
+
+@pytest.mark.parametrize(
+    ("quorum", "people", "met"),
+    [
+        ("1", "", False),
+        ("1", "x", True),
+        ("2", "x", False),
+        ("2", "xy", True),
+        ("1 of ops", "x", False),
+        ("1 of ops", "a", True),
+        ("2 of ops", "ax", False),
+        ("2 of ops", "ab", True),
+        ("1 of ops and 1 of sec", "b", False),
+        ("1 of ops and 1 of sec", "ab", True),
+        ("1 of ops and 1 of sec", "ba", True),
+        ("1 of ops and 1 of sec", "ax", False),
+        ("1 of sec and 1 of ops", "ab", True),
+        ("2 of ops or 1 of sec", "c", True),
+        ("1 of ops and 1", "xa", True),
+        ("1 of none", "ab", False),
+    ],
+)
+def test_each_person_sits_once(quorum: str, people: str, met: bool) -> None:
+    groups = {"ops": ("a", "b"), "sec": ("b", "c")}
+    assert is_met(parse_quorum(quorum), [*people], groups) is met
+
+
+def test_who_could_count_for_a_need() -> None:
+    groups = {"ops": ("a",)}
+    assert is_met(ANYBODY, ["x"], {}) and not is_met(ANYBODY, [], {}) and counts_for(ANYBODY, "x", {})
+    assert counts_for(parse_quorum("1 of ops"), "a", groups)
+    assert not counts_for(parse_quorum("1 of ops"), "x", groups)
+    assert counts_for(parse_quorum("1 of ops or 1"), "x", groups)
+
+
+def test_names_are_compared_as_people_read_them() -> None:
+    assert [action_key(name) for name in ("deploy", "De\u200bploy", " a  B ", "ｄｅｐｌｏｙ")] == [
+        "deploy",
+        "deploy",
+        "a b",
+        "deploy",
+    ]
+    assert person_key("An N") == "ann" and is_same_person("Ann", "a nn") and not is_same_person("ann", "ben")
+    assert is_high_risk(action_key("Migrate - Database")) and not is_high_risk("migrate")
+    first, second = new_request_id(1_795_680_000.0), new_request_id(1_795_680_000.001)
+    assert SHAPE.fullmatch(first) and first[:7] < second[:7] and first[7:] != second[7:]
+
+
+# The log as others read it.
+
+
+def event(kind: str = "decided", **more: Any) -> AuditEvent:
+    given = {"request_id": "r1", "principal": 'a"n\\n]', "owner": "bot", "data": '{"a":1}', **more}
+    return AuditEvent(7, 1_795_680_000.25, kind, **given, hash=b"\x01\xff")
+
+
+def test_an_event_as_a_record_of_opentelemetry() -> None:
+    def record(given: AuditEvent) -> Any:
+        body: Any = otlp_logs([given])
+        (resource,) = body["resourceLogs"]
+        assert resource["resource"] == {
+            "attributes": [{"key": "service.name", "value": {"stringValue": "whet-confirm"}}]
+        }
+        (scope,) = resource["scopeLogs"]
+        assert scope["scope"] == {"name": "whet.confirm.audit"}
+        return scope["logRecords"][0]
+
+    found = record(event())
+    values = {one["key"]: one["value"] for one in found.pop("attributes")}
+    assert found == {
+        "timeUnixNano": "1795680000250000000",
+        "observedTimeUnixNano": "1795680000250000000",
+        "severityNumber": 9,
+        "severityText": "INFO",
+        "body": {"stringValue": '{"a":1}'},
+    }
+    assert values == {
+        "event.name": {"stringValue": "whet.confirm.decided"},
+        "whet.confirm.event_id": {"intValue": "7"},
+        "whet.confirm.request_id": {"stringValue": "r1"},
+        "whet.confirm.owner": {"stringValue": "bot"},
+        "whet.confirm.hash": {"stringValue": "01ff"},
+        "enduser.id": {"stringValue": 'a"n\\n]'},
+    }
+    alarming = record(event("tampering", owner="", request_id=""))
+    assert (alarming["severityNumber"], alarming["severityText"]) == (13, "WARN")
+    assert [one["key"] for one in alarming["attributes"]] == [
+        "event.name",
+        "whet.confirm.event_id",
+        "whet.confirm.hash",
+        "enduser.id",
+    ]
+
+
+def test_an_event_as_a_line_of_syslog() -> None:
+    host = "".join(sign for sign in socket.gethostname() if "!" <= sign <= "~")[:255] or "-"
+    head = f"1 2026-11-26T08:00:00.250Z {host} whet-confirm {os.getpid()}"
+    named = 'id="7" request="r1" principal="a\\"n\\\\n\\]" owner="bot" hash="01ff"'
+    assert syslog_line(event()).decode() == f'<110>{head} decided [whet@32473 {named}] \ufeff{{"a":1}}'
+    bare = event("refused" * 6, owner="", request_id="", principal="a\nb")
+    assert syslog_line(bare).decode() == (
+        f'<110>{head} {("refused" * 6)[:32]} [whet@32473 id="7" principal="a?b" hash="01ff"] \ufeff{{"a":1}}'
+    )
+    assert syslog_line(event("refused")).startswith(b"<108>1 ")
+
+
+@pytest.mark.parametrize(
+    ("address", "kind", "where"),
+    [
+        ("syslog+tcp://h", SyslogStream, ("h", 601)),
+        ("syslog+tcp://h:7", SyslogStream, ("h", 7)),
+        ("syslog+udp://h", SyslogDatagrams, ("h", 514)),
+        ("syslog+udp://h:7", SyslogDatagrams, ("h", 7)),
+        ("syslog+unix:/dev/log", SyslogDatagrams, "/dev/log"),
+        ("syslog+unix://dev/log", SyslogDatagrams, "/dev/log"),
+    ],
+)
+def test_where_the_log_goes(address: str, kind: type, where: object) -> None:
+    found = parse_destination(address, {})
+    assert isinstance(found, kind) and vars(found)["_where"] == where

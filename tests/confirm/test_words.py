@@ -1,0 +1,391 @@
+"""What people are told of a request, on its page and in messages: every line, and where it is left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from whet.confirm.notify.deliveries import LOG, NotifyDelivery
+from whet.confirm.notify.notice import RequestNotice, agent_lines
+from whet.confirm.notify.presses import _reply
+from whet.confirm.notify.telling import clock_time, notice_of
+from whet.confirm.policy import ConfirmPolicy
+from whet.confirm.records import (
+    BY_TIMEOUT,
+    ApprovalNeed,
+    ApprovalPlan,
+    AuditEvent,
+    Caller,
+    ConfirmRequest,
+    RequestOutcome,
+    Vote,
+)
+from whet.confirm.risk import RiskReading
+from whet.confirm.web.view import Viewer, barrier, card, detail, duration, happened, moment, unseen_of
+
+AT = 1_795_680_000.0  # 2026-11-26 08:00:00 UTC
+TWO = ApprovalPlan("two", ((ApprovalNeed(2, "ops"),),), approvers=())
+
+
+def asked(**more: Any) -> ConfirmRequest:
+    made = ConfirmRequest(
+        seq=1,
+        id="r1",
+        action="deploy",
+        description="to production",
+        details_json='{"path":"a"}',
+        requester="bot",
+        session_key="s1",
+        principal="agent",
+        status="pending",
+        created_at=AT,
+        expires_at=AT + 600,
+        timeout_seconds=600,
+        resolved_at=None,
+        resolved_by="",
+        reason="",
+        digest="d1",
+        plan=ApprovalPlan("usual"),
+        policy_version="1",
+    )
+    return msgspec.structs.replace(made, **more)
+
+
+def ended(status: str = "approved", **more: Any) -> ConfirmRequest:
+    return asked(status=status, resolved_at=AT + 60, **{"resolved_by": "ann", **more})
+
+
+def test_times_and_spans_are_written_for_people() -> None:
+    assert moment(None) == "" and moment(AT) == "2026-11-26 08:00:00 UTC"
+    assert clock_time(AT + 5) == "08:00:05 UTC on 26 Nov"
+    spans = {0: "0:00", 65.9: "1:05", 3_599: "59:59", 3_600: "1 h 00 min", 172_799: "47 h 59 min"}
+    assert {seconds: duration(seconds) for seconds in spans} == spans
+    assert (duration(172_800), duration(400_000)) == ("2 d", "4 d")
+
+
+def test_a_request_stands_in_a_list_with_its_times() -> None:
+    assert card(asked(action="a" * 200, requester="b\nc"), AT + 100) == {
+        "id": "r1",
+        "action": "a" * 76 + "\n[... cut, 200 characters in all]",
+        "requester": "b⏎c",
+        "principal": "agent",
+        "summary": "to production",
+        "status": "pending",
+        "status_word": "Pending",
+        "is_pending": True,
+        "is_high_risk": False,
+        "created_s": AT,
+        "expires_s": AT + 600,
+        "timeout_s": 600.0,
+        "left_s": 500.0,
+        "resolved": "",
+        "resolved_by": "",
+        "created": "2026-11-26 08:00:00 UTC",
+    }
+    over = card(ended("expired", resolved_by=BY_TIMEOUT, expires_at=AT + 0.5), AT + 700)
+    assert (over["left_s"], over["timeout_s"], over["resolved_by"]) == (0.0, 1.0, "")
+    assert (over["status_word"], over["resolved"]) == ("Expired", "2026-11-26 08:01:00 UTC")
+    assert card(ended(), AT)["resolved_by"] == "ann"
+
+
+def viewer(role: Any = "approve", name: str = "ann", **more: Any) -> Viewer:
+    policy = more.pop("policy", ConfirmPolicy(groups={"ops": ("ann", "ben")}))
+    is_open = more.pop("is_open", False)
+    return Viewer(Caller(name, role, "t", is_open), policy, AT + 100, **more)
+
+
+@pytest.mark.parametrize(
+    ("request_", "who", "why"),
+    [
+        (asked(), viewer(), ""),
+        (ended(), viewer(), "It is over."),
+        (asked(), viewer("audit"), "You are signed in as ann, who may look but not decide."),
+        (asked(), viewer("admin"), ""),
+        (
+            asked(),
+            viewer(name="Agent"),
+            "You asked for this yourself, so somebody else must decide.",
+        ),
+        (asked(), viewer(name="agent", is_open=True), ""),
+        (asked(plan=TWO), viewer(), ""),
+        (asked(plan=TWO), viewer(name="cat"), "This one is for others to decide: 2 of ops."),
+        (
+            asked(plan=ApprovalPlan(approvers=("ben",))),
+            viewer(),
+            "This one is for others to decide: 1 of anyone.",
+        ),
+    ],
+)
+def test_who_may_not_decide_is_told_why(request_: ConfirmRequest, who: Viewer, why: str) -> None:
+    assert barrier(request_, who) == why
+
+
+def page(request: ConfirmRequest, who: Viewer, votes: list[Vote] | None = None) -> dict[str, Any]:
+    told = [
+        NotifyDelivery(1, 1, "submitted", "r1", "chat", "queued", 2, AT, "x\u202e", "", AT),
+        NotifyDelivery(2, 1, "submitted", "r1", LOG, "sent", 1, AT, "", "", AT),
+        NotifyDelivery(3, 1, "submitted", "r1", "mail", "odd", 1, AT, "", "", AT),
+    ]
+    return detail(request, who, votes or [], told, [])
+
+
+def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
+    plan = msgspec.structs.replace(TWO, min_review_s=30.0, needs_factor=True)
+    votes = [Vote("r1", "ben", "deny", AT, "no\u202e"), Vote("r1", "ann", "approve", AT)]
+    found = page(asked(plan=plan, accepts_edits=True), viewer(seen_at=AT + 90), votes)
+    assert (found["rule"], found["needs"], found["is_quorum"]) == ("two", "2 of ops", True)
+    assert (found["my_vote"], found["min_review_s"], found["review_left_s"]) == ("approve", 30.0, 20.0)
+    assert (found["needs_code"], found["needs_passkey"], found["accepts_edits"]) == (True, False, True)
+    at = "2026-11-26 08:00:00 UTC"
+    assert found["votes"] == [
+        {"name": "ben", "verdict": "denied", "at": at, "reason": "no<U+202E>"},
+        {"name": "ann", "verdict": "approved", "at": at, "reason": ""},
+    ]
+    head = {"kind": "submitted", "at": at}
+    assert found["told"] == [
+        {
+            **head,
+            "channel": "chat",
+            "status": "queued",
+            "word": "being sent",
+            "error": "x<U+202E>",
+            "attempts": 2,
+        },
+        {
+            **head,
+            "channel": LOG,
+            "status": "dead",
+            "word": "no channel reached a person; only the log has it",
+            "error": "",
+            "attempts": 1,
+        },
+        {**head, "channel": "mail", "status": "odd", "word": "odd", "error": "", "attempts": 1},
+    ]
+    assert (found["unseen"], found["edits"], found["warning"], found["barrier"]) == ([], (), "", "")
+    assert json.loads(found["edit_text"]) == {"path": "a"} == json.loads(found["json_text"])
+    plain = page(asked(), viewer(name="cat"))
+    assert (plain["is_quorum"], plain["my_vote"], plain["review_left_s"]) == (False, "", 0.0)
+    fresh = page(asked(plan=plan), viewer())
+    assert fresh["review_left_s"] == 30.0
+    over = page(ended(plan=plan), viewer(seen_at=AT))
+    assert (over["needs_code"], over["needs_passkey"], over["review_left_s"]) == (False, False, 0.0)
+
+
+def test_what_is_hidden_is_named_until_this_person_has_had_it_shown() -> None:
+    request = asked(details_json='{"password":"x","path":"a"}')
+    assert unseen_of(request, ConfirmPolicy()) == ["the value of password"]
+    found = page(request, viewer())
+    assert found["unseen"] == ["the value of password"] and found["edit_text"] == ""
+    assert [(row.name, row.text) for row in found["rows"]] == [("path", "a"), ("password", "[REDACTED]")]
+    shown = page(request, viewer(revealed="d1"))
+    assert shown["unseen"] == [] and ("password", "x") in [(row.name, row.text) for row in shown["rows"]]
+    other = page(request, viewer(revealed="d0"))
+    assert other["unseen"] == ["the value of password"]
+
+
+def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
+    edited = asked(original_json='{"path":"b"}', edited_by="ben")
+    found = page(edited, viewer())
+    changed = [(one.kind, one.text) for one in found["edits"] if one.kind in ("added", "removed")]
+    assert changed == [("removed", '  "path": "b"'), ("added", '  "path": "a"')]
+    assert found["edited_by"] == "ben"
+    assert page(asked(original_json='{"path":"a"}'), viewer())["edits"] == ()
+
+
+@pytest.mark.parametrize(
+    ("request_", "outcome", "execution"),
+    [
+        (asked(), "", ""),
+        (ended(), "Approved by ann at 2026-11-26 08:01:00 UTC.", "Approval not used yet"),
+        (
+            ended("auto_approved", resolved_by="rule x"),
+            "Allowed by rule by rule x at 2026-11-26 08:01:00 UTC.",
+            "Approval not used yet",
+        ),
+        (ended("denied"), "Denied by ann at 2026-11-26 08:01:00 UTC.", ""),
+        (
+            ended("expired"),
+            "Expired at 2026-11-26 08:01:00 UTC: nobody decided, which is a denial.",
+            "",
+        ),
+        (
+            ended(consumed_at=AT + 70, consumed_by="bot"),
+            "Approved by ann at 2026-11-26 08:01:00 UTC.",
+            "Approval used by bot at 2026-11-26 08:01:10 UTC",
+        ),
+        (
+            ended(consumed_at=AT + 70, executed_at=AT + 80, execution="failed", execution_note="so\u202e"),
+            "Approved by ann at 2026-11-26 08:01:00 UTC.",
+            "Reported as failed at 2026-11-26 08:01:20 UTC: so<U+202E>",
+        ),
+        (
+            ended(executed_at=AT + 80, execution="done"),
+            "Approved by ann at 2026-11-26 08:01:00 UTC.",
+            "Reported as done at 2026-11-26 08:01:20 UTC",
+        ),
+    ],
+)
+def test_how_a_request_ended_and_what_became_of_its_approval(
+    request_: ConfirmRequest, outcome: str, execution: str
+) -> None:
+    found = page(request_, viewer())
+    assert (found["outcome"], found["execution"]) == (outcome, execution)
+
+
+def test_an_event_is_a_line_with_what_it_says() -> None:
+    def line(kind: str, data: str) -> tuple[str, str]:
+        found = happened(AuditEvent(1, AT, kind, "r1", "ann", "agent", data, b""))
+        assert found["at"] == "2026-11-26 08:00:00 UTC"
+        return found["word"], found["who"]
+
+    assert line("decided", '{"verdict":"approve","reason":"so\u202e"}') == (
+        "decided (approve, so<U+202E>)",
+        "ann",
+    )
+    assert line("brand_new", '{"why":"","other":1}') == ("brand new", "ann")
+    assert line("submitted", "{}") == ("submitted", "ann")
+
+
+# Messages.
+
+
+def notice(request: ConfirmRequest, votes: list[Vote] | None = None, **more: Any) -> RequestNotice:
+    return notice_of(request, votes or [], link="https://x.example/r1", **more)
+
+
+def test_a_request_that_waits_is_told_whole_and_may_be_approved_there() -> None:
+    assert notice(asked(), reading=RiskReading("dangerous", ("it deletes",))) == RequestNotice(
+        request_id="r1",
+        digest="d1",
+        state="pending",
+        headline="Approval needed",
+        action="deploy",
+        requester="bot",
+        principal="agent",
+        description="to production",
+        details='{\n  "path": "a"\n}',
+        is_high_risk=False,
+        expires_s=AT + 600,
+        deadline="08:10:00 UTC on 26 Nov",
+        link="https://x.example/r1",
+        risk=RiskReading("dangerous", ("it deletes",)).line,
+    )
+    assert notice(asked(details_json="{}")).details == ""
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "headline"),
+    [
+        (asked(), "submitted", "Approval needed"),
+        (asked(), "escalated", "Still unanswered: approval needed"),
+        (asked(), "amended", "Changed: approval needed"),
+        (ended(), "escalated", "Approved"),
+        (ended("auto_approved"), "amended", "Approved"),
+        (ended("denied"), "decided", "Denied"),
+        (ended("expired"), "expired", "Expired: denied by silence"),
+        (ended("cancelled"), "cancelled", "Cancelled by the requester"),
+    ],
+)
+def test_a_message_is_headed_by_what_happened(request_: ConfirmRequest, kind: str, headline: str) -> None:
+    assert notice(request_, kind=kind).headline == headline
+
+
+@pytest.mark.parametrize(
+    ("more", "cut", "may"),
+    [
+        ({}, False, True),
+        ({"action": "a" * 150}, False, True),
+        ({"action": "a" * 151}, True, False),
+        ({"requester": "a" * 81}, True, False),
+        ({"description": "a" * 701}, True, False),
+        ({"principal": "a" * 81}, False, True),
+        ({"details_json": json.dumps({"a": "x" * 1_501})}, True, False),
+        ({"details_json": '{"token":"x"}'}, False, False),
+        ({"plan": ApprovalPlan(needs_web=True)}, False, False),
+        ({"plan": ApprovalPlan(needs_factor=True)}, False, False),
+        ({"plan": ApprovalPlan(needs_passkey=True)}, False, False),
+    ],
+)
+def test_what_a_message_does_not_show_whole_is_not_approved_there(
+    more: dict[str, Any], cut: bool, may: bool
+) -> None:
+    found = notice(asked(**more))
+    assert (found.was_cut, found.may_approve) == (cut, may)
+    assert found.is_hidden is ("token" in found.details)
+
+
+def test_details_that_no_message_holds_are_counted() -> None:
+    size = 20 * 1_500
+    just, over = (asked(details_json=json.dumps({"a": "x" * (size - 9 + more)})) for more in (0, 1))
+    assert len(just.details_json) == size and notice(just).details.startswith("{")
+    assert notice(over).details == f"[{size + 1:,} characters: see the page]"
+    assert notice(over).was_cut and not notice(over).may_approve and not notice(over).is_hidden
+
+
+@pytest.mark.parametrize(
+    ("request_", "outcome"),
+    [
+        (asked(), ""),
+        (ended(reason="so"), "Approved by ann at 08:01:00 UTC on 26 Nov; reason: so."),
+        (ended("auto_approved", resolved_by="system:rule"), "Auto approved at 08:01:00 UTC on 26 Nov."),
+        (asked(status="cancelled"), "Cancelled."),
+    ],
+)
+def test_a_message_ends_with_who_decided(request_: ConfirmRequest, outcome: str) -> None:
+    assert notice(request_).outcome == outcome
+
+
+def test_a_message_says_who_has_voted_while_more_are_needed() -> None:
+    votes = [Vote("r1", "ann", "approve", AT), Vote("r1", "ben", "deny", AT)]
+    assert notice(asked(plan=TWO), votes).progress == "Takes 2 of ops. So far: ann approved, ben denied."
+    assert notice(asked(plan=TWO)).progress == "Takes 2 of ops. So far: nobody."
+    assert notice(asked(), votes).progress == "" == notice(ended(plan=TWO), votes).progress
+    hiding = notice(asked(action="de\u0440loy"))
+    assert hiding.warning.startswith("Look closely: ") and notice(ended(action="de\u0440loy")).warning == ""
+
+
+@pytest.mark.parametrize(
+    ("link", "public"),
+    [
+        ("https://x.example/r", True),
+        ("http://localhost:1/r", False),
+        ("http://127.0.0.1/r", False),
+        ("http://[::1]/r", False),
+        ("", False),
+        ("x.example", False),
+    ],
+)
+def test_a_link_that_works_elsewhere_is_public(link: str, public: bool) -> None:
+    assert notice_of(asked(), [], link=link).has_public_link is public
+    assert agent_lines("a\nb") == "| a\n| b" and agent_lines("a", "> ") == "> a"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (
+            RequestOutcome("decided", "m", ended(reason="so")),
+            "deploy was approved by ann at 08:01:00 UTC on 26 Nov: so",
+        ),
+        (RequestOutcome("decided", "m", asked(status="cancelled")), "deploy was cancelled."),
+        (
+            RequestOutcome("late", "m", ended("expired")),
+            "Too late. deploy expired at 08:01:00 UTC on 26 Nov without a decision, which is a denial.",
+        ),
+        (
+            RequestOutcome("already_decided", "m", ended("auto_approved")),
+            "Too late. deploy was auto approved by ann at 08:01:00 UTC on 26 Nov.",
+        ),
+        (RequestOutcome("voted", "one more is needed", asked()), "Your vote counts. One more is needed."),
+        (RequestOutcome("own_request", "you asked"), "Not decided: you asked."),
+        (RequestOutcome("decided", "it is gone"), "Not decided: it is gone."),
+        (RequestOutcome("late", "it is gone"), "Not decided: it is gone."),
+    ],
+)
+def test_a_press_is_answered_with_what_came_of_it(outcome: RequestOutcome, said: str) -> None:
+    assert _reply(outcome) == said
+    long = ended(action="a" * 200, resolved_by="b" * 200, reason="c" * 200)
+    assert len(_reply(RequestOutcome("decided", "m", long))) <= 190

@@ -1,0 +1,214 @@
+"""Who is asked in a conversation, what is crossed off, and what commands come to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.parts import Rig, Run, model, place, run
+from whet.contract.channels import Incoming, Outgoing
+from whet.contract.errors import StoreBusy, WhetError
+from whet.gateway.chat import ChatCommands
+from whet.gateway.conversations import Conversation
+from whet.store import chats, goals, schedules, sessions
+from whet.store.goals import GoalRow
+
+__all__ = ["model", "run"]  # fixtures
+
+
+def test_whoever_may_decide_is_asked_in_their_group_or_alone(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        here = await rig.rows(place("8"))
+        group = await rig.rows(place("8", "g1", group=True))
+        assert await here.approver() is None is await group.approver()
+        cat = rig.chat(place("9", channel="two"))
+        route = await here.approver()
+        assert route is not None and (route.chat_id, route.room) == (cat.id, ("two", "c9"))
+        ann = rig.chat(place("7"))
+        route = await here.approver()
+        assert route is not None and (route.chat_id, route.room) == (ann.id, ("one", "c7"))
+        rig.chat(place("7", "g2", group=True))
+        route = await group.approver()
+        assert route is not None and route.chat_id == ann.id, "in another group they do not read along"
+        rig.chat(place("9", "g1", group=True))
+        route = await group.approver()
+        assert route is not None and (route.chat_id, route.room) == (group.chat.id, ("one", "g1"))
+        assert route.limits is rig.board.limits
+        await route.post([Outgoing("asked")])
+        assert rig.texts() == ["asked"] and rig.woken == [group.chat.id]
+
+    run(test)
+
+
+def test_what_cannot_be_run_is_crossed_off_and_open_work_is_told(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        rows = await rig.rows(place())
+        assert await rows.cross_off(None) is False
+        first = rig.received(place(), "u1")
+        assert await rows.cross_off(first) is True and rig.state("u1") == "dropped"
+        assert await rows.cross_off(first) is False
+        second, third = rig.received(place(), "u2"), rig.received(place(), "u3")
+        await rows.mark(second, "begun")
+        assert await rows.cross_off(None) is True and rig.state("u2") == "done"
+        await rows.mark(second, "begun")
+        await rows.mark(third, "done")
+        assert await rows.cross_off(third) is True
+        assert (rig.state("u2"), rig.state("u3")) == ("done", "dropped")
+
+    run(test)
+
+
+def test_a_conversation_goes_on_in_its_session_until_its_person_has_another_memory(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        rows = await rig.rows(place("8"))
+        ben, owner = rig.parts.router.listed(place("8")), rig.parts.router.listed(place("7"))
+        assert ben is not None and owner is not None
+        first = await rows.session_id(ben)
+        assert await rows.session_id(ben) == first == rig.chat(place("8")).session_id
+        row = rig.app.database.read_now(lambda db: sessions.get(db, first))
+        assert (row.source, Path(row.workspace)) == ("one", rig.app.home.people / "ben" / "work")
+        other = await rows.session_id(owner)
+        assert other != first and rows.chat.session_id == other
+        assert rig.app.database.read_now(lambda db: sessions.profile_of(db, other)) == ""
+
+    run(test)
+
+
+def test_an_answer_takes_the_drafts_place_and_says_nothing_where_it_is_empty(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        rows = await rig.rows(place())
+        text = "\n\n".join(letter * 150 for letter in "ab")
+        rig.app.database.write_now(lambda db: rows.answer_in(db, text, 5))
+        assert rig.queued() == [Outgoing("a" * 150, edits="?"), Outgoing("b" * 150)]
+        rig.app.database.write_now(lambda db: rows.answer_in(db, "", 5))
+        await rows.say(text)
+        assert rig.texts() == ["a" * 150, "b" * 150]
+
+    run(test)
+
+
+# Commands.
+
+
+async def commanded(rig: Rig, user: str, line: str) -> list[str]:
+    """Run a command of somebody's and give what it says; its refusal where it is refused."""
+    conversation = await rig.conversation(place(user))
+    name, _, rest = line.partition(" ")
+    try:
+        await rig.commands.run(conversation, name, rest)
+    except WhetError as error:
+        return [f"refused: {error.message}"]
+    return rig.texts()
+
+
+@pytest.mark.parametrize(
+    ("user", "line", "said"),
+    [
+        ("8", "stop", ["Nothing was running."]),
+        ("8", "missing", ["Nothing is missing here."]),
+        ("8", "approve", ["Nothing waits for a decision here."]),
+        ("8", "approve always", ["Nothing waits for a decision here."]),
+        ("8", "approve never", ["refused: 'never' is no way to allow"]),
+        ("8", "deny", ["Nothing waits for a decision here."]),
+        ("8", "model other", ["refused: you may not change the model here"]),
+        ("8", "stranger", ["refused: there is no command /stranger"]),
+        (
+            "8",
+            "goal x",
+            ["refused: goals run with the owner's rights; only the owner begins them, alone with the bot"],
+        ),
+        (
+            "9",
+            "goal x",
+            ["refused: goals run with the owner's rights; only the owner begins them, alone with the bot"],
+        ),
+        ("44", "stop", []),
+    ],
+)
+def test_a_command_says_what_it_did_or_why_not(run: Run, user: str, line: str, said: list[str]) -> None:
+    async def test(rig: Rig) -> None:
+        found = await commanded(rig, user, line)
+        assert [text[: len(want)] for text, want in zip(found, said, strict=True)] == said
+
+    run(test)
+
+
+def test_stop_drops_what_waits_and_missing_shows_what_may_not_have_arrived(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        for count, said in ((1, "1 message that waited was"), (2, "2 messages that waited were")):
+            for number in range(count):
+                rig.received(place(), f"u{count}{number}")
+            assert await commanded(rig, "8", "stop") == [f"Nothing was running. {said} dropped."]
+            assert rig.state(f"u{count}0") == "dropped"
+        rows = await rig.rows(place())
+        await rows.post([Outgoing("lost", edits="r1", since_ms=5)])
+        (row,) = rig.app.database.read_now(lambda db: chats.out_in(db, ("queued",)))
+        rig.app.database.write_now(lambda db: chats.end_sending(db, row.id, "unknown", error="cut"))
+        assert await commanded(rig, "8", "missing") == ["lost", "That is all."]
+        assert await commanded(rig, "8", "missing") == ["Nothing is missing here."]
+
+    run(test)
+
+
+def test_the_last_goal_is_shown_and_stopped_by_the_owner(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        for line in ("goal", "goal show", "goal stop"):
+            assert (await commanded(rig, "7", line))[0].startswith("refused: there is no one goal")
+        (said,) = await commanded(rig, "7", "goal tidy up --verify true")
+        (made,) = rig.app.database.read_now(lambda db: schedules.every(db))
+        ways = "you are told how it ends. /goal shows it, /goal stop ends it."
+        assert said == f"A worker begins with {made.name}; {ways}" and made.target == "one:c7"
+        ann = rig.parts.router.listed(place("7"))
+        assert ann is not None
+        session_id = await (await rig.rows(place("7"))).session_id(ann)
+        goal = GoalRow("g1", session_id, "tidy up", "", {}, 0.5, 3, "running", 1, begun="2026-11-21")
+        rig.app.database.write_now(lambda db: goals.add(db, goal))
+        for line in ("goal", "goal show"):
+            assert "goal running: tidy up" in (await commanded(rig, "7", line))[0]
+        assert "goal cancelled: tidy up" in (await commanded(rig, "7", "goal stop"))[0]
+        assert (await commanded(rig, "7", "goal x --steps many"))[0].startswith(
+            "refused: --steps takes a number"
+        )
+
+    run(test)
+
+
+def test_a_command_waits_for_a_turn_unless_it_works_at_any_time(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        known = await rig.conversation(place("8"))
+        assert not await rig.commands.waits(known, "stop") and not await rig.commands.waits(known, "none")
+        stranger = await rig.conversation(place("44"))
+        assert not await rig.commands.waits(stranger, "stop")
+        parse = rig.commands.parse
+        assert parse(Incoming(place(), "u", "message", text="  /stop now ")) == ("stop", "now")
+        assert parse(Incoming(place(), "u", "message", text="stop")) is None
+
+    run(test)
+
+
+class Failing(ChatCommands):
+    """Commands that fail as they are named."""
+
+    async def run(self, conversation: Conversation, name: str, rest: str) -> None:
+        raise {"store": StoreBusy("busy"), "no": WhetError("not now", hint="later")}.get(name, KeyError(name))
+
+
+@pytest.mark.logs_errors("/odd broke")
+def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        chat_id = rig.chat(place()).id
+        one = Conversation(rig.parts, Failing([]), chat_id, resume=False)
+        for text, said in (
+            ("/no", "not now (later)"),
+            ("/odd", "⚠️ something went wrong; the log has it"),
+        ):
+            rig.received(place(), text, text)
+            await one.work()
+            assert rig.texts() == [said] and rig.state(text) == "done"
+        rig.received(place(), "/store", "/store")
+        with pytest.raises(StoreBusy):
+            await one.work()
+        assert rig.texts() == []
+
+    run(test)

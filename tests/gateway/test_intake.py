@@ -1,0 +1,152 @@
+"""What comes in: messages, edits, floods and presses; and what is posted beside answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+import msgspec
+
+from tests.gateway.parts import Rig, Run, model, place, run
+from whet.contract.channels import Incoming, Outgoing, PlatformLimits
+from whet.contract.events import ReviewFinished
+from whet.gateway import outbox
+from whet.store import chats
+
+__all__ = ["model", "run"]  # fixtures
+
+
+async def took(rig: Rig, *updates: Incoming) -> list[str]:
+    await rig.intake.take(updates)
+    return rig.texts()
+
+
+def says(user: str, update_id: str, text: str = "x", **more: Any) -> Incoming:
+    return Incoming(place(user), update_id, "message", text=text, at_s=1.0, **more)
+
+
+def test_an_update_is_taken_offered_a_code_or_left_alone(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        assert await took(rig, says("8", "u1")) == [] and rig.state("u1") == "waiting"
+        assert rig.conversations.count == 1
+        await rig.conversations.drain(30)
+        assert await took(rig, says("8", "u1")) == [] and len(rig.woken) == 0
+        (offer,) = await took(rig, says("44", "u2"))
+        assert offer.startswith("This assistant is private. Your pairing code is `")
+        assert "good for 10 minutes." in offer and rig.woken == [rig.chat(place("44")).id]
+        assert await took(rig, says("44", "u3")) == [], "a code is given once"
+        edited = msgspec.structs.replace(says("45", "u4"), verb="edit")
+        assert await took(rig, edited) == [] and rig.state("u4") == ""
+        grouped = Incoming(place("8", "g", group=True), "u5", "message", text="x")
+        assert await took(rig, grouped) == [] and rig.state("u5") == ""
+
+    run(test)
+
+
+def test_a_flood_is_told_once_and_what_is_over_is_not_read(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        said = await took(rig, *(says("8", f"u{number}") for number in range(5)))
+        assert said == ["That was a lot at once: 2 messages a minute are read. This one was not."]
+        assert [rig.state(f"u{number}") for number in range(5)] == ["waiting", "waiting", "", "", ""]
+        await rig.conversations.drain(30)
+
+    run(test)
+
+
+def test_an_edit_counts_while_its_message_waits_and_is_told_about_where_that_was_read(run: Run) -> None:
+    late = "An edited message is read only while it waits; that one was read already. Send it again."
+
+    async def test(rig: Rig) -> None:
+        rig.received(place(), "u1")
+        edit = msgspec.structs.replace(says("8", "u2", "better", ref="ru1"), verb="edit")
+        assert await took(rig, edit) == []
+        (row,) = await (await rig.rows(place())).waiting()
+        assert msgspec.json.decode(row.body)["text"] == "better" and rig.state("u2") == "done"
+        emptied = msgspec.structs.replace(edit, update_id="u3", text="", place=place("9"))
+        assert await took(rig, emptied) == []
+        await (await rig.rows(place())).mark(row, "done")
+        again = msgspec.structs.replace(edit, update_id="u4", place=place("8"), at_s=100.0)
+        assert await took(rig, again) == [late] and rig.woken == [rig.chat(place()).id]
+
+    run(test)
+
+
+def presses(user: str, data: str, **more: Any) -> Incoming:
+    return Incoming(place(user, "g", group=True), "p", "press", "Ann\u202e", data, ref="m1", **more)
+
+
+def test_a_press_decides_for_those_who_may_in_the_chat_of_the_question(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        asking = rig.parts.asking
+        rows = await rig.rows(place("8", "g", group=True))
+
+        async def asked() -> tuple[str, asyncio.Task[str]]:
+            buttons = [(outbox.MessageButton("Yes", "1"), "once")]
+            task = asyncio.create_task(asking.put(rows.desk(), ["May I?"], buttons, open_ended=False))
+            while not (found := rig.queued()):
+                await asyncio.sleep(0)
+            return found[0].buttons[0].data, task
+
+        data, task = await asked()
+        for user, said in (("44", "You may not decide this."), ("8", "You may not decide this.")):
+            await rig.intake.take([presses(user, data)])
+            assert rig.board.answers.pop() == said and not task.done()
+        elsewhere = Incoming(place("7"), "p", "press", "Ann", data, ref="m1")
+        await rig.intake.take([elsewhere])
+        assert rig.board.answers.pop() == "This question is over." and not task.done()
+        await rig.intake.take([presses("7", data)])
+        assert rig.board.answers.pop() == "Allowed once." and await task == "once"
+        assert rig.queued() == [Outgoing("May I?\n\n**Allowed once.** Ann<U+202E>", edits="m1")]
+        await rig.intake.take([presses("7", data)])
+        assert rig.board.answers.pop() == "This question is over." and rig.queued() == []
+        data, task = await asked()
+        rig.board.limits = PlatformLimits(200, 1.0, 1.0, can_edit=False)
+        await rig.intake.take([presses("9", data)])
+        assert await task == "once" and rig.queued() == [], "its messages can't be changed"
+
+    run(test)
+
+
+def test_the_button_under_a_notice_shows_what_may_be_missing_once(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        rows = await rig.rows(place("8", "g", group=True))
+        await rows.post([Outgoing("lost")])
+        (row,) = rig.app.database.read_now(lambda db: chats.out_in(db, ("queued",)))
+        rig.app.database.write_now(lambda db: chats.end_sending(db, row.id, "unknown", error="cut"))
+        rig.woken.clear()
+        await rig.intake.take([presses("44", outbox.SHOW)])
+        assert rig.board.answers.pop() == "It is shown." and rig.texts() == [] and rig.woken == []
+        await rig.intake.take([presses("8", outbox.SHOW)])
+        assert rig.board.answers.pop() == "Here it is." and rig.texts() == ["lost"]
+        assert rig.woken == [rows.chat.id]
+        await rig.intake.take([presses("8", outbox.SHOW)])
+        assert rig.board.answers.pop() == "It is shown." and rig.texts() == [] and len(rig.woken) == 1
+
+    run(test)
+
+
+# What is posted beside answers.
+
+
+def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        rows, ben = await rig.rows(place("8")), rig.parts.router.listed(place("8"))
+        assert ben is not None
+        session_id = await rows.session_id(ben)
+        send = rig.app.tools.by_name["send_file"]
+        assert send.toolset == "file"
+
+        def finished(state: Literal["saved", "nothing"], summary: str, session: str = session_id) -> None:
+            rig.server._reviewed(ReviewFinished("j1", session, "r1", state, summary))
+
+        finished("saved", "")
+        finished("nothing", "x")
+        finished("saved", "Learned it.", "unknown")
+        finished("saved", "Learned it.")
+        await rig.app.database.append(lambda db: None)
+        assert rig.queued() == [Outgoing("_Learned it._", quiet=True)]
+        assert await rig.server._post(session_id, Outgoing("a file")) is True
+        assert await rig.server._post("unknown", Outgoing("a file")) is False
+        assert rig.texts() == ["a file"] and rig.woken == [rows.chat.id]
+
+    run(test)

@@ -1,0 +1,173 @@
+"""What a turn comes to in a chat, in words; what of the outbox is told and sent again; whose a token is."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from tests.gateway.test_deliveries import HERE
+from tests.support import FixedClock
+from whet.contract.channels import MessageButton, Outgoing
+from whet.contract.errors import ConfigError, WhetError
+from whet.contract.events import EndReason
+from whet.contract.messages import Usage
+from whet.gateway import outbox
+from whet.gateway.chat import _is_table
+from whet.gateway.chat_turn import BROKE, _answer, line_of
+from whet.gateway.lock import TokenLock, holder
+from whet.gateway.settings import parse_gateway, read_gateway
+from whet.store import chats
+from whet.store.database import StateDatabase
+from whet.store.turns import TurnRecord
+
+SECRET = "sk-proj-" + "a1B2" * 8
+
+
+@pytest.mark.parametrize(
+    ("text", "is_table"),
+    [
+        ("a  b", False),
+        ("a  b\nc  d", False),
+        ("a  b\nc  d\ne  f", True),
+        ("a b\nc d\ne f", False),
+    ],
+)
+def test_three_lines_in_columns_are_a_table(text: str, is_table: bool) -> None:
+    assert _is_table(text) is is_table
+
+
+@pytest.mark.parametrize(
+    ("reason", "text", "error", "said"),
+    [
+        ("answered", "Done.", "", "Done."),
+        ("answered", "", "", "(no answer)"),
+        ("answered", "Done.", "a problem", "Done."),
+        ("cancelled", "Half", "", "Stopped."),
+        ("budget", "Half", "", "Half\n\n⚠️ the turn reached its limit"),
+        ("budget", "", "", "⚠️ the turn reached its limit"),
+        ("failed", "Half", "it\n broke", "Half\n\n⚠️ it broke"),
+        ("failed", "", "", f"⚠️ {BROKE}"),
+        ("failed", "", "x" * 401, f"⚠️ {'x' * 400}"),
+        ("failed", "", f"the key {SECRET}", "⚠️ the key [REDACTED]"),
+    ],
+)
+def test_what_a_turn_comes_to_is_written(reason: EndReason, text: str, error: str, said: str) -> None:
+    turn = TurnRecord("t", "s", 1, "", 1, Usage(), error=error)
+    assert _answer(turn, reason, text) == said
+
+
+def test_an_error_is_a_line_with_what_to_do() -> None:
+    assert line_of(WhetError("no")) == "no" and line_of(WhetError("no", hint="wait")) == "no (wait)"
+    assert line_of(WhetError(SECRET)) == "[REDACTED]"
+
+
+# The outbox.
+
+
+def texts(db: apsw.Connection, *states: Any) -> list[str]:
+    return [msgspec.json.decode(row.body)["text"] for row in chats.out_in(db, states)]
+
+
+def test_what_may_be_missing_is_told_once_and_sent_again_as_new(tmp_path: Path) -> None:
+    notice = Outgoing(outbox.NOTICE, (MessageButton("Show", outbox.SHOW),))
+    assert outbox.is_notice(notice) and not outbox.is_notice(Outgoing(outbox.NOTICE))
+    assert not outbox.is_notice(Outgoing("x", (MessageButton("Yes", "w:1"),)))
+
+    def work(db: apsw.Connection) -> None:
+        chat = chats.chat_at(db, HERE).id
+        assert outbox.show(db, chat, 5) == 0
+        outbox.tell(db, chat, 5)
+        outbox.tell(db, chat, 6)
+        (row,) = chats.out_in(db, ("queued",))
+        assert msgspec.json.decode(row.body, type=Outgoing) == notice and row.at_ms == 5
+        chats.begin_sending(db, row.id, 7)
+        outbox.tell(db, chat, 8)
+        assert len(chats.out_in(db, ("queued", "sending"))) == 1
+        chats.end_sending(db, row.id, "sent")
+        outbox.tell(db, chat, 9)
+        assert texts(db, "queued") == [outbox.NOTICE]
+        lost = Outgoing("one", edits="r1", since_ms=3, quiet=True)
+        chats.post(
+            db, chat, [msgspec.json.encode(one).decode() for one in (lost, Outgoing("two"), notice)], 1
+        )
+        for found in chats.out_in(db, ("queued",))[1:]:
+            state = "failed" if "two" in found.body else "unknown"
+            chats.end_sending(db, found.id, state, error="cut")
+        assert outbox.show(db, chat, 20) == 3
+        assert texts(db, "unknown", "failed") == []
+        again = [msgspec.json.decode(one.body, type=Outgoing) for one in chats.out_in(db, ("queued",))[1:]]
+        assert again == [Outgoing("one", quiet=True), Outgoing("two")], "a notice is not sent again"
+        assert [one.at_ms for one in chats.out_in(db, ("queued",))[1:]] == [20, 20]
+
+    with closing(StateDatabase.open(tmp_path / "state.db", FixedClock())) as database:
+        database.write_now(work)
+
+
+# Tokens and the file.
+
+
+def test_a_token_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+    folder, secrets = tmp_path / "gateway", ["one", "two"]
+    assert holder(folder, secrets) is None
+    held = TokenLock.take(folder, "chat", secrets)
+    assert folder.stat().st_mode & 0o777 == 0o700 and holder(folder, secrets) == os.getpid()
+    assert holder(folder, ["one"]) is None and holder(folder, ["two", "one"]) is None
+    with pytest.raises(WhetError) as caught:
+        TokenLock.take(folder, "chat", secrets)
+    assert caught.value.message == f"channel chat: another gateway (process {os.getpid()}) uses this token"
+    (lock,) = folder.iterdir()
+    assert lock.read_text() == f"{os.getpid()}\n" and len(lock.name) == 32 + len(".lock")
+    lock.write_text("")
+    assert holder(folder, secrets) == 0
+    with pytest.raises(WhetError, match="process unknown"):
+        TokenLock.take(folder, "chat", secrets)
+    held.release()
+    assert holder(folder, secrets) is None
+    lock.write_text("a number that is longer than what is written now")
+    TokenLock.take(folder, "chat", secrets).release()
+    assert lock.read_text() == f"{os.getpid()}\n"
+
+
+CHANNEL = '[[channel]]\nkind = "telegram"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "there is no gateway file "),
+        ("", " has no channel"),
+        ("[people.ann]\ntelegram = 7\n", " has no channel"),
+        ("x = [", ": "),
+        (f"{CHANNEL}[people.Ann]\ntelegram = 7\n", "'Ann' can't be a person's name"),
+        (f"{CHANNEL}[people.-ann]\ntelegram = 7\n", "'-ann' can't be a person's name"),
+        (f"{CHANNEL}[people.{'a' * 33}]\ntelegram = 7\n", "can't be a person's name"),
+        (f"{CHANNEL}[people.api-x]\ntelegram = 7\n", "'api-x' can't be a person's name"),
+        (f"{CHANNEL}[people.stranger-x]\ntelegram = 7\n", "'stranger-x' can't be a person's name"),
+    ],
+)
+def test_a_file_that_can_not_be_used_is_said_with_its_path(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
+    path = tmp_path / "gateway.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_gateway(path)
+    assert said in caught.value.message and str(path) in caught.value.message and caught.value.hint
+
+
+def test_a_file_is_read_with_what_a_channel_is_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text(f"{CHANNEL}[people.{'a' * 32}]\ntelegram = 7\n")
+    found = read_gateway(path)
+    (channel,) = found.channel
+    assert (channel.name, channel.pairing, channel.groups, channel.settings) == ("", True, "mention", {})
+    person = found.people["a" * 32]
+    assert (person.ids, person.owner, person.approves) == ({"telegram": 7}, False, False)
+    assert parse_gateway("").channel == ()

@@ -1,0 +1,304 @@
+"""One turn as an answer: whole or as a stream, silent, failing, revoked, and left by its client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from whet.contract.errors import StoreBusy, WhetError
+from whet.contract.events import EndReason, Event, TextDelta, TurnEnd
+from whet.contract.messages import Usage
+from whet.serve.answering import EventInbox, TurnResponder, failure_of
+from whet.serve.held import ApiEvent
+from whet.serve.wire import ApiError
+from whet.web.line import WebConnection
+
+Emit = Callable[[ApiEvent], None]
+
+
+class Plain:
+    """A client's shape that is read at a glance; events that are no text have no piece."""
+
+    beat = b"beat "
+    answer = ""
+
+    def event(self, event: ApiEvent) -> bytes:
+        return event.text.encode() + b" " if isinstance(event, TextDelta) else b""
+
+    def end(self, end: TurnEnd) -> bytes:
+        return b"end"
+
+    def failed(self, error: ApiError) -> bytes:
+        return f"failed {error.status} {error.message}".encode()
+
+    def whole(self, end: TurnEnd) -> object:
+        return {"text": end.text}
+
+
+def ended(reason: EndReason = "answered", **more: Any) -> TurnEnd:
+    return TurnEnd("s", "t", reason, "Said.", 1, Usage(), 0.1, **more)
+
+
+class Client:
+    """Asks for one turn and keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.line = WebConnection()
+        self.sent: list[dict[str, Any]] = []
+        self.came = asyncio.Event()
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        return {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/x",
+            "headers": [],
+            "extensions": {"whet.line": self.line},
+        }
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+        self.came.set()
+
+    async def listen(
+        self,
+        work: Callable[[Emit, Callable[[str], None]], Coroutine[Any, Any, TurnEnd]],
+        *,
+        beat_s: float = 60.0,
+        head_wait_s: float = 60.0,
+        may_go_on: Callable[[], bool] = lambda: True,
+    ) -> tuple[int, str, str]:
+        """Give the status of a stream, its session and all that it said."""
+        response = TurnResponder(beat_s, head_wait_s).stream(work, Plain(), may_go_on)
+        await response(self.scope, Request(self.scope).receive, self.send)
+        head = {name: value.decode() for name, value in self.sent[0]["headers"]}
+        said = b"".join(message.get("body", b"") for message in self.sent).decode()
+        return self.sent[0]["status"], head.get(b"x-whet-session", ""), said
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(20):
+            await main()
+
+    asyncio.run(limited())
+
+
+def test_a_whole_answer_has_its_session_in_its_head_and_a_failure_is_raised() -> None:
+    async def main() -> None:
+        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+            name("s1")
+            emit(TextDelta("a"))
+            return ended()
+
+        async def failing(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+            return ended("failed", error="it broke")
+
+        responder, request = TurnResponder(1.0, 1.0), Request(Client().scope)
+        answer = await responder.whole(request, work, Plain())
+        assert (answer.status_code, answer.headers["x-whet-session"], answer.body) == (
+            200,
+            "s1",
+            b'{"text":"Said."}',
+        )
+        with pytest.raises(ApiError, match="it broke"):
+            await responder.whole(request, failing, Plain())
+
+    run(main)
+
+
+def test_a_client_that_hangs_up_stops_its_turn_and_a_cancel_of_ours_stays_one() -> None:
+    async def main() -> None:
+        stopped: list[str] = []
+        begun = asyncio.Event()
+
+        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append("turn")
+            raise AssertionError
+
+        client, responder = Client(), TurnResponder(1.0, 1.0)
+        answering = asyncio.create_task(responder.whole(Request(client.scope), work, Plain()))
+        await begun.wait()
+        client.line.cut()
+        answer = await answering
+        assert answer.status_code == 499 and stopped == ["turn"]
+        begun.clear()
+        answering = asyncio.create_task(responder.whole(Request(Client().scope), work, Plain()))
+        await begun.wait()
+        answering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await answering
+        assert stopped == ["turn"] * 2
+
+    run(main)
+
+
+def test_a_stream_gives_pieces_as_they_come_and_ends() -> None:
+    async def main() -> None:
+        client = Client()
+
+        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+            name("s1")
+            emit(TextDelta("a"))
+            await client.came.wait()
+            emit(TextDelta("b"))
+            return ended()
+
+        assert await client.listen(work) == (200, "s1", "a b end")
+        assert [message.get("body") for message in client.sent[1:]] == [b"a ", b"b ", b"end", b""]
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_failure_is_a_status_before_the_first_piece_and_a_last_piece_after_it(is_begun: bool) -> None:
+    async def main() -> None:
+        client = Client()
+
+        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+            if is_begun:
+                emit(TextDelta("a"))
+                await client.came.wait()
+            raise StoreBusy("busy")
+
+        status, _, said = await client.listen(work)
+        assert (status, said) == (200, "a failed 409 busy") if is_begun else status == 409 and "busy" in said
+        other = Client()
+
+        async def refusing(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+            if is_begun:
+                emit(TextDelta("a"))
+                await other.came.wait()
+            return ended("failed", error="it broke", hint="try later")
+
+        status, _, said = await other.listen(refusing)
+        told = "it broke (try later)"
+        assert (status, said) == (200, f"a failed 502 {told}") if is_begun else status == 502 and told in said
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_token_that_is_revoked_meanwhile_ends_its_stream(is_begun: bool) -> None:
+    async def main() -> None:
+        stopped: list[str] = []
+
+        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+            if is_begun:
+                emit(TextDelta("a"))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append("turn")
+            raise AssertionError
+
+        looks: list[int] = []
+
+        def may_go_on() -> bool:
+            looks.append(1)
+            return len(looks) < 2
+
+        status, _, said = await Client().listen(work, beat_s=0.02, may_go_on=may_go_on)
+        if is_begun:
+            assert (status, said.replace("beat ", "")) == (200, "a failed 401 this token was revoked")
+        else:
+            assert status == 401 and "this token was revoked" in said
+        assert stopped == ["turn"] and len(looks) == 2
+
+    run(main)
+
+
+def test_a_stream_is_silent_until_its_head_is_due_and_then_beats() -> None:
+    async def main() -> None:
+        client = Client()
+        hush = asyncio.Event()
+
+        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+            await hush.wait()
+            return ended()
+
+        listening = asyncio.create_task(client.listen(work, beat_s=0.02, head_wait_s=0.1))
+        began_s = asyncio.get_running_loop().time()
+        await client.came.wait()
+        assert asyncio.get_running_loop().time() - began_s > 0.09
+        while len(client.sent) < 4:
+            client.came.clear()
+            await client.came.wait()
+        hush.set()
+        status, _, said = await listening
+        assert status == 200 and said.startswith("beat beat beat ") and said.endswith("end")
+
+    run(main)
+
+
+def test_a_client_that_leaves_a_stream_stops_its_turn() -> None:
+    async def main() -> None:
+        client, stopped = Client(), list[str]()
+
+        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+            emit(TextDelta("a"))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append("turn")
+            raise AssertionError
+
+        listening = asyncio.create_task(client.listen(work))
+        await client.came.wait()
+        client.line.cut()
+        assert await listening == (200, "", "a ") and stopped == ["turn"]
+
+    run(main)
+
+
+def test_an_inbox_gives_what_is_there_or_what_comes_in_time() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        gone: asyncio.Future[None] = loop.create_future()
+        inbox, events = EventInbox(gone), list[Event]([TextDelta("a"), TextDelta("b")])
+        assert await inbox.take(0.01) == []
+        for event in events:
+            inbox.put(event)
+        assert await inbox.take(60) == events and inbox.events == []
+        waiting = asyncio.create_task(inbox.take(60))
+        await asyncio.sleep(0)
+        inbox.put(events[0])
+        assert await waiting == events[:1]
+        waiting = asyncio.create_task(inbox.take(60))
+        await asyncio.sleep(0)
+        inbox.ring()
+        inbox.ring()
+        assert await waiting == []
+        waiting = asyncio.create_task(inbox.take(60))
+        await asyncio.sleep(0)
+        gone.set_result(None)
+        assert await waiting == [] and await inbox.take(60) == []
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (ended(), None),
+        (ended("budget"), None),
+        (ended("refused"), None),
+        (ended("failed"), (502, "the turn failed", "turn_failed", "")),
+        (ended("failed", error="a", hint="b"), (502, "a (b)", "turn_failed", "")),
+        (ended("crashed", error="a"), (502, "a", "turn_failed", "")),
+        (ended("cancelled"), (409, "the turn was cancelled", "turn_cancelled", "")),
+    ],
+)
+def test_what_a_turns_end_is_to_a_client(end: TurnEnd, told: tuple[int, str, str, str] | None) -> None:
+    found = failure_of(end)
+    assert (None if found is None else (found.status, found.message, found.code, found.param)) == told
+    assert not isinstance(found, ApiError) or isinstance(found, WhetError)

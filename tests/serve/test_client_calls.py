@@ -1,0 +1,274 @@
+"""Tools of a program at the other end: what is offered, who waits for which result, how a talk is known."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serve.test_reading import CALL, IMAGE, SPEC, refused
+from whet.app.session_parts import NO_EXTRAS
+from whet.contract.errors import ToolError
+from whet.contract.events import Event, StepFinished, TextDelta, TurnEnd
+from whet.contract.messages import Message, TextPart, ToolCall, Usage, to_dict
+from whet.contract.tools import ToolContext, ToolOutput, ToolSpec
+from whet.serve.client_tools import CallResult, ClientTools, HandedOver, public_id, session_in, spec_of
+from whet.serve.content import Utterance
+from whet.serve.held import HeldTurn
+from whet.serve.history import as_past, fingerprint
+
+SESSION = "s" * 16
+
+
+async def nobody(question: str, choices: object) -> None:
+    return None
+
+
+def context(call_id: str = "c1", session_id: str = SESSION) -> ToolContext:
+    return ToolContext(session_id, "t1", call_id, Path(), print, nobody)
+
+
+def test_a_call_is_known_by_its_session_and_the_same_after_a_restart() -> None:
+    made = public_id(context())
+    assert made == public_id(context()) != public_id(context("c2"))
+    assert made.startswith(f"call_{SESSION}_") and len(made) == 5 + 16 + 1 + 12
+    assert session_in(made) == SESSION
+    for other in ("", "c1", made + "0", made.replace("call_", "Call_"), f"call_{'s' * 15}_{'0' * 12}"):
+        assert session_in(other) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ((7, "", None), ("a tool needs a name of at most 64 letters, digits, _ and -", "t.name", "")),
+        (("a b", "", None), ("a tool needs a name of at most 64 letters, digits, _ and -", "t.name", "")),
+        (("a" * 65, "", None), ("a tool needs a name of at most 64 letters, digits, _ and -", "t.name", "")),
+        (("a", "", 7), ("a tool's schema must be an object", "t.parameters", "")),
+        (("a", "", {"type": "array"}), ("a tool's schema must be of type object", "t.parameters.type", "")),
+    ],
+)
+def test_a_tool_that_can_not_be_offered_is_named(
+    given: tuple[Any, Any, Any], told: tuple[str, str, str]
+) -> None:
+    assert refused(lambda: spec_of(*given, "t")) == told
+
+
+def test_a_tool_is_read_with_what_is_left_out_of_it() -> None:
+    empty = {"type": "object", "properties": {}}
+    assert spec_of("a" * 64, None, None, "t") == ToolSpec("a" * 64, "", empty)
+    assert spec_of("a", "A.", {"properties": {}}, "t") == ToolSpec("a", "A.", {"properties": {}})
+
+
+def test_calls_wait_for_their_results_and_those_without_one_are_told_so() -> None:
+    async def main() -> None:
+        tools, asked = ClientTools(), list[str]()
+        tools.asked = asked.append
+        assert tools.extras(SESSION) is NO_EXTRAS
+        tools.offer(SESSION, [SPEC])
+        (made,) = tools.extras(SESSION).tools
+        assert (made.spec, made.toolset, made.effects, made.parallel, made.repeatable) == (
+            SPEC,
+            "client",
+            {"read"},
+            True,
+            True,
+        )
+        assert made.timeout_s is None and made.tags == {"untrusted"}
+        running = [asyncio.create_task(made.run(context(name), {"q": 1})) for name in ("c1", "c2", "c3")]
+        while len(asked) < 3:
+            await asyncio.sleep(0)
+        waiting = tools.waiting(SESSION)
+        assert [(call.name, call.arguments) for call in waiting] == [("look", '{"q":1}')] * 3
+        ids = [call.id for call in waiting]
+        assert ids == [public_id(context(name)) for name in ("c1", "c2", "c3")] and asked == [SESSION] * 3
+        assert tools.waiting("other") == ()
+        results = [CallResult(ids[0], "4", images=(IMAGE,)), CallResult(ids[1], "no", is_error=True)]
+        assert tools.give(SESSION, results) is True and tools.waiting(SESSION) == ()
+        assert await asyncio.gather(*running) == [
+            ToolOutput("4", images=(IMAGE,)),
+            ToolOutput("no", "failed"),
+            ToolOutput("The program gave no result for this call.", error_kind="cancelled"),
+        ]
+        tools.withdraw(SESSION)
+        with pytest.raises(ToolError, match="look belongs to a program that is not there now"):
+            await made.run(context(), {})
+
+    asyncio.run(main())
+
+
+def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_withdrawn() -> None:
+    async def main() -> None:
+        tools = ClientTools()
+        tools.offer(SESSION, [SPEC])
+        (made,) = tools.tools([SPEC])
+        ids = [public_id(context(name)) for name in ("c1", "c2")]
+        foreign = public_id(context("c1", "o" * 16))
+        given = [CallResult(one, one) for one in (*ids, foreign, "x")]
+        assert tools.give(SESSION, given) is False
+        assert await made.run(context("c1"), {}) == ToolOutput(ids[0], "")
+        tools.withdraw(SESSION)
+        tools.offer(SESSION, [SPEC])
+        late = asyncio.create_task(made.run(context("c2"), {}))
+        while not tools.waiting(SESSION):
+            await asyncio.sleep(0)
+        late.cancel()
+        await asyncio.gather(late, return_exceptions=True)
+        assert tools.waiting(SESSION) == ()
+
+    asyncio.run(main())
+
+
+def test_calls_that_are_wanted_one_by_one_wait_for_each_other() -> None:
+    async def main() -> None:
+        tools = ClientTools()
+        tools.offer(SESSION, [SPEC], one_by_one=True)
+        (made,) = tools.tools([SPEC])
+        running = [asyncio.create_task(made.run(context(name), {})) for name in ("c1", "c2")]
+        for name in ("c1", "c2"):
+            while not tools.waiting(SESSION):
+                await asyncio.sleep(0)
+            (call,) = tools.waiting(SESSION)
+            assert call.id == public_id(context(name))
+            tools.give(SESSION, [CallResult(call.id, name)])
+            while any(one.id == call.id for one in tools.waiting(SESSION)):
+                await asyncio.sleep(0)
+        assert [one.text for one in await asyncio.gather(*running)] == ["c1", "c2"]
+
+    asyncio.run(main())
+
+
+# A turn that is held.
+
+
+def test_a_turn_is_held_for_the_program_and_goes_on_with_its_next_request() -> None:
+    async def main() -> None:
+        tools, heard = ClientTools(), list[Any]()
+        tools.offer(SESSION, [SPEC])
+        (made,) = tools.tools([SPEC])
+        held = HeldTurn(SESSION, tools, 60.0)
+        tools.asked = lambda session_id: held.asked()
+
+        async def work(emit: Any) -> TurnEnd:
+            emit(StepFinished(1, Usage(prompt_tokens=3, total_tokens=3)))
+            results = await asyncio.gather(*(made.run(context(name), {}) for name in ("c1", "c2")))
+            emit(TextDelta(results[0].text))
+            emit(StepFinished(2, Usage(prompt_tokens=5, total_tokens=5)))
+            return TurnEnd(SESSION, "t", "answered", "Done.", 2, Usage(total_tokens=8), 0.1)
+
+        held.start(work)
+        first = await held.round(heard.append)
+        assert (first.reason, first.usage.total_tokens, first.session_id) == ("answered", 3, SESSION)
+        assert isinstance(heard[-1], HandedOver) and len(heard[-1].calls) == 2 and not held.task.done()
+        calls, heard = heard[-1].calls, list[Any]()
+        tools.give(SESSION, [CallResult(call.id, "4") for call in calls])
+        second = await held.round(heard.append)
+        assert (second.text, second.usage.total_tokens) == ("Done.", 5)
+        assert heard == [TextDelta("4"), StepFinished(2, Usage(prompt_tokens=5, total_tokens=5))]
+
+    asyncio.run(main())
+
+
+def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
+    async def main() -> None:
+        tools = ClientTools()
+        tools.offer(SESSION, [SPEC])
+        (made,) = tools.tools([SPEC])
+        held = HeldTurn(SESSION, tools, 0.01)
+        tools.asked = lambda session_id: held.asked()
+        missed: list[Event] = []
+
+        async def work(emit: Any) -> TurnEnd:
+            await made.run(context(), {})
+            raise AssertionError
+
+        held.start(work)
+        await held.round(lambda event: None)
+        await asyncio.wait((held.task,))
+        end = await held.round(missed.append)  # type: ignore[arg-type]
+        assert end.reason == "cancelled" and held.task.cancelled() and missed == []
+
+    asyncio.run(main())
+
+
+def test_a_caller_that_goes_takes_its_turn_along() -> None:
+    async def main() -> None:
+        held = HeldTurn(SESSION, ClientTools(), 60.0)
+        stopped: list[str] = []
+
+        async def work(emit: Any) -> TurnEnd:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append("turn")
+            raise AssertionError
+
+        held.start(work)
+        asking = asyncio.create_task(held.round(lambda event: None))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert stopped == ["turn"] and held.task.cancelled()
+
+    asyncio.run(main())
+
+
+# By what a conversation is known.
+
+ASKED, SAID = Utterance("user", "q"), Utterance("assistant", "a")
+
+
+def test_a_conversation_is_known_again_by_its_words_alone() -> None:
+    known = fingerprint([ASKED], "a")
+    assert known.startswith("tip:") and len(known) == 44
+    system, result = Utterance("system", "x"), Utterance("other", "", results=(CallResult("c1", "4"),))
+    for same in (
+        [ASKED, SAID],
+        [ASKED, SAID, Utterance("user", "next")],
+        [system, ASKED, result, SAID, system],
+        [Utterance("user", " q\n"), Utterance("assistant", "a ")],
+        [ASKED, Utterance("assistant", ""), Utterance("user", ""), SAID],
+    ):
+        assert fingerprint(same) == known
+    for other in (
+        [Utterance("user", "q", (IMAGE,)), SAID],
+        [SAID],
+        [ASKED, Utterance("assistant", "b")],
+        [Utterance("assistant", "qa")],
+        [ASKED, SAID, ASKED, SAID],
+    ):
+        assert fingerprint(other) not in (known, "")
+    split = [ASKED, Utterance("assistant", "a"), Utterance("assistant", "b")]
+    assert fingerprint(split) == fingerprint([ASKED, Utterance("assistant", "ab")])
+    assert fingerprint([]) == fingerprint([ASKED]) == fingerprint([Utterance("assistant", " ")]) == ""
+
+
+def test_a_history_is_stored_with_each_answers_results_behind_it() -> None:
+    second = ToolCall("c2", "look", "{}")
+    said = [
+        Utterance("system", "x"),
+        Utterance("user", "q", (IMAGE,)),
+        Utterance("assistant", "", calls=(CALL, second)),
+        Utterance("other", "", results=(CallResult("c1", "4", images=(IMAGE,)),)),
+        Utterance("user", ""),
+        Utterance("assistant", "", (IMAGE,)),
+        Utterance("assistant", "no", calls=(CALL,)),
+        Utterance("other", "", results=(CallResult("c1", "bad", is_error=True),)),
+        Utterance("user", "next"),
+    ]
+    none = "The program that this conversation comes from gave no result for this call."
+    found = [(to_dict(one.message), one.error_kind) for one in as_past(said, 7)]
+    wanted = [
+        (Message("user", (TextPart("q"), IMAGE)), ""),
+        (Message("assistant", "", (CALL, second)), ""),
+        (Message("tool", (TextPart("4"), IMAGE), tool_call_id="c1", tool_name="look"), ""),
+        (Message("tool", none, tool_call_id="c2", tool_name="look", is_error=True), "interrupted"),
+        (Message("assistant", "[images]"), ""),
+        (Message("assistant", "no", (CALL,)), ""),
+        (Message("tool", "bad", tool_call_id="c1", tool_name="look", is_error=True), "failed"),
+        (Message("user", "next"), ""),
+    ]
+    assert found == [(to_dict(message), kind) for message, kind in wanted]

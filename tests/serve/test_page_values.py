@@ -1,0 +1,488 @@
+"""What pages are filled with: how far they go, what they lead on to, and what of a message they show."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import apsw
+import pytest
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from tests.store.support import answer, new_log, user
+from tests.support import FixedClock
+from whet.app.build import App
+from whet.app.hosted import SessionHost
+from whet.app.people import Switchboard
+from whet.config.paths import Home
+from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
+from whet.contract.events import Notice, Retry, StepFinished, TextDelta, ToolProgress, ToolStarted
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
+from whet.contract.origin import Origin
+from whet.practice.server import PracticeServer
+from whet.question import Row
+from whet.serve.board import past
+from whet.serve.board.frame import Frame, asked_number
+from whet.serve.board.home import HomePages, _total
+from whet.serve.board.learning import LearningPages
+from whet.serve.board.live_turn import LiveTurns
+from whet.serve.board.past import HistoryPages, PageCall, ShownSpan
+from whet.serve.board.session_chat import Follower, SessionChat, _text_of, _units
+from whet.serve.site import Site, SiteTimings
+from whet.serve.wire import ApiError
+from whet.store import ledger, search, sessions
+from whet.store.costs import Spending
+from whet.store.ledger import NewRow
+from whet.store.replay import ReplayedTurn, ReplayEntry
+from whet.store.sessions import NewSession
+from whet.web.pages import SiteTemplates
+from whet.web.sessions import Sessions, Visit
+from whet.web.uploads import Upload
+
+VISIT = cast("Visit", None)
+
+
+class Told(Frame):
+    """Keeps what a page was to be filled with."""
+
+    template: str
+    status: int
+    values: dict[str, Any]
+
+    def page(self, template: str, visit: Visit, /, status: int = 200, **values: object) -> HTMLResponse:
+        self.template, self.status, self.values = template, status, values
+        return HTMLResponse(template, status)
+
+
+def asked(query: str = "", **path: str) -> Request:
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "path_params": path}
+    return Request({**scope, "query_string": query.encode()})
+
+
+Test = Callable[[Told], Coroutine[Any, Any, None]]
+Run = Callable[[Test], None]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    with PracticeServer() as server:
+        yield server
+
+
+@pytest.fixture
+def run(tmp_path: Path, model: PracticeServer) -> Run:
+    settings = Settings(
+        model=ModelSettings(provider="practice", base_url=model.base_url, model="practice-echo"),
+        review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
+        sandbox=SandboxSettings(mode="off"),
+    )
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[Told]:
+        people, work = Switchboard(), tmp_path / "work"
+        work.mkdir()
+        app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
+        app.clock = FixedClock()
+        hosted = SessionHost(app, people)
+        site = Site(hosted, app.clock, SiteTimings(60, 0.05, 30))
+        try:
+            yield Told(app, site.turns, cast("SiteTemplates", None))
+        finally:
+            await hosted.aclose()
+            await app.aclose()
+
+    def all_of(test: Test) -> None:
+        async def main() -> None:
+            async with opened() as frame, asyncio.timeout(30):
+                await test(frame)
+
+        asyncio.run(main())
+
+    return all_of
+
+
+def sessions_of(frame: Told, count: int) -> None:
+    """Store sessions, a minute apart."""
+    for number in range(count):
+        at = f"2026-11-21T{number // 60:02d}:{number % 60:02d}:00.000Z"
+        new = NewSession(f"s{number:015d}", title=f"thing {number}")
+        frame.app.database.write_now(lambda db, new=new, at=at: sessions.create(db, new, at))
+
+
+def test_sessions_are_listed_by_forty_and_the_last_one_leads_on(run: Run) -> None:
+    async def test(frame: Told) -> None:
+        pages = HistoryPages(frame, LiveTurns())
+
+        async def listed(query: str = "") -> list[str]:
+            await pages.sessions(asked(query), VISIT)
+            return [row.row.title for row in frame.values["rows"]]
+
+        sessions_of(frame, 40)
+        assert await listed() == [f"thing {number}" for number in range(39, -1, -1)]
+        assert (frame.template, frame.values["here"], frame.values["more"]) == (
+            "sessions.html",
+            "sessions",
+            "",
+        )
+        sessions_of_more = NewSession("s" * 16, title="thing 40")
+        frame.app.database.write_now(
+            lambda db: sessions.create(db, sessions_of_more, "2026-11-21T00:40:00.000Z")
+        )
+        assert len(await listed()) == 40 and frame.values["more"] == "2026-11-21T00:01:00.000Z"
+        assert await listed(f"before={frame.values['more']}") == ["thing 0"] and frame.values["more"] == ""
+        assert await listed("q=+thing+7+") == ["thing 7"] and frame.values["q"] == "thing 7"
+        assert await listed("q=" + "x" * 300) == [] and frame.values["q"] == "x" * 200
+        assert frame.values["running"] == set() and frame.values["hits"] == []
+
+    run(test)
+
+
+async def talked(frame: Told, turns: int, id_: str = "s1") -> None:
+    """Store a session with so many turns of two messages."""
+    log = await new_log(frame.app.database, frame.app.clock, id_)
+    for number in range(turns):
+        turn = await log.begin_turn(user(f"question {number}"))
+        await log.append_reply(turn, answer(f"answer {number}"), Usage(), "m")
+        await log.end_turn(turn, "answered", "")
+    log.close()
+
+
+def test_a_session_is_shown_from_anywhere_with_what_is_older_and_newer(run: Run) -> None:
+    async def test(frame: Told) -> None:
+        pages = HistoryPages(frame, LiveTurns())
+        await talked(frame, 5)
+
+        async def shown(query: str = "") -> tuple[list[int], int, int, int]:
+            await pages.session(asked(query, id="s1"), VISIT)
+            values = frame.values
+            seqs = [one.entry.seq for one in values["entries"]]
+            return seqs, values["older"], values["newer"], values["at"]
+
+        assert await shown() == ([*range(1, 11)], 0, 0, 0)
+        assert frame.status == 200 and frame.values["shown_to"] == 10 == frame.values["last"]
+        assert [one.starts_turn is not None for one in frame.values["entries"]] == [True, False] * 5
+        assert await shown("n=4") == ([7, 8, 9, 10], 3, 0, 0)
+        assert await shown("n=4&from=3") == ([3, 4, 5, 6], 1, 7, 0)
+        assert await shown("n=4&from=1") == ([1, 2, 3, 4], 0, 5, 0)
+        assert await shown("n=4&from=2") == ([2, 3, 4, 5], 1, 6, 0)
+        assert await shown("from=11") == ([], 1, 0, 0) and frame.values["shown_to"] == 10
+        assert await shown("n=4&at=6") == ([3, 4, 5, 6], 0, 0, 6)
+        assert await shown("n=4&at=2") == ([1, 2], 0, 0, 2)
+        values = frame.values
+        assert (values["is_running"], values["is_elsewhere"], values["live"]) == (False, False, None)
+        assert (values["most"], values["told"], values["asks"], values["problem"]) == (1_000, "", None, "")
+        await pages.session(asked(id="s1"), VISIT, problem=ApiError(409, "no\u202e"), told="so\u202e", asks=2)
+        values = frame.values
+        assert (frame.status, values["problem"], values["told"], values["asks"]) == (
+            409,
+            "no<U+202E>",
+            "so<U+202E>",
+            2,
+        )
+        log = await new_log(frame.app.database, frame.app.clock, "s2")
+        await log.begin_turn(user("on and on"))
+        await pages.session(asked(id="s2"), VISIT)
+        assert frame.values["is_elsewhere"] and not frame.values["is_running"]
+        log.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("query", "last", "span"),
+    [
+        ("", 500, ShownSpan(301, 200)),
+        ("", 150, ShownSpan(1, 200)),
+        ("n=1001", 5_000, ShownSpan(4_001, 1_000)),
+        ("n=0&from=7", 50, ShownSpan(7, 200)),
+        ("at=300", 500, ShownSpan(101, 200, 300)),
+        ("at=5", 500, ShownSpan(1, 5, 5)),
+        ("at=99999999999", 5, ShownSpan((1 << 21) - 199, 200, 1 << 21)),
+        ("from=x&at=-1", 5, ShownSpan(1, 200)),
+    ],
+)
+def test_which_messages_are_asked_for(query: str, last: int, span: ShownSpan) -> None:
+    assert past._span(asked(query).query_params, last) == span
+
+
+def test_a_number_of_a_query_is_none_where_it_is_no_number() -> None:
+    assert [asked_number(text) for text in ("7", "", "x", "-1", "9" * 30)] == [7, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "call"),
+    [
+        ("no json", PageCall("t", "", "no json")),
+        ('{"path": "a.txt"}', PageCall("t", "a.txt", "")),
+        ('{"path": "a.txt", "limit": 5}', PageCall("t", "a.txt", "limit: 5")),
+        (
+            '{"path": "a.txt", "content": "x\\ny\\n"}',
+            PageCall("t", "a.txt", "", (Row("added", "+x"), Row("added", "+y"))),
+        ),
+        (
+            '{"path": "a", "old_string": "x", "new_string": "y"}',
+            PageCall("t", "a", "", (Row("removed", "-x"), Row("added", "+y"))),
+        ),
+        (
+            '{"path": "a", "diff": "--- a\\n+++ b\\n-x\\n+y\\n"}',
+            PageCall(
+                "t",
+                "a",
+                "",
+                (Row("file", "--- a"), Row("file", "+++ b"), Row("removed", "-x"), Row("added", "+y")),
+            ),
+        ),
+        ('{"path": "a", "diff": "one line"}', PageCall("t", "a", "diff: one line")),
+        ('{"path": "a", "content": 7}', PageCall("t", "a", "content: 7")),
+        ('{"command": "a\\nb"}', PageCall("t", "a b", "command: \na\nb")),
+    ],
+)
+def test_a_call_is_read_by_what_it_is_about_and_what_it_writes(arguments: str, call: PageCall) -> None:
+    assert past._call(ToolCall("c", "t", arguments)) == call
+
+
+def test_a_subject_that_is_longer_than_its_line_stands_with_the_arguments() -> None:
+    for size, whole in ((160, ""), (161, f"command: {'x' * 161}")):
+        found = past._call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
+        assert found.arguments == whole and len(found.about) == 160
+
+
+def entry(seq: int, turn: int, message: Message) -> ReplayEntry:
+    return ReplayEntry(seq, turn, 0, message, None, None)
+
+
+def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answer() -> None:
+    calls = (ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}"))
+    picture = (TextPart("see"), ImagePart("image/png", "aGk="), ImagePart("image/png", "aGk="))
+    turn = ReplayedTurn(1, "", "", "answered", "", 1, Usage(), is_undone=False)
+    made = past._shown(
+        [
+            entry(1, 1, Message("user", picture)),
+            entry(2, 1, Message("assistant", "I **look**.", calls)),
+            entry(3, 1, Message("tool", "found", tool_call_id="c1", tool_name="look")),
+            entry(4, 1, Message("tool", "lost", tool_call_id="c9", tool_name="look")),
+            entry(5, 1, Message("assistant", "Done.")),
+            entry(6, 2, Message("user", "next")),
+        ],
+        {1: turn},
+        {1: cast("Any", "did")},
+    )
+    assert [one.text for one in made] == ["see", "I **look**.", "found", "lost", "Done.", "next"]
+    assert [one.images for one in made] == [2, 0, 0, 0, 0, 0]
+    assert [len(one.blocks) for one in made] == [0, 1, 0, 0, 1, 0]
+    assert [one.starts_turn for one in made] == [turn, None, None, None, None, None]
+    assert [one.did for one in made] == [None, None, None, None, "did", None]
+    look = PageCall("look", "", "")
+    assert [one.answers for one in made] == [None, None, look, None, None, None]
+    assert made[1].calls == [look], "the one that has no result yet"
+
+
+def test_what_was_found_is_marked_in_its_snippet() -> None:
+    text = f"a {search.MARK_OPEN}b\u202e{search.MARK_CLOSE} c {search.MARK_OPEN}d{search.MARK_CLOSE}"
+    assert past._marked(text) == [(False, "a "), (True, "b<U+202E>"), (False, " c "), (True, "d")]
+    assert past._marked("plain") == [(False, "plain")]
+    assert past._marked(f"{search.MARK_OPEN}b{search.MARK_CLOSE}") == [(True, "b")]
+
+
+def spending(label: str, usd: float = 0.0, prompt: int = 100) -> Spending:
+    return Spending(label, 2, prompt, 25, 10, usd, 1)
+
+
+def test_two_weeks_are_drawn_and_money_only_where_some_was_spent(run: Run) -> None:
+    async def test(frame: Told) -> None:
+        home = HomePages(frame)
+        days = [spending("2026-11-20"), spending("2026-11-21", prompt=0), spending("2026-01-01", 9.0)]
+        tokens, cache, cost = home._charts(days, 2)
+        assert [chart.title for chart in (tokens, cache, cost)] == ["Tokens", "Prompt cache", "Cost"]
+        assert [spot.title for spot in tokens.spots] == [
+            "2026-11-20: 25 cached, 75 new, 10 written",
+            "2026-11-21: 25 cached, -25 new, 10 written",
+        ]
+        assert [spot.title for spot in cache.spots] == [
+            "2026-11-20: 25% of the prompts from the cache",
+            "2026-11-21: no requests",
+        ]
+        assert len(home._charts(days[:2], 2)) == 2, "no day cost anything"
+        mixed = home._charts([spending("2026-11-20"), spending("2026-11-21", 0.5)], 3)
+        assert [spot.title for spot in mixed[2].spots] == [
+            "2026-11-19: $0.00 spent",
+            "2026-11-20: $0.00 spent",
+            "2026-11-21: $0.50 spent",
+        ]
+        assert home._since(1) == "2026-11-21" and home._since(14) == "2026-11-08"
+        assert _total([spending("a", 0.5), spending("b", 1.0)]) == Spending("all", 4, 200, 50, 20, 1.5, 2)
+
+    run(test)
+
+
+def test_the_first_page_lists_eight_sessions_and_the_costs_those_of_a_month(run: Run) -> None:
+    async def test(frame: Told) -> None:
+        home = HomePages(frame)
+        sessions_of(frame, 9)
+        await home.home(asked(), VISIT)
+        assert [row.row.title for row in frame.values["latest"]] == [f"thing {n}" for n in range(8, 0, -1)]
+        assert (frame.template, frame.status, frame.values["problem"]) == ("home.html", 200, "")
+        assert frame.values["today"] is None and frame.values["running"] == set()
+        assert len(frame.values["charts"][0].spots) == 14
+        await home.costs(asked(), VISIT)
+        assert frame.values["days"] == 30 and len(frame.values["charts"][0].spots) == 30
+        assert [what for what, _ in frame.values["groups"]] == ["model", "source", "kind"]
+        await home.confirmations(asked(), VISIT)
+        assert (frame.values["days"], frame.values["decided"], frame.values["service"]) == (30, [], "")
+
+    run(test)
+
+
+def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(run: Run) -> None:
+    async def test(frame: Told) -> None:
+        pages = LearningPages(frame)
+
+        def learn(first: int, last: int) -> None:
+            frame.app.database.write_now(lambda db: [learned(db, number) for number in range(first, last)])
+
+        def learned(db: apsw.Connection, number: int) -> None:
+            change = NewRow("memory", "memory", "add", "active", Origin("user"), after=f"fact {number}")
+            ledger.insert(db, change, "2026-11-21T09:00:00.000Z")
+
+        learn(0, 41)
+
+        async def listed(query: str = "") -> tuple[int, int]:
+            await pages.ledger(asked(query), VISIT)
+            return len(frame.values["rows"]), frame.values["more"]
+
+        assert await listed() == (40, 80) and await listed("n=41") == (41, 0) == await listed("n=2000")
+        assert await listed("kind=memory&n=50") == (41, 0) and frame.values["kind"] == "memory"
+        assert await listed("kind=skill") == (0, 0) and await listed("kind=odd") == (40, 80)
+        assert frame.values["kind"] == ""
+        assert await listed("state=undone") == (0, 0) and frame.values["state"] == "undone"
+        assert await listed("state=odd") == (40, 80) and frame.values["state"] == ""
+        learn(41, 1_001)
+        assert await listed("n=2000") == (1_000, 1_040)
+        assert "staged" not in frame.values["states"] and "active" in frame.values["states"]
+
+    run(test)
+
+
+# Saying something.
+
+
+def test_what_was_written_is_taken_with_its_own_line_ends_and_no_longer_than_a_message() -> None:
+    assert _text_of("a\r\nb\n") == "a\nb" and _text_of(" \n ") == ""
+    assert len(_text_of("x" * 400_000)) == 400_000
+    with pytest.raises(ApiError, match="400,000 characters") as caught:
+        _text_of("x" * 400_001)
+    assert caught.value.status == 413
+    assert [_units(text) for text in ("abc", "ä", "😀", "\ud800")] == [3, 1, 2, 1]
+
+
+def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whet.serve.board.session_chat.MOST_IMAGE_BYTES", 8)
+
+    async def test(frame: Told) -> None:
+        pages = HistoryPages(frame, LiveTurns())
+        chat = SessionChat(frame, pages, LiveTurns(), cast("Sessions", None), 1.0)
+
+        async def said(text: str, *files: Upload) -> list[str]:
+            found = await chat._said(text, files, tmp_path / "work")
+            assert found.images == tuple(
+                ImagePart("image/gif", base64.b64encode(file.data).decode())
+                for file in files
+                if file.data == b"GIF89a.."
+            )
+            return found.text.splitlines()
+
+        assert await said("Look.", Upload("a.gif", b"GIF89a.."), Upload("b.gif", b"GIF89a...")) == [
+            "Look.",
+            "[file received: received/b.gif, 9 bytes]",
+        ]
+        texts = [Upload(f"{number}.txt", b"x") for number in range(12)]
+        assert len(await said("", *texts[:10])) == 10
+        lines = await said("", *texts)
+        assert len(lines) == 11 and lines[-1] == "[2 more files were left out]"
+        (tmp_path / "work" / "received").rename(tmp_path / "work" / "kept")
+        (tmp_path / "work" / "received").write_text("in the way")
+        assert await said("", Upload("a\u202e.txt", b"x")) == [
+            "['a<U+202E>.txt' was sent and could not be kept: File exists]"
+        ]
+
+    run(test)
+
+
+# Following a session.
+
+
+def told(news: bytes) -> list[tuple[str, Any]]:
+    """Give the events of a piece of a stream."""
+    found: list[tuple[str, Any]] = []
+    for piece in news.decode().removesuffix("\n\n").split("\n\n"):
+        if piece:
+            name, _, data = piece.partition("\ndata: ")
+            found.append((name.removeprefix("event: "), json.loads(data)))
+    return found
+
+
+def test_a_page_is_told_what_is_new_to_it_once(run: Run) -> None:
+    async def test(frame: Told) -> None:
+        live = LiveTurns()
+        await talked(frame, 1)
+        follower = Follower(frame, live, "s1")
+        feeds = frame.turns.feeds
+        feeds.listeners.append(live.hear)
+        assert told(follower.news()) == [("stored", {})] and follower.news() == b""
+        feeds.add("s1", TextDelta("Hello 😀 "))
+        quiet = {"calls": [], "note": "", "thinking": False}
+        first = [("text", {"step": 0, "at": 0, "text": "Hello 😀 "}), ("calls", quiet)]
+        assert told(follower.news()) == first and follower.news() == b""
+        feeds.add("s1", TextDelta("and\nmore "))
+        assert told(follower.news()) == [("text", {"step": 0, "at": 9, "text": "and\nmore "})]
+        feeds.add("s1", TextDelta("of it "))
+        assert told(follower.news()) == [("text", {"step": 0, "at": 18, "text": "of it "})]
+        feeds.add("s1", ToolStarted("c1", "terminal", '{"command": "make"}'))
+        feeds.add("s1", ToolProgress("c1", "built"))
+        call = {"name": "terminal", "about": "make", "tail": "built"}
+        assert told(follower.news()) == [("calls", {**quiet, "calls": [call]})]
+        feeds.add("s1", Notice("wait\u202e"))
+        assert told(follower.news())[-1] == ("calls", {**quiet, "calls": [call], "note": "wait<U+202E>"})
+        feeds.add("s1", Retry(1, 2.0, "slow"))
+        assert told(follower.news())[-1][1]["note"] == "slow; tried again in 2 s"
+        feeds.add("s1", StepFinished(1, Usage()))
+        assert [name for name, _ in told(follower.news())] == ["calls"]
+        feeds.add("s1", TextDelta("Next "))
+        assert told(follower.news())[0] == ("text", {"step": 1, "at": 0, "text": "Next "})
+        feeds.add("s2", TextDelta("elsewhere "))
+        assert follower.news() == b""
+        frame.turns.questions.new("s1", "question", "Which?")
+        late = Follower(frame, live, "s1")
+        assert [name for name, _ in told(late.news())] == ["stored", "text", "calls"]
+        late.close()
+        follower.close()
+        assert feeds.listeners == [live.hear] and frame.turns.questions.listeners == []
+
+    run(test)
+
+
+def test_a_follower_wakes_for_events_and_beats_where_there_are_none(run: Run) -> None:
+    async def test(frame: Told) -> None:
+        await talked(frame, 1)
+        follower = Follower(frame, LiveTurns(), "s1")
+        follower.news()
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        assert await follower.wait(gone, 0.02) is False
+        waiting = asyncio.create_task(follower.wait(gone, 60))
+        await asyncio.sleep(0)
+        frame.turns.feeds.add("s1", TextDelta("x"))
+        assert await waiting is True
+        follower.news()
+        gone.set_result(None)
+        assert await follower.wait(gone, 60) is True
+        follower.close()
+
+    run(test)

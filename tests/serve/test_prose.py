@@ -1,0 +1,101 @@
+"""An answer's Markdown, block by block: what ends what, how deep it stands, and what stays text."""
+
+from __future__ import annotations
+
+import pytest
+
+from whet.serve.board.prose import ProseBlock, TextRun, blocks, runs
+
+
+def text(*lines: str) -> ProseBlock:
+    return ProseBlock("text", (TextRun("\n".join(lines)),))
+
+
+def item(mark: str, words: str, level: int = 0) -> ProseBlock:
+    return ProseBlock("item", runs(words), mark=mark, level=level)
+
+
+def code(words: str, mark: str = "") -> ProseBlock:
+    return ProseBlock("code", text=words, mark=mark)
+
+
+def quote(words: str) -> ProseBlock:
+    return ProseBlock("quote", runs(words))
+
+
+def heading(words: str, level: int) -> ProseBlock:
+    return ProseBlock("heading", runs(words), level=level)
+
+
+def table(*rows: str) -> ProseBlock:
+    return ProseBlock("table", rows=tuple(tuple(runs(cell) for cell in row.split("|")) for row in rows))
+
+
+RULE = ProseBlock("rule")
+
+
+@pytest.mark.parametrize(
+    ("markdown", "made"),
+    [
+        ("", []),
+        ("a\nb\n\n\nc", [text("a", "b"), text("c")]),
+        ("a\n# b\nc", [text("a"), heading("b", 1), text("c")]),
+        ("###### b ##", [heading("b", 6)]),
+        ("####### b", [text("####### b")]),
+        ("#b", [text("#b")]),
+        ("a\n---\nb", [text("a"), RULE, text("b")]),
+        ("   * * *", [RULE]),
+        ("    ---", [text("    ---")]),
+        ("--", [text("--")]),
+        ("```py\na\n```\nb", [code("a", "py"), text("b")]),
+        ("```\na\n\nb", [code("a\n\nb")]),
+        ("```", [code("")]),
+        ("````\n```\n````", [code("```")]),
+        ("~~~\na\n~~~~\nb", [code("a"), text("b")]),
+        ("```\na\n``` x\n```", [code("a\n``` x")]),
+        ("   ```\na\n```", [code("a")]),
+        ("- a\n- b", [item("•", "a"), item("•", "b")]),
+        ("- a\n  b\n c", [item("•", "a\nb"), text(" c")]),
+        ("- a\n  - b\n    c\n- d", [item("•", "a"), item("•", "b\nc", 1), item("•", "d")]),
+        ("1. a\n12) b", [item("1.", "a"), item("12)", "b")]),
+        ("12345. a", [text("12345. a")]),
+        (" " * 8 + "- a", [item("•", "a", 4)]),
+        (" " * 12 + "+ a", [item("•", "a", 4)]),
+        ("-a", [text("-a")]),
+        ("> a\n>b\nc", [quote("a\nb"), text("c")]),
+        (">  a", [quote(" a")]),
+        ("|a|b|\n|-|-|\n|1|2|\nend", [table("a|b", "1|2"), text("end")]),
+        ("a|b\n:-:|--\n1", [table("a|b"), text("1")]),
+        ("a|b\nno rule", [text("a|b", "no rule")]),
+        ("a|b", [text("a|b")]),
+        ("ab\n-|-", [text("ab", "-|-")]),
+        ("a\n\n  \nb", [text("a"), text("b")]),
+    ],
+)
+def test_markdown_is_cut_into_blocks(markdown: str, made: list[ProseBlock]) -> None:
+    assert blocks(markdown) == made
+
+
+def test_a_row_has_twelve_cells_at_most_and_a_very_long_answer_is_one_text() -> None:
+    row = "|".join(map(str, range(13)))
+    (made,) = blocks(f"{row}\n-|-")
+    assert [len(cells) for cells in made.rows] == [12]
+    lines = "a\n\n" * 20_000
+    assert blocks(lines + "b") == [ProseBlock("text", (TextRun(lines + "b"),))]
+    assert len(blocks(lines)) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        ("", ()),
+        ("a", (TextRun("a"),)),
+        ("a `b` c", (TextRun("a "), TextRun("b", "code"), TextRun(" c"))),
+        ("`` a ``", (TextRun("a", "code"),)),
+        ("**a**b", (TextRun("a", "strong"), TextRun("b"))),
+        ("**a\nb**", (TextRun("**a\nb**"),)),
+        ("`a` **b**", (TextRun("a", "code"), TextRun(" "), TextRun("b", "strong"))),
+    ],
+)
+def test_a_line_is_cut_into_runs(words: str, made: tuple[TextRun, ...]) -> None:
+    assert runs(words) == made

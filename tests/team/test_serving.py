@@ -1,0 +1,471 @@
+"""A process that serves and a worker, in one process here: turns asked for, heard, steered and answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.team.cluster import Cluster, shared
+from whet.app.build import App
+from whet.app.hosted import Receipt, SessionHost
+from whet.app.people import Switchboard
+from whet.clock import SystemClock
+from whet.config.paths import Home
+from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
+from whet.contract.errors import NotFound, WhetError
+from whet.contract.events import Event, Notice, TextDelta, TurnEnd
+from whet.contract.messages import ImagePart, Usage
+from whet.contract.protocols import ApprovalRequest, Reply
+from whet.practice.server import PracticeServer
+from whet.serve import team_feed, team_turns
+from whet.serve.questions import Given
+from whet.serve.team_feed import TeamFeeds
+from whet.serve.team_questions import TeamQuestions, WorkerQuestions
+from whet.serve.team_turns import TeamTurns, turns_of_team
+from whet.serve.turns import TurnInput
+from whet.serve.wire import ApiError
+from whet.store.jobs import Queued
+from whet.store.team import TeamDatabase
+from whet.team import orders
+from whet.team.events import EventWriter
+from whet.team.queue import DatabaseQueue, TakenTurn, TurnOptions
+
+WAIT_S = 30.0
+IMAGE = ImagePart("image/png", "aGk=")
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[str]:
+    """The address of this module's database; its tests have sessions of their own."""
+    cluster: Cluster = shared()
+    made = cluster.database()
+    yield made
+    cluster.drop(made)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[PracticeServer]:
+    with PracticeServer() as server:
+        yield server
+
+
+class Worker:
+    """Takes turns and says what comes of them, without running any."""
+
+    def __init__(self, database: TeamDatabase) -> None:
+        self.database = database
+        self.queue = DatabaseQueue(database)
+        self.writer = EventWriter(database, pace_s=0.0)
+
+    def take(self) -> TakenTurn:
+        (taken,) = self.queue.take("w1", 1)
+        return taken
+
+    async def tell(self, taken: TakenTurn, *events: Event | None) -> None:
+        for event in events:
+            self.writer.tell(taken.session_id, event, taken.mark)
+        await self.writer.drain()
+
+    async def end(self, taken: TakenTurn, reason: str = "answered", text: str = "done") -> TurnEnd:
+        end = TurnEnd(taken.session_id, "t1", reason, text, 2, Usage(total_tokens=7), 0.5)  # type: ignore[arg-type]
+        await self.database.write(lambda db: self.queue.end(db, taken, reason, ""))
+        await self.tell(taken, end)
+        return end
+
+
+class Serving:
+    """What serves, its parts, and the worker beside it."""
+
+    def __init__(self, turns: TeamTurns) -> None:
+        self.turns = turns
+        assert isinstance(turns.feeds, TeamFeeds) and isinstance(turns.questions, TeamQuestions)
+        self.feeds: TeamFeeds = turns.feeds
+        self.questions: TeamQuestions = turns.questions
+        database = turns.hosted.app.database
+        assert isinstance(database, TeamDatabase)
+        self.database = database
+        self.worker = Worker(database)
+
+    async def session(self) -> str:
+        return await self.turns.hosted.new_session(title="x", source="api")
+
+    def states(self, session_id: str) -> list[str]:
+        return self.database.read_now(lambda db: orders.states(db, session_id))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Let the loop run until something holds; the test's own limit ends it."""
+    while not holds():
+        await asyncio.sleep(0.005)
+
+
+Run = Callable[[Callable[[Serving], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture
+def run(place: str, model: PracticeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("WHET_STORE_URL", place)
+    settings = Settings(
+        model=ModelSettings(provider="practice", base_url=model.base_url, model="practice-echo"),
+        review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
+        sandbox=SandboxSettings(mode="off"),
+    )
+
+    @asynccontextmanager
+    async def serving() -> AsyncGenerator[Serving]:
+        people = Switchboard()
+        work = tmp_path / "work"
+        work.mkdir()
+        app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
+        turns = turns_of_team(SessionHost(app, people), SystemClock(), 0.05, 45.0)
+        turns.start()
+        try:
+            yield Serving(turns)
+        finally:
+            await turns.aclose(0.0)
+            await app.aclose()
+
+    def all_of(test: Callable[[Serving], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            async with serving() as there, asyncio.timeout(WAIT_S):
+                await there.database.write(lambda db: db.execute("DELETE FROM team_turns"))
+                await test(there)
+
+        asyncio.run(main())
+
+    return all_of
+
+
+def test_a_turn_that_was_asked_for_waits_runs_and_ends(run: Run) -> None:
+    async def test(there: Serving) -> None:
+        turns, session_id = there.turns, await there.session()
+        assert not turns.is_taken(session_id) and not turns.is_running(session_id) and turns.running == []
+        task = await turns.begin(session_id, TurnInput("do it"))
+        assert turns.is_taken(session_id) and not turns.is_running(session_id) and turns.running == []
+        taken = there.worker.take()
+        assert (taken.session_id, taken.text) == (session_id, "do it")
+        assert taken.options == TurnOptions((), 45.0, may_clarify=True)
+        assert turns.is_taken(session_id) and turns.is_running(session_id) and turns.running == [session_id]
+        assert "\nwhet_turns_running 0\n" in (told := await turns.metrics()) and "whet_queue_waiting" in told
+        await there.worker.end(taken)
+        assert await task is True
+        assert not turns.is_taken(session_id) and not turns.is_running(session_id) and turns.running == []
+
+    run(test)
+
+
+def test_what_is_said_meanwhile_is_refused_given_to_the_turn_or_becomes_one(run: Run) -> None:
+    async def test(there: Serving) -> None:
+        turns, session_id = there.turns, await there.session()
+        first = await turns.begin(session_id, TurnInput("one", busy="steer"))
+        with pytest.raises(WhetError, match="a turn is running in this session"):
+            await turns.begin(session_id, TurnInput("no", busy="refuse"))
+        taken = there.worker.take()
+        assert taken.text == "one"
+        assert await (await turns.begin(session_id, TurnInput("and this", busy="steer"))) is False
+        said = there.database.read_now(lambda db: orders.said(db, taken.id, 0))
+        assert [text for _, text in said] == ["and this"]
+        assert await turns.run(session_id, TurnInput("that", busy="steer"), lambda event: None) is None
+        await turns.begin(session_id, TurnInput("seen", (IMAGE,), "steer", is_plain=True))
+        await turns.begin(session_id, TurnInput("later"))
+        assert there.states(session_id) == ["running", "waiting", "waiting"]
+        await there.database.write(lambda db: db.execute("DELETE FROM team_said"))
+        await there.worker.end(taken)
+        assert await first is True
+        seen = there.worker.take()
+        assert seen.text == "seen" and seen.options == TurnOptions((IMAGE,), 45.0)
+        assert await turns.cancel(session_id) is True
+        assert there.database.read_now(lambda db: orders.is_cancelled(db, seen.id))
+        assert there.states(session_id) == ["running"]
+        await there.worker.end(seen, "cancelled")
+        assert await turns.cancel(session_id) is False
+
+    run(test)
+
+
+def test_a_turn_is_followed_to_its_end_with_what_is_stored_beside_it(run: Run) -> None:
+    async def test(there: Serving) -> None:
+        session_id, noted = await there.session(), list[Any]()
+
+        def note(what: object) -> Sequence[Queued]:
+            noted.append(what)
+            return ()
+
+        receipt = Receipt(
+            lambda db: note("stored"),
+            lambda record, reason, text: lambda db: note((record, reason, text)),
+            lambda: noted.append("begun"),
+        )
+        heard: list[Event] = []
+        news = asyncio.Event()
+
+        def hear(event: Event) -> None:
+            heard.append(event)
+            news.set()
+
+        following = asyncio.create_task(there.turns.run(session_id, TurnInput("x", receipt=receipt), hear))
+        await until(lambda: bool(there.states(session_id)))
+        taken = there.worker.take()
+        await there.worker.tell(taken, TextDelta("a"), None, Notice("b"))
+        await news.wait()
+        end = await there.worker.end(taken)
+        assert await following == end
+        assert heard == [TextDelta("a"), Notice("b"), end]
+        assert noted[:2] == ["stored", "begun"] and len(noted) == 3
+        record, reason, text = noted[2]
+        assert (record.id, record.session_id, record.number, record.steps, record.usage) == (
+            "t1",
+            session_id,
+            0,
+            2,
+            Usage(total_tokens=7),
+        )
+        assert (reason, text) == ("answered", "done")
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_who_stops_following_calls_the_turn_off_unless_the_process_ends(run: Run, is_ending: bool) -> None:
+    async def test(there: Serving) -> None:
+        session_id = await there.session()
+        following = asyncio.create_task(there.turns.run(session_id, TurnInput("x"), lambda event: None))
+        await until(lambda: bool(there.feeds._followers))
+        there.turns.keep(following)
+        if is_ending:
+            await there.turns.aclose(0.0)
+        else:
+            following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        assert there.states(session_id) == (["waiting"] if is_ending else [])
+        assert there.feeds._followers == {}
+
+    run(test)
+
+
+def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(there: Serving) -> None:
+        def ask(heard: list[Event], session_id: str) -> asyncio.Task[TurnEnd | None]:
+            return asyncio.create_task(there.turns.run(session_id, TurnInput("x"), heard.append))
+
+        ran, kept, late = list[Event](), list[Event](), list[Event]()
+        running = ask(ran, first := await there.session())
+        await until(lambda: there.states(first) == ["waiting"])
+        taken = there.worker.take()
+        monkeypatch.setattr(team_turns, "_NOBODY_S", 0.05)
+        waiting = ask(kept, second := await there.session())
+        await until(lambda: bool(kept))
+        other = there.worker.take()
+        await there.database.write(
+            lambda db: there.worker.queue.give_back(db, other, "it has no such folder")
+        )
+        slow = ask(late, third := await there.session())
+        await until(lambda: bool(late))
+        hint = "start one that can: whet worker --turns 8"
+        told = [Notice(f"no worker has room for this turn yet; {hint}")]
+        assert ran == [] and kept == told and late == told
+        given = [taken, there.worker.take(), there.worker.take()]
+        assert [one.session_id for one in given] == [first, second, third]
+        for one, task in zip(given, (running, waiting, slow), strict=True):
+            assert await there.worker.end(one) == await task
+        again = ask(words := list[Event](), fourth := await there.session())
+        await until(lambda: there.states(fourth) == ["waiting"])
+        other = there.worker.take()
+        await there.database.write(
+            lambda db: there.worker.queue.give_back(db, other, "it has no such folder")
+        )
+        await until(lambda: bool(words))
+        assert words == [Notice(f"it has no such folder; {hint}")]
+        await there.worker.end(there.worker.take())
+        await again
+
+    monkeypatch.setattr(team_turns, "_LOOK_S", 0.02)
+    monkeypatch.setattr(team_turns, "_NOBODY_S", 1e9)
+    run(test)
+
+
+# What is kept of a session's events in this process.
+
+
+async def listened(feeds: TeamFeeds, session_id: str, last_id: str, until: str) -> list[str]:
+    """Give what a listener is sent, up to the event with a text: ids, and "gap"."""
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    said = b""
+    listening = feeds.listen(session_id, last_id, gone, lambda: True)
+    async for piece in listening:
+        said += piece
+        if until.encode() in said:
+            break
+    await listening.aclose()
+    rows = said.decode().splitlines()
+    return [row.removeprefix("id: ") for row in rows if row.startswith("id: ") or row == "event: gap"]
+
+
+async def written(there: Serving, session_id: str, *texts: str) -> list[int]:
+    """Store an event for each text and give their numbers."""
+    for text in texts:
+        there.worker.writer.tell(session_id, Notice(text))
+    await there.worker.writer.drain()
+    rows = there.database.read_now(
+        lambda db: db.execute(
+            "SELECT id FROM team_events WHERE session = ? ORDER BY id", (session_id,)
+        ).fetchall()
+    )
+    return [row[0] for row in rows][-len(texts) :]
+
+
+def test_a_listener_goes_on_from_any_event_that_is_still_stored(run: Run) -> None:
+    async def test(there: Serving) -> None:
+        feeds, one, two = there.feeds, await there.session(), await there.session()
+        ids = await written(there, one, "a", "b", "c")
+        other = await written(there, two, "elsewhere")
+        assert await feeds.position(one) == ids[-1] and await feeds.last_id(one) == f"team-{ids[-1]}"
+        assert await feeds.position(await there.session()) == other[-1], "after all that there is"
+        shown = [f"team-{id_}" for id_ in ids]
+        assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
+        assert await listened(feeds, one, shown[0], '"c"') == shown[1:], "earlier ones are read too"
+        assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
+        feed = feeds._by_session[one]
+        assert feeds._size_bytes == feed.size_bytes == len(feed.since(0)[0].partition(b"\n\n")[2])
+        await there.database.write(lambda db: db.execute("DELETE FROM team_events WHERE id <= ?", (ids[1],)))
+        fresh = TeamFeeds(there.database)
+        assert await listened(fresh, one, shown[0], '"c"') == ["event: gap", *shown[2:]]
+        assert await listened(TeamFeeds(there.database), one, shown[1], '"c"') == shown[2:]
+
+    run(test)
+
+
+def test_what_happens_is_told_to_listeners_followers_and_pages_once(run: Run) -> None:
+    async def test(there: Serving) -> None:
+        feeds, session_id, heard = there.feeds, await there.session(), list[tuple[str, Event]]()
+        taken_ids: list[Event | None] = []
+        feeds.listeners.append(lambda name, event: heard.append((name, event)))
+        start = await feeds.position(session_id)
+        hearing = asyncio.create_task(listened(feeds, session_id, "", '"c"'))
+        await until(lambda: session_id in feeds._by_session)
+        feeds.follow(session_id, "turn", start, taken_ids.append)
+        feeds.add(session_id, Notice("a"))
+        await there.database.write(
+            lambda db: db.execute(
+                "INSERT INTO team_events (session, turn, body) VALUES (?, ?, ?)",
+                (session_id, "turn", '{"type":"notice","text":"b"}'),
+            )
+        )
+        feeds.heard("")
+        await until(lambda: len(heard) == 2)
+        feeds.leave("turn")
+        feeds.pass_on(session_id, Notice("c"))
+        assert len(await hearing) == 3
+        await until(lambda: len(heard) == 3)
+        assert sorted(event.text for _, event in heard if isinstance(event, Notice)) == ["a", "b", "c"]
+        assert {name for name, _ in heard} == {session_id} and taken_ids == [Notice("b")]
+        feeds.heard(session_id)
+        await until(lambda: feeds._reading is None)
+        assert len(heard) == 3, "what was read is told once"
+
+    run(test)
+
+
+def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(team_feed, "_MOST_READ", 2)
+    monkeypatch.setattr(team_feed, "_MOST_TRACKED", 1)
+
+    async def test(there: Serving) -> None:
+        feeds, heard = TeamFeeds(there.database), list[Event | None]()
+        one, two = await there.session(), await there.session()
+        feeds.follow(one, "none", await feeds.position(one), heard.append)
+        await until(lambda: feeds._reading is None)
+        told: list[Event] = []
+        feeds.listeners.append(lambda name, event: told.append(event))
+        await written(there, one, *"abcde")
+        await written(there, two, "f")
+        feeds.heard(f"{one} {two}")
+        await until(lambda: feeds._reading is None)
+        assert [event.text for event in told if isinstance(event, Notice)] == [*"abcdef"] and heard == []
+        assert [*feeds._read_to] == [one], "what nobody follows is forgotten"
+        await feeds.aclose()
+
+    run(test)
+
+
+# Questions of a worker's turns.
+
+
+def approval(draft: str) -> ApprovalRequest:
+    return ApprovalRequest("s", "c", "terminal", draft, (), "rm", arguments={"command": draft}, digest="d")
+
+
+def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(run: Run) -> None:
+    async def test(there: Serving) -> None:
+        session_id = await there.session()
+        await there.turns.begin(session_id, TurnInput("x"))
+        taken, asking = there.worker.take(), WorkerQuestions(there.database, SystemClock())
+        looks: list[int] = []
+        there.questions.listeners.append(lambda: looks.append(1))
+        person = asking.person_of(taken)
+        assert person is not None
+
+        async def answered(asked: Awaitable[Any], answer: str, more: Given | None = None) -> Any:
+            task = asyncio.ensure_future(asked)
+            await until(lambda: bool(there.questions.pending()))
+            (question,) = there.questions.pending()
+            assert await there.questions.answer(question.id, answer, more) == question
+            with pytest.raises(NotFound, match="or it was answered"):
+                await there.questions.answer(question.id, answer)
+            assert there.questions.pending() == []
+            asking.heard()
+            return await task
+
+        assert await answered(person.clarify("Which?", ["red"]), "blue") == "blue"
+        assert await answered(person.approve(approval("ls")), "once") == "once"
+        edited = await answered(person.approve(approval("ls")), "once", Given(draft="ls -l"))
+        assert edited == Reply("once", arguments={"command": "ls -l"})
+        assert await answered(person.approve(approval("ls")), "once", Given(draft="ls")) == "once"
+        no = await answered(person.approve(approval("ls")), "no", Given(reason="so", draft="ls -l"))
+        assert no == Reply("no", words="so")
+        odd = msgspec.structs.replace(approval("x"), arguments={"n": 1})
+        broken = await answered(person.approve(odd), "once", Given(draft="{"))
+        assert isinstance(broken, Reply) and broken.answer == "no" and "no JSON object" in broken.words
+        await until(lambda: len(looks) > 6)
+        await there.worker.end(taken)
+
+    run(test)
+
+
+def test_a_question_that_nobody_answers_in_time_is_taken_back(run: Run) -> None:
+    async def test(there: Serving) -> None:
+        session_id = await there.session()
+        await there.turns.begin(session_id, TurnInput("x", is_plain=True))
+        taken, asking = there.worker.take(), WorkerQuestions(there.database, SystemClock())
+        quick = msgspec.structs.replace(taken.options, answer_wait_s=0.05)
+        person = asking.person_of(msgspec.structs.replace(taken, options=quick))
+        assert person is not None and await person.clarify("Which?", []) is None
+        assert await person.approve(approval("ls")) is None
+        rows = await there.database.write(lambda db: db.execute("SELECT id FROM team_questions").fetchall())
+        assert rows == [] and there.questions.pending() == []
+        nobody = msgspec.structs.replace(taken.options, answer_wait_s=0.0)
+        assert asking.person_of(msgspec.structs.replace(taken, options=nobody)) is None
+        own = there.questions.new(session_id, "approval", "ls")
+        waiting = asyncio.ensure_future(there.questions.ask(own))
+        await asyncio.sleep(0)
+        assert there.questions.pending() == [own]
+        with pytest.raises(ApiError, match="answer must be one of"):
+            await there.questions.answer(own.id, "perhaps")
+        await there.questions.answer(own.id, "no")
+        assert await waiting == "no"
+        with pytest.raises(NotFound, match="no such question"):
+            await there.questions.answer("none", "no")
+        await there.worker.end(taken)
+
+    run(test)
