@@ -235,5 +235,3 @@ def test_an_engines_positions_never_go_back(db):
     on(db, positions.write, 2, "e", {"kept": 9})
     on(db, positions.write, 1, "f", {"kept": 8})
     assert on(db, positions.read, 1, "e") == {"kept": 5, "read": 7}
-
-
