@@ -210,7 +210,8 @@ def test_answers_wait_for_the_end_of_quiet_hours_in_one_job(db, clock):
         db.write_now(
             lambda c, values=(f"j{number}", schedule, str(9 - number), f"text {number}"): c.execute(
                 "INSERT INTO schedule_runs"
-                " (job, schedule, finished, text, due, by_hand, started, result, note) VALUES (?, ?, ?, ?, '', 0, '', 'answered', 'n')",
+                " (job, schedule, finished, text, due, by_hand, started, result, note)"
+                " VALUES (?, ?, ?, ?, '', 0, '', 'answered', 'n')",
                 values,
             )
         )
