@@ -140,7 +140,7 @@ class Ranking:
         before, reader.marks = reader.marks, [*reader.marks, *required]
         try:
             lists = [found for found in self._lists(terms) if found.ids]
-            if len(lists) == 1 and not lists[0].is_whole:
+            if len(lists) == 1 and not lists[0].is_whole and self._span is None:
                 return self._newest(lists[0], limit)
             partial = sorted((one for one in lists if not one.is_whole), key=lambda one: one.count)
             together = self._together(lists, partial)
