@@ -11,16 +11,22 @@ import pytest
 from benchmarks.lessons.world import Run, User, World
 
 from tests.memory.conftest import world as world
-from whet.config.schema import ReviewSettings
+from whet.clock import SystemClock, iso
+from whet.config.schema import ModelSettings, ReviewSettings
+from whet.contract.events import ReviewFinished
 from whet.contract.origin import Origin
+from whet.contract.protocols import Provider
 from whet.memory.cases import SkillCase
+from whet.review.fork import ForkParts
 from whet.review.improving import Improvement, improve, score, with_steps
 from whet.review.judge import claims, question
+from whet.review.order import Order, Runtime, put
 from whet.review.probes import probe
-from whet.review.triggers import has_room
+from whet.review.triggers import count, has_room
+from whet.review.worker import ReviewWorker
 from whet.store import ledger
 from whet.store.ledger import LedgerRow, NewRow, Quote, digest
-from whet.store.reviews import DaySpending
+from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
 
 FACT = "port = 2525"
 
@@ -151,6 +157,35 @@ def test_without_steps_or_with_one_case_there_is_nothing_to_improve() -> None:
     for text, cases in (("no steps", 2), ("1. `a`", 1)):
         with pytest.raises(Exception, match="no numbered steps" if cases == 2 else "1 cases"):
             improve(text, [case(("a", False))] * cases, lambda prompt: "", 1)
+
+
+def test_a_bug_in_a_review_is_one_line_and_the_next_try_comes_later(world: World) -> None:
+    def broken(order: Order) -> tuple[Provider, bool]:
+        raise ZeroDivisionError("a bug\nin it")
+
+    async def main() -> list[ReviewFinished | None]:
+        session, clock = await world.session([User("hello")]), SystemClock()
+        order = Order(session, 1, ("memory",), ("asked",), Runtime(ModelSettings()))
+        queued = world.database.write_now(lambda db: put(db, order, session, clock))
+        unused: Any = None
+        parts = ForkParts(world.database, clock, {}, *[unused] * 6)
+        told: list[ReviewFinished] = []
+        worker = ReviewWorker(parts, lambda profile: world.desk, ReviewSettings(), broken, told.append)
+        done = await worker.run_one()
+        assert done is not None and (done.job_id, done.session_id) == (queued.job_id, session)
+        assert (done.state, done.note, done.by_hand) == ("waiting", "ZeroDivisionError: a bug in it", True)
+        assert done.until > iso(clock.now()) and told == [done]
+        return [await worker.run_one()]
+
+    assert asyncio.run(main()) == [None], "it is not due yet"
+
+
+def test_steps_count_from_the_last_write_of_a_skill_on() -> None:
+    calls = tuple(
+        TurnCall(step, "skill_manage" if step in (2, 5) else "terminal", "{}", "") for step in range(1, 8)
+    )
+    facts = ReviewedTurn(("go on",), calls, 10)
+    assert count(Counters(4, 7), facts, ReviewSettings()) == Counters(5, 2, ())
 
 
 @pytest.mark.parametrize(
