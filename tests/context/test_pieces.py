@@ -12,7 +12,7 @@ from whet.context import artifacts, summary
 from whet.context.artifacts import TrailEntry
 from whet.context.compaction_policy import CompactionAnswer, CompactionQuestion, wish
 from whet.context.head_tail import KeepLimits, groups, paired, split
-from whet.context.rows import text_tokens
+from whet.context.rows import IMAGE_TOKENS, ROW_TOKENS, message_tokens, text_tokens
 from whet.context.summariser import Failure, SummaryRequest, ask, judged, record, rest_s
 from whet.context.summary import Summary
 from whet.contract.context_engine import ChatRow
@@ -28,6 +28,7 @@ from whet.contract.errors import (
     Unavailable,
     WireError,
 )
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
 
 
 def said(role: str, text: str, seq: int = 0) -> ChatRow:
@@ -258,6 +259,32 @@ def test_rows_are_written_with_their_numbers_calls_and_outcomes() -> None:
         "[exit 2]",
         "[result of other] fine",
     ]
+
+
+def test_each_end_of_a_record_has_half_of_the_room() -> None:
+    rows = [said("user", f"step {at:02}", at) for at in range(10, 30)]
+    size = text_tokens("[#10 user] step 10") + 1
+    for room, kept in ((6 * size, 3), (6 * size - 2, 2), (6 * size + 1, 3), (99 * size, 20)):
+        lines = record(rows, room).splitlines()
+        if kept == 20:
+            assert len(lines) == 20
+            continue
+        first, last = (f"[#{at} user] step {at}" for at in (10 + kept - 1, 30 - kept))
+        assert lines[kept - 1 : kept + 2] == [first, f"[{20 - 2 * kept} messages left out here]", last]
+        assert len(lines) == 2 * kept + 1
+
+
+def test_only_thoughts_that_are_sent_back_count() -> None:
+    replay = VendorReplay(format="anthropic_messages", blocks_json="[]")
+    plain = Message("assistant", "x" * 40, reasoning="y" * 400)
+    assert message_tokens(plain) == message_tokens(Message("assistant", "x" * 40)) == ROW_TOKENS + 10
+    sent = Message("assistant", "x" * 40, reasoning="y" * 400, replay=replay)
+    assert message_tokens(sent) == ROW_TOKENS + 110
+    assert message_tokens(Message("assistant", "x" * 40, replay=replay)) == ROW_TOKENS + 10
+    called = Message("assistant", "", (ToolCall("1", "name", "x" * 20),))
+    assert message_tokens(called) == 2 * ROW_TOKENS + 1 + 5
+    image = Message("user", (TextPart("x" * 8), ImagePart("image/png", "AA")))
+    assert message_tokens(image) == ROW_TOKENS + 2 + IMAGE_TOKENS
 
 
 # --- the summary's parts -----------------------------------------------------------------------------

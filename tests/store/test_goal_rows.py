@@ -87,13 +87,10 @@ def test_a_goals_steps_are_those_of_its_turns(db, clock):
 
 
 def test_a_calls_sums_are_those_of_the_session_it_works_for(db, clock):
-    for id_, parent, kind in (
-        ("root", "", "chat"),
-        ("forked", "root", "chat"),
-        ("h", "root", "child"),
-        ("r", "h", "review"),
-    ):
-        on(db, sessions.create, NewSession(id_, parent_session_id=parent, kind=kind, profile="ann"), "t")
+    on(db, sessions.create, NewSession("root", profile="ann"), "t")
+    on(db, sessions.create, NewSession("forked", parent_session_id="root"), "t")
+    on(db, sessions.create, NewSession("h", parent_session_id="root", kind="child"), "t")
+    on(db, sessions.create, NewSession("r", parent_session_id="h", kind="review"), "t")
     helper = HelperRow("h1", "root", 0, "c", HelperWish("do it"), "h")
     on(db, helper_rows.add, helper)
     plain = [("day", "D"), ("session", "root"), ("person", "D ann")]

@@ -150,8 +150,13 @@ def test_what_a_session_began_with_and_what_chance_kept_from_it(db):
 
 
 def test_the_chats_in_which_a_skill_was_opened_are_counted_once_each(db):
-    for id_, fields in (("s1", {}), ("s2", {}), ("h", {"private": True}), ("r", {"kind": "review"})):
-        on(db, sessions.create, NewSession(id_, **fields), "now")
+    for new in (
+        NewSession("s1"),
+        NewSession("s2"),
+        NewSession("h", private=True),
+        NewSession("r", kind="review"),
+    ):
+        on(db, sessions.create, new, "now")
 
     def use(session: str, file: str = "SKILL.md", name: str = "a", hash_: str = "h") -> None:
         given = {"name": name, "file": file, "hash": hash_, "session_id": session}

@@ -10,13 +10,13 @@ from msgspec.json import encode
 from tests.store.support import ONLY_SQLITE, USAGE, answer, asking, new_log, result, talk, user
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.contract.origin import Origin
+from whet.contract.origin import Origin, WriteOrigin
 from whet.contract.receipts import CallEffects
 from whet.contract.tools import ToolOutput
 from whet.store import api, calls, compactions, jobs, learned, ledger, news, reviews, sessions, trail
 from whet.store.calls import PastCall
 from whet.store.jobs import NewJob
-from whet.store.ledger import NewRow
+from whet.store.ledger import NewRow, State
 from whet.store.news import LearningNews
 from whet.store.reviews import Counters, DaySpending, ReviewRow
 from whet.store.sessions import NewSession
@@ -339,7 +339,7 @@ def test_a_prefix_is_kept_once_and_changes_only_before_something_was_said(db, cl
 
 @ONLY_SQLITE
 def test_what_a_review_came_to_is_told_once(db):
-    def change(state: str, task: str = "", write_origin: str = "review", profile: str = "") -> int:
+    def change(state: State, task: str = "", write_origin: WriteOrigin = "review", profile: str = "") -> int:
         origin = Origin(
             session_id="s1",
             turn_id="t1",

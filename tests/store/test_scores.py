@@ -25,12 +25,15 @@ def opened(folder) -> StateDatabase:
 
 
 def scores(
-    db: StateDatabase, text: str, limit: int = 20, span: TimeSpan | None = None, **scope
+    db: StateDatabase,
+    text: str,
+    limit: int = 20,
+    span: TimeSpan | None = None,
 ) -> dict[str, float]:
     """Give the scores by place, the best first."""
     while db.write_now(index.index_new):
         pass
-    rows = db.read_now(lambda c: Ranking(c, scope, span).best(query.terms(text), limit))
+    rows = db.read_now(lambda c: Ranking(c, {}, span).best(query.terms(text), limit))
     return {f"{row.session_id} {row.id & 0xFFFFF}": round(row.score, 9) for row in rows}
 
 
