@@ -166,3 +166,11 @@ def test_what_may_not_be_shown_gives_way_to_what_may(many, monkeypatch: pytest.M
         assert found(many, "alpha delta", 2) == ["old 10", "old 1"]
     finally:
         many.write_now(lambda c: sessions.set_private(c, "only-alpha", False))
+
+
+def test_the_beginning_of_a_word_stands_for_64_words(tmp_path):
+    db = opened(tmp_path)
+    put(db, "s", *(f"zeb{one}{two}k" for one in "bcdfghjk" for two in "bcdfghjkm"))
+    every = found(db, "zeb*", 100)
+    assert len(every) == 64 and set(every) == {f"s {number}" for number in range(1, 65)}
+    db.close()
