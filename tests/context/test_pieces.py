@@ -29,6 +29,7 @@ from whet.contract.errors import (
     WireError,
 )
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
+from whet.contract.tools import clip
 
 
 def said(role: str, text: str, seq: int = 0) -> ChatRow:
@@ -259,6 +260,22 @@ def test_rows_are_written_with_their_numbers_calls_and_outcomes() -> None:
         "[exit 2]",
         "[result of other] fine",
     ]
+
+
+def test_a_record_cuts_texts_and_arguments_to_their_size() -> None:
+    for size, is_cut in ((5_500, False), (5_501, True)):
+        text = "x" * size
+        assert record([said("user", text, 1)], 10**6) == f"[#1 user] {clip(text, 5_500)}"
+        assert ("cut" in record([said("user", text, 1)], 10**6)) is is_cut
+    for size in (1_500, 1_501):
+        arguments = "y" * size
+        call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
+        row_ = {"role": "assistant", "content": "", "tool_calls": [call]}
+        assert record([row_], 10**6) == f"[assistant] \n  calls f {clip(arguments, 1_500)}"
+    # Where that is too much in all, each is cut to half of it, and so on.
+    rows = [said("user", "x" * 9_000, at) for at in range(1, 11)]
+    sizes = [max(map(len, record(rows, room).splitlines())) for room in (20_000, 10_000, 5_000, 2_500)]
+    assert sizes == [3_300, 1_650, 825, 413], "the end of each, which is three fifths"
 
 
 def test_each_end_of_a_record_has_half_of_the_room() -> None:

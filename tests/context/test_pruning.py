@@ -175,6 +175,8 @@ def test_results_share_the_room_that_is_left_evenly():
     assert cut[:2] == [said, small]
     assert [abs(chat.tokens_of(row) - 500) < 30 for row in cut[2:]] == [True, True], "(1300 - 100 - 200) / 2"
     assert shorten([said, small, large], 1_200) == [said, small, large]
+    exact, long = rows(100, 500)
+    assert shorten([exact, long], 201) == [exact, clip_text(long, 101)], "what one leaves is the other's"
     assert [chat.tokens_of(row) < 120 for row in shorten(rows(900, 2_000), 50)] == [True, True], (
         "100 at least"
     )
