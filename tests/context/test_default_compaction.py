@@ -190,14 +190,14 @@ def test_a_summary_that_came_out_too_long_is_cut_by_what_it_is_over() -> None:
     # One letter beyond ASCII makes the whole text count for a third more than its parts.
     rows = [*talk(400), {"role": "user", "content": "für später " * 10, "_seq": 401}]
     found = planned(rows, chat.estimate(rows), 0)
-    actions = "\n".join(f"{at}. Built the unit {at} with terminal [#{at}]." for at in range(1, 1_000))
+    actions = "\n".join(f"{at}. " + "Built a unit. " * 20 for at in range(1, 200))
     model = Model(f"## 2. Goal\nShip it.\n## 4. Completed actions\n{actions}")
     written = summarised(found, order(model))
     text = next(one for one in written.rows if summary.is_summary(one))
     asked = chat.text_tokens(summary.latest_ask(rows, None))
     allowed = (model.limits[0][0] - 4_096) // 2 + 1_500 + asked + 150
     assert allowed - 900 < chat.tokens_of(text) <= allowed
-    assert "999. Built" in summary.parse(text).body
+    assert "199. Built" in summary.parse(text).body
 
 
 @pytest.mark.parametrize("known", [0, 1_500, 2_500])
