@@ -144,6 +144,8 @@ def _code(node: ast.AST, where: str, first_line: int) -> Iterator[tuple[str, int
 
 def _is_silent(node: ast.AST, parent: ast.AST) -> bool:
     """Whether a node is a type, a text for people, a log record or of the checkers only."""
+    if _first_index(parent) is node:
+        return True  # what becomes of it is said with its subscript
     for field in ("annotation", "returns", "decorator_list", "bases"):
         held = getattr(parent, field, None)
         if held is node or (isinstance(held, list) and node in held):
@@ -173,6 +175,8 @@ def _changes(node: ast.expr | ast.stmt) -> Iterator[tuple[ast.expr | ast.stmt, a
         node.test, ast.Compare | ast.UnaryOp
     ):
         yield node.test, ast.UnaryOp(ast.Not(), node.test)
+    if (index := _first_index(node)) is not None:
+        yield index, ast.Constant(1)  # where there is one item only, -1 names the same one
     for new in _expressions(node) if isinstance(node, ast.expr) else _statements(node):
         yield node, new
 
@@ -216,6 +220,15 @@ def _expressions(node: ast.expr) -> Iterator[ast.expr]:
             yield ast.Call(node.func, [second, first, *rest], node.keywords)
         case _:
             pass
+
+
+def _first_index(node: ast.AST) -> ast.Constant | None:
+    """Give the 0 of `row[0]`; None for whatever else."""
+    match node:
+        case ast.Subscript(slice=ast.Constant(value=int() as value) as index) if value == 0:
+            return index
+        case _:
+            return None
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -43,6 +43,15 @@ def test_comparisons_numbers_conditions_signs_and_statements_change_but_no_text(
     ]
 
 
+def test_the_first_of_a_row_becomes_the_second_but_not_the_last(tmp_path: Path) -> None:
+    assert sorted(changes(tmp_path, "def first(row): return row[0], row[2]")) == [
+        "0 -> 1",
+        "2 -> 1",
+        "2 -> 3",
+        "return (row[0], row[2]) -> return None",
+    ]
+
+
 def test_a_mutant_is_applied_where_it_stands(tmp_path: Path) -> None:
     path = tmp_path / "sample.py"
     path.write_text('NAME = "ä"; LIMIT = 3\n', "utf-8")

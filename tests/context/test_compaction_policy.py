@@ -53,3 +53,13 @@ def test_three_poor_ones_in_a_turn_are_enough_and_good_ones_are_not_counted() ->
     assert not brake.allows(1)
     brake.new_turn()
     assert brake.allows(1)
+
+
+def test_what_an_earlier_process_compacted_is_no_credit_for_a_turn() -> None:
+    brake = CircuitBreaker()
+    assert not brake.recall([1, 1, 1], 75_000)
+    for _ in range(3):
+        assert brake.allows(1)
+        brake.compacted()
+        brake.measured(60_000, 75_000)
+    assert not brake.allows(1)

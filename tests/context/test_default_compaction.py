@@ -18,6 +18,7 @@ from whet.context.default_compaction import (
     pruned_only,
     summarised,
 )
+from whet.context.summariser import Failure
 from whet.context.summary import Summary
 from whet.contract.context_engine import ChatRows
 
@@ -183,3 +184,38 @@ def test_the_newest_lines_of_parts_stay_as_far_as_they_fit() -> None:
         assert isinstance(written, SummarisedRows)
         lines = summary.parse(next(one for one in written.rows if summary.is_summary(one))).parts
         assert len(lines) == kept and lines[-2] == parts[-1], len(lines)
+
+
+def test_a_summary_that_came_out_too_long_is_cut_by_what_it_is_over() -> None:
+    # One letter beyond ASCII makes the whole text count for a third more than its parts.
+    rows = [*talk(400), {"role": "user", "content": "für später " * 10, "_seq": 401}]
+    found = planned(rows, chat.estimate(rows), 0)
+    actions = "\n".join(f"{at}. " + "Built a unit. " * 20 for at in range(1, 200))
+    model = Model(f"## 2. Goal\nShip it.\n## 4. Completed actions\n{actions}")
+    written = summarised(found, order(model))
+    text = next(one for one in written.rows if summary.is_summary(one))
+    asked = chat.text_tokens(summary.latest_ask(rows, None))
+    allowed = (model.limits[0][0] - 4_096) // 2 + 1_500 + asked + 150
+    assert allowed - 900 < chat.tokens_of(text) <= allowed
+    assert "199. Built" in summary.parse(text).body
+
+
+@pytest.mark.parametrize("known", [0, 1_500, 2_500])
+def test_without_a_model_what_was_known_leaves_a_third_for_what_is_new(known: int) -> None:
+    actions = "\n".join(["word" * 50] * (known // 50))
+    body = f"## 2. Goal\nShip it.\n## 4. Completed actions\n{actions}".strip()
+    before = summary.write(Summary(first=1, last=9, body=body), trail_tokens=0, can_recall=True)
+    rows = [before, *talk(200)]
+    found = planned(rows, chat.estimate(rows), 0)
+    model = Model()
+    summarised(found, order(model))
+    budget = (model.limits[0][0] - 4_096) // 2
+    written = summarised(found, order(model, resting=Failure("quota", "no")))
+    said = [line for line in _body_of(written).splitlines() if line.startswith("- The ")]
+    room = min(max(budget - chat.text_tokens(body) - 16, budget // 3), 2_000)
+    left = room - sum(chat.text_tokens(line) + 1 for line in said)
+    assert 0 <= left <= chat.text_tokens(said[0]), "one line more had no room"
+
+
+def _body_of(written: SummarisedRows) -> str:
+    return summary.parse(next(one for one in written.rows if summary.is_summary(one))).body

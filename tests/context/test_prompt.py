@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
-from whet.context.prompt import system_prompt
+from whet.context.prompt import (
+    PROJECT_FILES,
+    project_instructions,
+    system_prompt,
+    volatile_note,
+)
 
 
 def test_only_a_helper_is_told_that_nobody_answers_and_what_is_handed_back(tmp_path: Path) -> None:
@@ -27,3 +33,34 @@ def test_each_part_stands_once_in_its_order(tmp_path: Path) -> None:
     assert sorted(parts, key=text.index) == parts
     bare = system_prompt(tmp_path / "sub", [], instructions="  ")
     assert "file tools" not in bare and "instructions:" not in bare and "(AGENTS.md)" not in bare
+
+
+def test_the_first_readable_file_with_text_is_the_projects(tmp_path: Path) -> None:
+    (tmp_path / ".agents").mkdir()
+    for name in PROJECT_FILES:
+        (tmp_path / name).write_text(f"RULES OF {name}")
+    for name in PROJECT_FILES:
+        assert project_instructions(tmp_path) == f"The project's instructions ({name}):\nRULES OF {name}"
+        (tmp_path / name).write_text(" \n")
+    assert project_instructions(tmp_path) == ""
+    outside = tmp_path.parent / f"{tmp_path.name}-outside.md"
+    outside.write_text("STRANGE")
+    (tmp_path / PROJECT_FILES[0]).unlink()
+    (tmp_path / PROJECT_FILES[0]).symlink_to(outside)
+    (tmp_path / PROJECT_FILES[1]).write_text("OURS")
+    assert project_instructions(tmp_path).endswith(":\nOURS"), "a link out of the workspace is left alone"
+
+
+def test_a_long_file_is_cut_at_12_000_characters(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("x" * 12_000)
+    assert project_instructions(tmp_path).endswith(":\n" + "x" * 12_000)
+    (tmp_path / "AGENTS.md").write_text("x" * 12_001)
+    assert "cut" in project_instructions(tmp_path)
+
+
+def test_the_note_of_a_turn_says_when_where_and_how_far(tmp_path: Path) -> None:
+    now = datetime(2026, 11, 21, 9, 5, tzinfo=UTC)
+    assert volatile_note(now, Path("/w"), 7) == "[2026-11-21 09:05 UTC, Saturday; in /w; at most 7 steps]"
+    assert volatile_note(now, Path("/w"), 7, "sub") == (
+        "[2026-11-21 09:05 UTC, Saturday; in /w, commands in sub; at most 7 steps]"
+    )

@@ -113,3 +113,70 @@ def test_a_text_that_just_fits_is_left_as_it_is():
     size = chat.tokens_of(row)
     assert clip_text(row, size) is row
     assert chat.tokens_of(clip_text(row, size // 2)) < size
+
+
+def test_what_stays_too_long_in_its_shape_becomes_the_beginning_of_its_text():
+    arguments = json.dumps({"rows": [["y" * 300] * 5] * 9})
+    function = {"name": "t", "arguments": arguments}
+    row = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": function}], "_seq": 7}
+    [cut] = prune([row], [])
+    kept = f"{'y' * 120} [180 more characters; recall #7]"
+    inner = json.dumps({"rows": [[kept] * 5] * 8}, separators=(",", ":"))
+    expected = {"cut": f"{inner[:120]} [{len(inner) - 120:,} more characters; recall #7]"}
+    assert json.loads(cut["tool_calls"][0]["function"]["arguments"]) == expected
+    assert cut["content"] == "" and row["tool_calls"] == [{"id": "1", "function": function}]
+    short = {**function, "arguments": json.dumps({"a": "x" * 492})}
+    assert len(short["arguments"]) == 501
+    both = {**row, "tool_calls": [{"id": "1", "function": function}, {"id": "2", "function": short}]}
+    second = prune([both], [])[0]["tool_calls"][1]["function"]["arguments"]
+    assert json.loads(second) == {"a": f"{'x' * 120} [372 more characters; recall #7]"}
+    whole = {**row, "tool_calls": [{"id": "1", "function": {**function, "arguments": "x" * 500}}]}
+    assert prune([whole], [])[0] is whole
+    assert prune([{**row, "_seq": 0}], [])[0]["tool_calls"][0]["function"]["arguments"].endswith(
+        'characters]"}'
+    )
+
+
+def test_a_line_names_arguments_that_are_no_object_and_a_result_without_a_number():
+    def told(arguments: str, text: str, name: str = "t") -> str:
+        row = {"role": "tool", "tool_call_id": "1", "content": text}
+        return describe(row, chat.RowCall("1", name, arguments))
+
+    assert told("not json", "a\nb") == "t not json -> 3 characters, 2 lines"
+    assert told("[1,2]", "x") == "t [1, 2] -> 1 characters, 1 lines" and told("{}", "").startswith("t -> 0")
+    assert told('{"a": 1, "b": "c"}', "x" * 1_000) == "t a=1, b=c -> 1,000 characters, 1 lines"
+    assert describe({"role": "tool", "content": "x", "name": "n"}, None) == "n -> 1 characters, 1 lines"
+    assert describe({"role": "tool", "content": "x"}, None) == "tool -> 1 characters, 1 lines"
+    rows = [{"role": "tool", "tool_call_id": str(at), "content": "long " * 60} for at in range(2)]
+    assert prune(rows, [])[0]["content"].startswith("[cut: same result again below: tool -> 300 characters")
+
+
+def test_a_result_of_200_characters_stays_and_images_in_results_are_counted():
+    for size, is_cut in ((200, False), (201, True)):
+        row = {"role": "tool", "tool_call_id": "1", "content": "z" * size, "_seq": 2}
+        assert (prune([row], [])[0] is not row) is is_cut
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    shown = {
+        "role": "tool",
+        "tool_call_id": "1",
+        "content": [{"type": "text", "text": "hi"}, image],
+        "_seq": 2,
+    }
+    assert prune([shown], [])[0]["content"] == "[cut: tool -> 2 characters, 1 lines, 1 images; recall #2]"
+
+
+def test_results_share_the_room_that_is_left_evenly():
+    def rows(*sizes: int) -> list[dict[str, object]]:
+        return [{"role": "tool", "tool_call_id": "1", "content": "word" * (size - 4)} for size in sizes]
+
+    said = {"role": "user", "content": "word" * 96}
+    small, large, largest = rows(200, 900, 2_000)
+    cut = shorten([said, small, large, largest], 1_300)
+    assert cut[:2] == [said, small]
+    assert [abs(chat.tokens_of(row) - 500) < 30 for row in cut[2:]] == [True, True], "(1300 - 100 - 200) / 2"
+    assert shorten([said, small, large], 1_200) == [said, small, large]
+    exact, long = rows(100, 500)
+    assert shorten([exact, long], 201) == [exact, clip_text(long, 101)], "what one leaves is the other's"
+    assert [chat.tokens_of(row) < 120 for row in shorten(rows(900, 2_000), 50)] == [True, True], (
+        "100 at least"
+    )

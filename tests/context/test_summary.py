@@ -43,6 +43,9 @@ def test_of_an_earlier_summary_the_lasting_sections_stay_where_a_model_leaves_th
     kept = summary.kept_parts("## 3. Title\nNew 3.\n\n## 5. Title\nNew 5.", former)
     said = [line for line in kept.splitlines() if line and not line.startswith("#")]
     assert said == ["Old 2.", "New 3.", "Old 4.", "New 5.", "Old 8.", "Old 13."]
+    kept = summary.kept_parts("## 5. Title\nNew 5.", former)
+    said = [line for line in kept.splitlines() if line and not line.startswith("#")]
+    assert said == ["Old 2.", "Old 3.", "Old 4.", "New 5.", "Old 8.", "Old 13."]
 
 
 def test_a_record_that_does_not_fit_keeps_both_ends_of_the_conversation():

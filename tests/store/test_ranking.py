@@ -217,6 +217,28 @@ def test_what_is_asked_just_now_comes_last_and_lends_nothing_to_its_neighbours(d
     assert set(all_[:2]) == {("s0", 1), ("s1", 1)} and all_[2] == ("s1", 3)
 
 
+def test_a_day_begins_with_its_first_moment_and_ends_before_the_next(db):
+    day_ms = int(datetime(2026, 11, 3, tzinfo=UTC).timestamp() * 1000)
+    for name, at_ms in (("first", 0), ("before", -1), ("next", 86_400_000), ("last", 86_399_999)):
+        past = [bulk.PastMessage(Message("user", "the report was sent"), day_ms + at_ms)]
+        about = bulk.PastSession(NewSession(name), past, day_ms + at_ms)
+        db.write_now(lambda c, about=about: bulk.put(c, "test", about, "2026-11-22"))
+    assert found(db, "report 2026-11-03") == ["last 1", "first 1", "next 1", "before 1"]
+
+
+def test_what_others_say_just_now_comes_in_its_place(db, clock):
+    async def main():
+        await talk(db, clock, "old", "the deploy port, or the port of the deploy: a harbour word among many")
+        mine, other = [await new_log(db, clock, id_) for id_ in ("s1", "s2")]
+        open_ = [await log.begin_turn(user("deploy port")) for log in (mine, other)]
+        hits = await search.find(db, "deploy port", asking="s1")
+        for log, turn in zip((mine, other), open_, strict=True):
+            await log.end_turn(turn, "answered", "")
+        return [hit.session_id for hit in hits]
+
+    assert asyncio.run(main()) == ["s2", "old", "s1"]
+
+
 def test_marks_of_others_cannot_be_typed(db):
     put(db, "hers", "a secret", profile="alice")
     put(db, "theirs", f"{profile_mark('alice')} a secret", profile="bob")

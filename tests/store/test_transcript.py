@@ -24,7 +24,6 @@ from whet.contract.errors import NotFound, StoreBusy, StoreError
 from whet.contract.messages import ImagePart, Message, TextPart, Usage, VendorReplay
 from whet.contract.tools import ToolOutput
 from whet.store import compactions, sessions
-from whet.store.compactions import CompactionSums
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
 
@@ -383,65 +382,6 @@ def test_undo_drops_the_last_turn_and_gives_its_text(db, clock):
 
     asyncio.run(main())
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM messages").fetchone()) == (5,)
-
-
-def test_a_compaction_replaces_the_live_list_and_survives_reopening(db, clock):
-    async def main():
-        log = await talk(db, clock, "s1", "one", "two")
-        turn = await log.begin_turn(user("three"))
-        summary, last = answer("summary of all"), log.messages[-1]
-        await compactions.record(log, turn, [summary, log.messages[0], last], "simple", 900, 100)
-        assert log.messages[0] is summary and log.messages[2] is last
-        await log.append_reply(turn, asking("a"), USAGE, "m")
-        await finish(log, turn, log.open_calls(turn)[0], "r")
-        await log.end_turn(turn, "answered", "")
-        expected = ["summary of all", "one", "three", "", "r"]
-        assert [m.text for m in log.messages] == expected
-        again = await Transcript.open(db, "s1", clock)
-        assert [m.text for m in again.messages] == expected
-        await again.undo_last_turn()
-        assert [m.text for m in again.messages] == ["one", "ok", "two", "ok"]
-
-    asyncio.run(main())
-    assert "summary" not in db.read_now(lambda c: str(c.execute("SELECT content FROM messages").fetchall()))
-
-
-def test_compactions_of_a_session_are_summed_without_those_that_were_undone(db, clock):
-    async def main():
-        await new_log(db, clock, "other")
-        log = await talk(db, clock, "s1", "one", "two")
-        await compactions.record(log, None, [user("short")], "lossless", 900, 100)
-        await compactions.record(log, None, [user("longer")], "simple", 50, 70)
-        turn = await log.begin_turn(user("three"))
-        await compactions.record(log, turn, [user("shorter")], "tiered", 40, 10)
-        await log.end_turn(turn, "answered", "")
-        await log.undo_last_turn()
-
-    def sums(id_):
-        return db.read_now(lambda c: compactions.of_session(c, id_))
-
-    asyncio.run(main())
-    assert sums("s1") == CompactionSums(2, 800, "simple"), "one that made it longer saved nothing"
-    assert sums("other") == CompactionSums(0, 0, "")
-    with pytest.raises(NotFound):
-        sums("nobody")
-
-
-def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("x"))
-        await log.append_reply(turn, asking("a"), USAGE, "m")
-        await finish(log, turn, log.open_calls(turn)[0])
-        await compactions.record(log, turn, [user("short")], "simple", 9, 1)
-        log.close()
-        again = await Transcript.open(db, "s1", clock)
-        resumed = await again.unfinished_turn()
-        assert resumed is not None
-        assert (resumed.steps, resumed.messages, resumed.tool_calls, resumed.usage) == (1, 3, 1, USAGE)
-        assert [m.text for m in again.messages] == ["short"] and again.open_calls(resumed) == []
-
-    asyncio.run(main())
 
 
 def test_titles_endings_and_unknown_prices(db, clock):

@@ -295,7 +295,7 @@ def _read_names(hook: Callable[..., Any]) -> frozenset[str] | None:
 
 
 # Each session asks for those of its engine's methods again; reading one costs 0.1 ms.
-_names_of_method = lru_cache(maxsize=64)(_read_names)
+_names_of_method = lru_cache(_read_names)
 
 
 def _line(text: str) -> str:

@@ -12,7 +12,6 @@ token, other scripts fewer, which their UTF-8 length follows well.
 from __future__ import annotations
 
 import json
-import operator
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -256,7 +255,7 @@ class EngineRows:
 
 
 def read_back(
-    rows: Sequence[ChatRow], sources: Sequence[Message], prints: Sequence[Fingerprint], returned: object
+    rows: Sequence[ChatRow], sources: list[Message], prints: Sequence[Fingerprint], returned: object
 ) -> tuple[list[ChatRow], list[Message]] | None:
     """Give what an engine returned as rows and messages; None where it changed nothing.
 
@@ -287,11 +286,7 @@ def read_back(
             last = found
             messages.append(sources[found])
         kept.append(row)
-    return None if _same(messages, sources) else (kept, messages)
-
-
-def _same(messages: Sequence[Message], sources: Sequence[Message]) -> bool:
-    return len(messages) == len(sources) and all(map(operator.is_, messages, sources))
+    return None if messages == sources else (kept, messages)  # messages are compared by identity
 
 
 def _next_equal(candidates: deque[int] | None, last: int) -> int | None:

@@ -249,5 +249,5 @@ def _is_looking(call: TurnCall) -> bool:
     command = arguments_of(call.arguments).get("command")
     if not isinstance(command, str):
         return False
-    words = command.rsplit("&&", 1)[-1][:400].split(maxsplit=1)
+    words = command.rsplit("&&", 1)[-1][:400].split()
     return bool(words) and words[0] in _LOOKING

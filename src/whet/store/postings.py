@@ -174,7 +174,8 @@ class PostingReader:
             " (SELECT max(id) FROM messages WHERE id BETWEEN ?1 AND ?2)",
             (first, last),
         ).fetchone()
-        return (row[0] or 0, row[1] or 0, self._indexed()) if row else (0, 0, 1)
+        assert row is not None  # a query of sub-queries always gives a row
+        return row[0] or 0, row[1] or 0, self._indexed()
 
     def _indexed(self) -> int:
         """Give how many messages are in the index: the first number of its record of averages.

@@ -140,7 +140,7 @@ class Ranking:
         before, reader.marks = reader.marks, [*reader.marks, *required]
         try:
             lists = [found for found in self._lists(terms) if found.ids]
-            if len(lists) == 1 and not lists[0].is_whole:
+            if len(lists) == 1 and not lists[0].is_whole and self._span is None:
                 return self._newest(lists[0], limit)
             partial = sorted((one for one in lists if not one.is_whole), key=lambda one: one.count)
             together = self._together(lists, partial)
@@ -381,7 +381,7 @@ def _first_since(connection: apsw.Connection, begin_ms: int) -> int:
     row = connection.execute(
         "SELECT min(key) FROM sessions WHERE last_active >= ?", (f"{since:%Y-%m-%dT%H:%M:%S}",)
     ).fetchone()
-    return (1 << 62) if row is None or row[0] is None else row[0] << rows.SEQ_BITS
+    return row[0] << rows.SEQ_BITS if row and row[0] else 1 << 62
 
 
 def _quote(token: str) -> str:

@@ -362,7 +362,8 @@ class TeamPostingReader(PostingReader):
             " FROM pg_class WHERE oid = CAST('message_words' AS regclass)",
             (first, last, _COUNTED_MAX),
         ).fetchone()
-        return (row[0] or 0, row[1] or 0, max(row[2], 1)) if row else (0, 0, 1)
+        assert row is not None  # the table is there
+        return row[0] or 0, row[1] or 0, max(row[2], 1)
 
 
 def _sum(one: float, other: float) -> float:
