@@ -74,6 +74,7 @@ def drop(connection: apsw.Connection, rewind_id: str) -> None:
 async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
     """Take the conversation back to before a turn, or a step of it (0: the turn), in one transaction with the
     rewind's end; gives what the person had said there. Raises StoreBusy while a turn runs, NotFound."""
+    await log.drain()
     now = iso(log.writer.clock.now())
 
     def work(connection: apsw.Connection) -> str:
@@ -111,6 +112,7 @@ async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
 
 async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
     """Make the conversation what it was before the rewind `undone`; `rewind_id` is the one that does it."""
+    await log.drain()
     now = iso(log.writer.clock.now())
 
     def work(connection: apsw.Connection) -> None:
