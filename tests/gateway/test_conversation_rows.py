@@ -162,7 +162,15 @@ def test_the_last_goal_is_shown_and_stopped_by_the_owner(run: Run) -> None:
         ann = rig.parts.router.listed(place("7"))
         assert ann is not None
         session_id = await (await rig.rows(place("7"))).session_id(ann)
-        goal = GoalRow("g1", session_id, "tidy up", "", {}, 0.5, 3, "running", 1, begun="2026-11-21")
+        before = GoalRow("g0", session_id, "older", "", {}, 0.5, 3, "running", 1, begun="2026-11-20T09:00:00")
+        rig.app.database.write_now(lambda db: goals.add(db, before))
+        for line in ("goal", "goal show"):
+            assert await commanded(rig, "7", line) == ["It waits for a worker."]
+        assert await commanded(rig, "7", "goal stop") == ["It was dropped before it began."]
+        assert rig.app.database.read_now(schedules.every) == []
+        assert "goal cancelled: older" in (await commanded(rig, "7", "goal stop"))[0]
+        await commanded(rig, "7", "goal tidy up --verify true")
+        goal = GoalRow("g1", session_id, "tidy up", "", {}, 0.5, 3, "running", 1, begun="2026-11-22T09:00:00")
         rig.app.database.write_now(lambda db: goals.add(db, goal))
         for line in ("goal", "goal show"):
             assert "goal running: tidy up" in (await commanded(rig, "7", line))[0]

@@ -68,3 +68,12 @@ def test_a_goal_that_waits_can_be_dropped_and_is_nobody_elses(waiting: Api) -> N
         assert http.post("/api/goals", json={"text": " "}).status_code == 400
         for wrong in ({"steps": -1}, {"budget_usd": -0.5}, {"budget_usd": 1e9}):
             assert http.post("/api/goals", json={"text": "x", **wrong}).status_code == 400
+
+
+def test_a_goal_that_could_not_begin_is_not_said_to_wait(waiting: Api) -> None:
+    with waiting.http() as http:
+        number = http.post("/api/goals", json={"text": "make it"}).json()["id"]
+        waiting.home.config.write_text(json.dumps({"model": {"provider": "nobody"}}))
+        _work(waiting)
+        answer = http.get(f"/api/goals/{number}")
+        assert answer.status_code == 404 and "ended before it began" in answer.text, answer.text

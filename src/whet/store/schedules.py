@@ -134,6 +134,14 @@ def find(connection: apsw.Connection, name: str) -> Schedule:
     return _schedule(rows[0])
 
 
+def last_goal(connection: apsw.Connection) -> Schedule | None:
+    """Give the goal that was handed over last, to be begun at once; None where there is none."""
+    row = connection.execute(
+        f"SELECT {_GIVEN} FROM schedules WHERE goal <> '' AND at = created ORDER BY at DESC, id DESC LIMIT 1"
+    ).fetchone()
+    return None if row is None else _schedule(row)
+
+
 def every(connection: apsw.Connection) -> list[Schedule]:
     """Give all schedules, by name."""
     return [_schedule(row) for row in connection.execute(f"SELECT {_GIVEN} FROM schedules ORDER BY name")]
