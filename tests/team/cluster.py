@@ -66,7 +66,7 @@ class Cluster:
         self._create(self._template, "template0 LOCALE 'C.UTF-8'")
         with connect(self.url_of(self._template), timeout_s=30) as connection:
             schema.init(connection, STEPS)
-            self._shape = connection.execute(_SHAPE).fetchall()
+            self._shape = connection.execute(_SHAPE.encode()).fetchall()
 
     def url_of(self, name: str) -> str:
         head, _, _ = self.url.rpartition("/")
@@ -110,7 +110,7 @@ class Cluster:
                     connection.execute("SELECT pg_sleep(0.005)")
                 else:
                     return False
-                if connection.execute(_SHAPE).fetchall() != self._shape:
+                if connection.execute(_SHAPE.encode()).fetchall() != self._shape:
                     return False
                 connection.execute(_EMPTY)
                 return True
