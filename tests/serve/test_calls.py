@@ -199,7 +199,8 @@ def test_a_path_that_is_not_there_and_a_call_that_is_not_answered(http: httpx2.C
     assert error(http.request("PUT", "/api/sessions"))[:2] == (405, "method_not_allowed")
     missing = error(http.get("/api/" + "x" * 200))
     assert missing[0] == 404 and "x" * 90 in missing[3] and "x" * 120 not in missing[3]
-    assert http.get("/health").json() == {"status": "ok", "running": 0}
+    health = http.get("/health").json()  # turns of other tests may still wait for their answer
+    assert health.keys() == {"status", "running"} and health["status"] == "ok"
     assert http.get("/ready").json() == {"status": "ok"}
     counted = http.post("/v1/messages/count_tokens", json={"model": "whet", "messages": ASK["messages"]})
     assert counted.json()["input_tokens"] > 1
