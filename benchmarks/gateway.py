@@ -136,10 +136,10 @@ def run(runs: int, full: bool) -> list[Row]:
             "gateway-growth" if full else "gateway-growth-short",
             f"Gateway: growth over {messages:,} messages"
             + ("" if full else " (a short look, not the goal's 100,000)"),
-            "≤ 20 MB over 100,000",
+            "≤ 10 MB over 100,000",
             f"{grown:+.1f} MB, from {growth.settled:.1f} to {growth.after:.1f} MB",
             "none measured",
-            grown <= 20 if full else None,  # fewer messages show nothing about the goal
+            grown <= 10 if full else None,  # fewer messages show nothing about the goal
             COMMAND + (" --full" if full else ""),
             details=[
                 f"{messages:,} messages of {_PEOPLE:,} people, {_SIDE_BY_SIDE} conversations side by side,"
