@@ -169,7 +169,6 @@ def test_the_last_goal_is_shown_and_stopped_by_the_owner(run: Run) -> None:
         assert await commanded(rig, "7", "goal stop") == ["It was dropped before it began."]
         assert rig.app.database.read_now(schedules.every) == []
         assert "goal cancelled: older" in (await commanded(rig, "7", "goal stop"))[0]
-        await commanded(rig, "7", "goal tidy up --verify true")
         goal = GoalRow("g1", session_id, "tidy up", "", {}, 0.5, 3, "running", 1, begun="2099-11-22T09:00:00")
         rig.app.database.write_now(lambda db: goals.add(db, goal))
         for line in ("goal", "goal show"):

@@ -60,25 +60,21 @@ async def queue_goal(app: App, wish: GoalWish, target: str = "", workspace: Path
 
 async def goal_of(app: App, name: str) -> tuple[str, GoalReport | None]:
     """Give a goal by its own id, or by that of the job that it was handed over as; the report is None while
-    it waits for a worker. "": the last one, be it handed over or begun. Raises NotFound, also for one that
-    ended before it began."""
+    it waits for a worker. "": the one that was handed over last while that waits, else the one that was begun
+    last. Raises NotFound, also by its id for one that ended before it began."""
 
     def read(connection: apsw.Connection) -> tuple[str, GoalReport | None]:
         made = schedules.get(connection, name) if name else schedules.last_goal(connection)
-        if made is None or (not name and _is_older(connection, made)):
+        run = next(iter(schedules.runs(connection, made.id, 1)), None) if made is not None else None
+        found = goals.of_session(connection, run.session_id) if run is not None and run.session_id else None
+        waits = found is None and not (run is not None and run.finished)
+        if made is None or not (name or waits):
             return name, report(connection, goals.get(connection, name))
-        ran = schedules.runs(connection, made.id, 1)
-        found = goals.of_session(connection, ran[0].session_id) if ran and ran[0].session_id else None
-        if found is None and ran and ran[0].finished:
-            raise NotFound(f"{made.name} ended before it began: {ran[0].note or ran[0].result}")
+        if found is None and not waits and run is not None:
+            raise NotFound(f"{made.name} ended before it began: {run.note or run.result}")
         return made.id, None if found is None else report(connection, found)
 
     return await app.database.read(read)
-
-
-def _is_older(connection: apsw.Connection, made: Schedule) -> bool:
-    """Whether a goal was begun since another was handed over."""
-    return any(goal.begun > made.created for goal in goals.listed(connection, 1))
 
 
 async def stop_goal(app: App, name: str) -> GoalReport | None:
