@@ -12,6 +12,7 @@ from typing import cast
 
 import pytest
 
+from whet.app.received import MOST_IMAGE_BYTES
 from whet.contract.channels import Channel, ChatPlace, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.messages import ImagePart
@@ -105,12 +106,17 @@ def test_a_file_is_too_large_by_whole_megabytes(tmp_path: Path) -> None:
 
 
 def test_an_image_is_shown_to_the_model_unless_it_is_very_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("whet.gateway.files.MOST_IMAGE_BYTES", 8)
-    lines, images = received(tmp_path, FileRef("GIF89a..", "a.gif"), FileRef("GIF89a...", "b.gif"))
-    assert lines == ["[file received: received/a.gif, 8 bytes]", "[file received: received/b.gif, 9 bytes]"]
-    assert images == [ImagePart("image/gif", base64.b64encode(b"GIF89a..").decode())]
+    largest = "GIF89a".ljust(MOST_IMAGE_BYTES, ".")
+    lines, images = received(
+        tmp_path, FileRef(largest, "a.gif"), FileRef(f"{largest}.", "b.gif"), most_bytes=6_000_000
+    )
+    assert lines == [
+        "[file received: received/a.gif, 5,000,000 bytes]",
+        "[file received: received/b.gif, 5,000,001 bytes]",
+    ]
+    assert images == [ImagePart("image/gif", base64.b64encode(largest.encode()).decode())]
 
 
 def test_the_model_sends_a_file_to_whoever_reads_its_answer(tmp_path: Path) -> None:

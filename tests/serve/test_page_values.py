@@ -20,6 +20,7 @@ from tests.support import FixedClock
 from whet.app.build import App
 from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
+from whet.app.received import MOST_IMAGE_BYTES
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
 from whet.contract.events import Notice, Retry, StepFinished, TextDelta, ToolProgress, ToolStarted
@@ -381,10 +382,8 @@ def test_what_was_written_is_taken_with_its_own_line_ends_and_no_longer_than_a_m
     assert [_units(text) for text in ("abc", "ä", "😀", "\ud800")] == [3, 1, 2, 1]
 
 
-def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("whet.serve.board.session_chat.MOST_IMAGE_BYTES", 8)
+def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(run: Run, tmp_path: Path) -> None:
+    largest = b"GIF89a".ljust(MOST_IMAGE_BYTES, b".")
 
     async def test(frame: Told) -> None:
         pages = HistoryPages(frame, LiveTurns())
@@ -395,13 +394,13 @@ def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(
             assert found.images == tuple(
                 ImagePart("image/gif", base64.b64encode(file.data).decode())
                 for file in files
-                if file.data == b"GIF89a.."
+                if file.data == largest
             )
             return found.text.splitlines()
 
-        assert await said("Look.", Upload("a.gif", b"GIF89a.."), Upload("b.gif", b"GIF89a...")) == [
+        assert await said("Look.", Upload("a.gif", largest), Upload("b.gif", largest + b".")) == [
             "Look.",
-            "[file received: received/b.gif, 9 bytes]",
+            "[file received: received/b.gif, 5,000,001 bytes]",
         ]
         texts = [Upload(f"{number}.txt", b"x") for number in range(12)]
         assert len(await said("", *texts[:10])) == 10
