@@ -406,6 +406,32 @@ def approval(draft: str) -> ApprovalRequest:
     return ApprovalRequest("s", "c", "terminal", draft, (), "rm", arguments={"command": draft}, digest="d")
 
 
+def test_an_answer_that_comes_during_a_look_is_found(run: Run) -> None:
+    async def test(there: Serving) -> None:
+        await there.turns.begin(await there.session(), TurnInput("x"))
+        taken, asking = there.worker.take(), WorkerQuestions(there.database, SystemClock())
+        person = asking.person_of(taken)
+        assert person is not None
+        asked = [asyncio.ensure_future(person.clarify(f"{n}?", [])) for n in range(40)]
+        await until(lambda: len(there.questions.pending()) == len(asked))
+        pending = there.questions.pending()
+        (first,) = (one for one in pending if one.subject.startswith("0?"))
+        for _ in range(5):  # the look reads the first answer long before the last
+            asking.heard()
+            await asyncio.sleep(0)
+        assert await there.questions.answer(first.id, "yes") == first
+        asking.heard()
+        assert await asyncio.wait_for(asked[0], 5) == "yes"
+        for one in pending:
+            if one != first:
+                await there.questions.answer(one.id, "no")
+        asking.heard()
+        assert await asyncio.gather(*asked[1:]) == ["no"] * 39
+        await there.worker.end(taken)
+
+    run(test)
+
+
 def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(run: Run) -> None:
     async def test(there: Serving) -> None:
         session_id = await there.session()

@@ -7,6 +7,7 @@ turn, and where its worker is gone.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 
@@ -62,6 +63,7 @@ class WorkerQuestions:
         self._clock = clock
         self._waiting: dict[str, asyncio.Future[Given]] = {}
         self._look: asyncio.Task[None] | None = None
+        self._is_unread = False
 
     def person_of(self, taken: TakenTurn) -> Person | None:
         """Give who answers a turn's questions: whoever looks at them; None where nobody does."""
@@ -72,7 +74,8 @@ class WorkerQuestions:
         return Asker(asked, taken.session_id, may_clarify=options.may_clarify)
 
     def heard(self) -> None:
-        """Look which questions were answered."""
+        """Look which questions were answered; once more where a look is on its way, which may have read before."""
+        self._is_unread = True
         if self._waiting and self._look is None:
             self._look = asyncio.create_task(self._read())
 
@@ -93,11 +96,15 @@ class WorkerQuestions:
 
     async def _read(self) -> None:
         try:
-            asked = [*self._waiting]
-            for question_id, given in await self._database.read(lambda db: orders.answers(db, asked)):
-                future = self._waiting.get(question_id)
-                if future is not None and not future.done():
-                    future.set_result(from_json(given, Given))
+            while self._is_unread:
+                self._is_unread = False
+                asked = [*self._waiting]
+                for question_id, given in await self._database.read(
+                    partial(orders.answers, question_ids=asked)
+                ):
+                    future = self._waiting.get(question_id)
+                    if future is not None and not future.done():
+                        future.set_result(from_json(given, Given))
         except StoreError:
             pass  # looked for again at the next beat
         finally:
