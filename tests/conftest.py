@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import ipaddress
 import itertools
 import os
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from tests.support import FixedClock
 from tests.templates import copy_new_databases
@@ -36,8 +39,10 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))
 
 _homes = itertools.count()
 
-# Examples are the same in each run and may take their time; the soak's are new ones.
+# Examples are the same in each run and may take their time; the soak's are new ones. Hypothesis would make
+# some of the constants of whatever modules are loaded, and read all of those first: 5 s of a first run.
 settings.load_profile("ci")
+providers._get_local_constants = lambda: providers._local_constants  # type: ignore[assignment]
 
 
 # Started in the background or under nohup, the suite has these ignored, and so has every process of a test.
@@ -46,6 +51,24 @@ def pytest_runtest_setup() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Begin a whole run's collecting at another file in each worker: pytest rewrites a file's asserts for the
+    first that reads it, and all of them in each worker where they go through the files side by side."""
+    worker, config = os.environ.get("PYTEST_XDIST_WORKER"), collector.config
+    if worker and collector.nodeid == "tests" and config.args == config.getini("testpaths"):
+        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        files = sorted(Path(__file__).parent.rglob("test_*.py"))
+        for file in files[int(worker.removeprefix("gw")) :: workers]:
+            with contextlib.suppress(Exception, pytest.skip.Exception):  # said when it is collected
+                importlib.import_module(".".join(file.relative_to(config.rootpath).with_suffix("").parts))
+
+
+@pytest.hookimpl(trylast=True)  # when the fixtures are gone
+def pytest_runtest_teardown() -> None:
+    """Forget what a test had masked, or the next one's texts lose words."""
+    log.forget_protected()
 
 
 @pytest.hookimpl(trylast=True)  # after the order was shuffled
@@ -105,8 +128,8 @@ def home(
     return folder
 
 
-@pytest.fixture(autouse=True)
-def only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="session")
+def only_loopback() -> Iterator[None]:
     """Refuse every connection that leaves this machine, so that no test can spend or leak."""
     connect = socket.socket.connect
 
@@ -117,15 +140,9 @@ def only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
                 raise OSError(f"a test tried to reach {host}")
         return connect(self, address)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(socket.socket, "connect", guarded)
-    yield
-
-
-@pytest.fixture(autouse=True)
-def no_secrets_of_other_tests() -> Iterator[None]:
-    """Forget what a test had masked, or the next one's texts lose words."""
-    yield
-    log.forget_protected()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        yield
 
 
 @pytest.fixture

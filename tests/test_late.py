@@ -58,6 +58,7 @@ def test_a_command_of_plain_words_compiles_few_patterns() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.slow
 def test_nothing_that_can_not_be_seen_is_printable() -> None:
     from whet.approval import shell_risk
 

@@ -54,6 +54,7 @@ def test_ordinary_text_of_any_script_stays_as_it_is(text):
     assert spelled(text).replace("\\t", "\t") == text and not odd_characters(text)
 
 
+@pytest.mark.slow
 @given(st.text(st.characters() | st.sampled_from("aаοｒ \n٢1́‥<U+>")))
 def test_marking_twice_is_marking_once_and_takes_nothing_away(text):
     shown = marked(text)

@@ -72,6 +72,7 @@ def test_the_pages_have_lines_to_type() -> None:
     assert {"first-hour.md", "rewind.md", "sandbox.md", "memory.md"} <= {page for page, _, _ in COMMANDS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted({page for page, _, _ in COMMANDS}))
 def test_what_a_page_tells_to_type_works_in_a_fresh_home(
     page: str, tmp_path: Path, server: PracticeServer
@@ -145,6 +146,7 @@ def three_turns(program: Program) -> str:
     return str(program.sessions()[0]["id"])
 
 
+@pytest.mark.slow
 def test_what_the_sandbox_page_shows_is_what_is_printed(tmp_path: Path) -> None:
     program = Program(tmp_path, environ={"HOME": str(tmp_path)})
     if " holds" not in program.run("sandbox", "status").out:

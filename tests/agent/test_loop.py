@@ -217,6 +217,7 @@ def test_cancel_in_a_tool_leaves_a_whole_transcript_and_a_usable_session(tmp_pat
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with rig(tmp_path, [calls(("wait", "{}"), ("put", '{"what":"x"}')), ANSWER]) as r:

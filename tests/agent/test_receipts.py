@@ -39,6 +39,7 @@ async def _receipt(rig: Running) -> TurnReceipt | None:
     return ends[-1].receipt
 
 
+@pytest.mark.slow
 def test_a_turn_with_effects_says_files_commands_and_exit_codes(tmp_path: Path) -> None:
     (made,) = _receipts(
         tmp_path,
@@ -114,6 +115,7 @@ class _Neighbour(list[Event]):
             self.file.write_text("z = 1\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "state"), [("z.py", "stale"), (".cache/z", "fresh")])
 def test_tests_are_stale_where_no_call_changed_a_file_after_them(
     tmp_path: Path, name: str, state: str

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.agent.rig import calls
 from tests.context.engines import RecordingEngine
@@ -221,6 +222,7 @@ async def seats(
         return host.seat.engine, host.seat.origin, [e.text for e in events if isinstance(e, Notice)]
 
 
+@pytest.mark.slow
 def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
     """Failure 31: an engine that can't be copied is made again or shared, never silently dropped."""
     trace: list[str] = []

@@ -96,6 +96,7 @@ def test_turns_of_one_agent_run_one_after_another(tmp_path: Path) -> None:
         assert asyncio.run(main(server)) == ["1", "2", "one", "two"]
 
 
+@pytest.mark.slow
 def test_a_left_stream_a_cancel_and_a_cancelled_task_each_end_the_turn(tmp_path: Path) -> None:
     slow = ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
 

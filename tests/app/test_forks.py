@@ -21,6 +21,7 @@ from whet.store.export import messages
 pytestmark = pytest.mark.unconfined
 
 
+@pytest.mark.slow
 def test_a_fork_goes_on_from_its_turn_and_leaves_the_other_alone(tmp_path: Path) -> None:
     with PracticeServer() as model:
         api = Api(tmp_path, model)

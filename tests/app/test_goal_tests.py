@@ -157,6 +157,7 @@ _EASED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "command"),
     [

@@ -43,6 +43,7 @@ def test_the_loop_goes_on_with_what_the_verifier_said_until_it_passes(tmp_path: 
     assert len([event for event in events if isinstance(event, TurnEnd)]) == 2
 
 
+@pytest.mark.slow
 def test_a_changed_verifier_asks_the_person_and_nobody_means_no(tmp_path: Path) -> None:
     _work(tmp_path)
     script = [shell("echo 'pass' > check.py"), ANSWER, ANSWER, ANSWER]
@@ -69,11 +70,13 @@ def test_steps_run_out_as_budget(tmp_path: Path) -> None:
     assert (done.goal.state, done.steps) == ("budget", 2)
 
 
+@pytest.mark.slow
 def test_two_rounds_that_bring_nothing_new_are_stuck(tmp_path: Path) -> None:
     done = asyncio.run(pursue(tmp_path, [ANSWER] * 6, GoalWish("x", "echo no; exit 1")))
     assert (done.goal.state, done.goal.round) == ("stuck", 3)
 
 
+@pytest.mark.slow
 def test_without_a_verifier_claims_that_calls_bear_out_end_the_goal(tmp_path: Path) -> None:
     script = [
         call("write_file", path="a.txt", content="a\nb\n"),
@@ -110,6 +113,7 @@ class _Meddler(list[Event]):
             self.file.write_text(self.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "state"), [("a\nb\n", "achieved"), ("a\n", "budget")])
 def test_a_claim_is_stale_where_something_else_than_a_call_changed_a_file(
     tmp_path: Path, text: str, state: str

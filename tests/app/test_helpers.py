@@ -147,6 +147,7 @@ async def _until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it never came to that")
 
 
+@pytest.mark.slow
 def test_no_more_helpers_work_at_once_than_allowed(tmp_path: Path) -> None:
     async def work(app: App, session: Session) -> None:
         one = "echo $$ >> now; sleep 0.05; wc -l < now >> most; sed -i 1d now"
@@ -204,6 +205,7 @@ def _git(folder: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_two_calls_that_wait_for_one_helper_merge_its_edits_once(tmp_path: Path) -> None:
     work = repository(tmp_path)
 

@@ -275,6 +275,7 @@ def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
     run(server, main)
 
 
+@pytest.mark.slow
 def test_one_that_made_room_leaves_no_timer_behind(tmp_path: Path) -> None:
     """Its timer would close the conversation under a turn that has begun since."""
     server = PracticeServer(script=[ScriptedReply(text="Slow.", fault=STALLED)])

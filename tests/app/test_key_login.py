@@ -76,6 +76,7 @@ def test_a_login_ends_with_a_key_in_env(tmp_path: Path):
     assert home.env.stat().st_mode & 0o777 == 0o600 and site.tries == ["/api/v1/auth/keys"]
 
 
+@pytest.mark.slow
 def test_an_answer_of_another_login_is_not_taken(tmp_path: Path):
     home, site = Home(tmp_path / "home"), Site()
     with pytest.raises(LoginFailed, match="nobody logged in"):

@@ -78,6 +78,7 @@ def test_a_turn_that_did_nothing_is_not_judged(tmp_path: Path) -> None:
     assert end.receipt is None and not tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer", [ScriptedReply("NO: none"), ScriptedReply("Sentence 1 is a lie")], ids=["none", "no answer"]
 )
@@ -87,6 +88,7 @@ def test_without_a_plain_no_nothing_is_marked(tmp_path: Path, answer: ScriptedRe
     assert end.receipt is not None and end.receipt.line == "did: 1 command"
 
 
+@pytest.mark.slow
 def test_a_judge_that_fails_is_named_and_the_turn_is_as_it_was(tmp_path: Path) -> None:
     with PracticeServer(script=[ScriptedReply(fault=Fault(status=400))]) as judge:
         end, stored, _ = _ended(tmp_path, judge, [shell("true")])
@@ -94,6 +96,7 @@ def test_a_judge_that_fails_is_named_and_the_turn_is_as_it_was(tmp_path: Path) -
     assert stored is not None and "the judge gave no answer" in stored.line
 
 
+@pytest.mark.slow
 def test_a_cap_that_is_used_up_leaves_the_judge_unasked(tmp_path: Path) -> None:
     with PracticeServer(script=[ScriptedReply("NO: 1")]) as judge:
         end, _, _ = _ended(tmp_path, judge, [shell("true")], session_tokens=70_000)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.review.rig import Bench, bench, says
 from whet.app.learning import Outcomes
@@ -93,6 +94,7 @@ def test_what_is_held_out_is_not_read_and_is_on_record(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
+@pytest.mark.slow
 def test_effects_follow_from_real_sessions(tmp_path: Path) -> None:
     async def check() -> None:
         script = [says("ok")] * 40

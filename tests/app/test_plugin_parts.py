@@ -166,6 +166,7 @@ COMPANY = """
 """
 
 
+@pytest.mark.slow
 def test_a_plugins_provider_answers_and_a_broken_one_is_an_error_in_a_line(
     home: Path, tmp_path: Path
 ) -> None:

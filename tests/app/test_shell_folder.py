@@ -32,6 +32,7 @@ def results(r: Running) -> list[str]:
     return [message.text for message in r.session.log.messages if message.role == "tool"]
 
 
+@pytest.mark.slow
 def test_the_next_command_is_judged_shown_and_run_where_cd_led(tmp_path: Path) -> None:
     async def main() -> None:
         both = [PracticeCall("terminal", json.dumps({"command": one})) for one in ("cd a/b", "touch here")]
@@ -68,6 +69,7 @@ def test_the_next_command_is_judged_shown_and_run_where_cd_led(tmp_path: Path) -
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_rewind_takes_the_folder_back_too(tmp_path: Path) -> None:
     async def main() -> None:
         script = [shell("cd a"), ANSWER, shell("cd b"), shell("cd c"), ANSWER]

@@ -58,6 +58,7 @@ def hook(event: str, command: str, **more: object) -> HookSettings:
     return msgspec.convert({"event": event, "command": command, **more}, HookSettings)
 
 
+@pytest.mark.slow
 def test_a_hook_is_told_what_it_stands_before_and_after(work: Path):
     hooks = {
         "before": hook("PreToolUse", "cat > before.json", tools="write_.*"),
@@ -122,6 +123,7 @@ def test_a_prompt_can_be_refused_before_anything_is_stored(work: Path, command: 
     assert not (work / "a.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_hook_after_a_call_can_object_and_its_failure_breaks_nothing(work: Path):
     end, said, _ = turn(work, {"lint": hook("PostToolUse", "echo bad style >&2; exit 2")}, WRITE)
     assert "[A hook objects: bad style]" in said[1] and (work / "a.txt").exists()
@@ -146,6 +148,7 @@ def repository(work: Path) -> Callable[[str], None]:
     return write
 
 
+@pytest.mark.slow
 def test_a_repository_s_hooks_run_only_once_they_were_accepted(work: Path):
     write, home = repository(work), Home(work.parent / "home")
     write("echo theirs >&2; exit 2")

@@ -91,6 +91,7 @@ def test_a_git_that_outlives_its_program_holds_the_repository(
     assert log.read_text().splitlines() == ["add held", "add held"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one", "other"])
 def test_what_a_killed_git_left_is_in_nobodys_way(tmp_path: Path, name: str) -> None:
     work = repository(tmp_path)

@@ -120,6 +120,7 @@ def test_a_home_inside_the_workspace_is_not_up_for_deletion() -> None:
     assert analyse("echo x > .bashrc", "/home/u", place).level == "dangerous"
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=200))
 def test_any_text_is_judged(text: str) -> None:

@@ -158,6 +158,7 @@ def person(daemon: Daemon) -> Iterator[Person]:
     found.client.close()
 
 
+@pytest.mark.slow
 def test_forged_forms_decide_nothing(daemon: Daemon, person: Person) -> None:
     request_id, other = daemon.submit(action="send_mail"), daemon.submit(action="send_fax")
     good = {**person.form(request_id), "verdict": "approve"}

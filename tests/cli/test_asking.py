@@ -97,6 +97,7 @@ def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_none_o
     assert "Don't try to reach" in told[1] and "Don't try" not in said and not (folder / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_call_that_would_fail_is_refused_to_the_model_without_a_question(folder: Path) -> None:
     script = [
         call("patch", path="sums.py", old_string="nowhere", new_string="x"),
@@ -144,6 +145,7 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
     assert code == 0 and "src/*" in out and "c.py" not in out
 
 
+@pytest.mark.slow
 def test_a_long_question_is_folded_and_shown_whole_on_demand(folder: Path) -> None:
     content = "".join(f"line {number}\n" for number in range(200))
     script = [call("write_file", path="long.txt", content=content), ScriptedReply("All done.")]

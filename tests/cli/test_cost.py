@@ -105,6 +105,7 @@ def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: py
         catalog.learn_prices(path, "2026-11-22")
 
 
+@pytest.mark.slow
 def test_imported_turns_whose_price_nobody_knows_are_no_cost_of_nothing(home: Path, tmp_path: Path) -> None:
     """Another agent's transcript has tokens and a model, and no price."""
     now = datetime.now(UTC)

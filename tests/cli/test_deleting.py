@@ -62,6 +62,7 @@ def database(home: Path, clock: FixedClock, session: str) -> Any:
     opened.close()
 
 
+@pytest.mark.slow
 def test_no_word_is_left_though_others_have_the_file_open(
     home: Path, database: StateDatabase, session: str
 ) -> None:
@@ -105,6 +106,7 @@ def test_the_traces_that_it_left_elsewhere_go_too(
     assert database.read_now(lambda db: schedules.runs(db, "s"))[0].result == "answered"
 
 
+@pytest.mark.slow
 def test_a_session_named_twice_or_with_its_child_goes_once(
     home: Path, database: StateDatabase, session: str
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_session_named_twice_or_with_its_child_goes_once(
     assert left(home) == []
 
 
+@pytest.mark.slow
 def test_where_one_can_not_go_none_goes(home: Path, database: StateDatabase, session: str) -> None:
     busy = NewSession(id="busy")
 

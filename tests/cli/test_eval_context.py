@@ -39,6 +39,7 @@ def test_engines_side_by_side_as_a_table_a_chart_and_json(home: Path, tmp_path: 
     assert "--judge asks a real model" in run([*arguments, "--judge", "3"], tmp_path)[2]
 
 
+@pytest.mark.slow
 def test_a_stored_session_is_replayed_with_its_own_facts_and_judged(tmp_path: Path) -> None:
     told = "The gateway of the harbour listens on port 48213 and its report is reports/harbour/latest.txt."
     with PracticeServer(script=[ScriptedReply(told), *[ScriptedReply("5")] * 9]) as server:

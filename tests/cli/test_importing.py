@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from benchmarks.hermes_db import HermesDb
 
 from tests.cli.running import flags, run
@@ -41,6 +42,7 @@ def a_home(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path: Path, home: Path) -> None:
     theirs = a_home(tmp_path / "theirs")
     code, out, err = run(["import", "hermes", str(theirs), "--dry-run"], tmp_path)
@@ -51,6 +53,7 @@ def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path: Path, home:
     assert not (home / "state.db").exists()
 
 
+@pytest.mark.slow
 def test_a_home_moves_in_and_what_is_set_here_stays(tmp_path: Path, home: Path) -> None:
     theirs = a_home(tmp_path / "theirs")
     home.mkdir(exist_ok=True)
@@ -76,6 +79,7 @@ def test_a_home_moves_in_and_what_is_set_here_stays(tmp_path: Path, home: Path) 
     assert "Crates" in run(["sessions", "search", "purple crates"], tmp_path)[1]
 
 
+@pytest.mark.slow
 def test_an_imported_session_goes_on_with_tools_of_ours(tmp_path: Path, home: Path) -> None:
     theirs = a_home(tmp_path / "theirs")
     assert run(["import", "hermes", str(theirs), "--only", "sessions"], tmp_path)[0] == 0
@@ -93,6 +97,7 @@ def test_an_imported_session_goes_on_with_tools_of_ours(tmp_path: Path, home: Pa
     assert second[:said] == first[:said]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_home_is_an_error_with_a_hint(tmp_path: Path) -> None:
     code, out, err = run(["import", "hermes", str(tmp_path)], tmp_path)
     assert (code, out) == (1, "")

@@ -131,6 +131,7 @@ def test_a_purge_asks_and_says_what_is_gone_and_what_is_not(whet: Any, home: Pat
     assert "gone for good" in str(whet("undo 2").exception)
 
 
+@pytest.mark.slow
 def test_a_name_that_is_empty_or_fits_several_takes_nothing(whet: Any, home: Path) -> None:
     for number in range(17):  # of 17 ids two begin with the same of 16 digits
         whet(f"memory add Line {number} runs {number * 7} trains")

@@ -152,6 +152,7 @@ WAITING = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_cleanly(number: signal.Signals, code: int) -> None:
     process = subprocess.Popen(
@@ -169,6 +170,7 @@ def test_a_signal_ends_cleanly(number: signal.Signals, code: int) -> None:
     assert "Traceback" not in stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["config", "list"], ["--version"]])
 def test_a_reader_that_leaves_is_no_error(home: Path, arguments: list[str]) -> None:
     read, write = os.pipe()
@@ -185,6 +187,7 @@ def test_a_reader_that_leaves_is_no_error(home: Path, arguments: list[str]) -> N
     assert result.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("arguments", [["--version"], ["chat", "--provider", "practice", "-q", "Hello."]])
 def test_streams_that_the_caller_closed_are_no_error(home: Path, closed: str, arguments: list[str]) -> None:

@@ -77,6 +77,7 @@ def test_the_answer_and_nothing_else_goes_to_standard_output(folder: Path) -> No
     assert (folder / "a.txt").read_text() == "hello"
 
 
+@pytest.mark.slow
 def test_json_prints_the_one_object(folder: Path) -> None:
     script = [
         ScriptedReply("", tool_calls=(write("a.txt"), PracticeCall("read_file", '{"path": "missing"}'))),
@@ -110,6 +111,7 @@ def test_stream_json_prints_each_event_and_the_object_last(folder: Path) -> None
     assert rows[-1]["text"] == "all done"
 
 
+@pytest.mark.slow
 def test_piped_text_goes_along_as_context(folder: Path, echo: PracticeServer) -> None:
     code, out, _ = run(["chat", "-q", "why?", *flags(echo)], folder, b"a log line\n")
     assert code == 0
@@ -120,6 +122,7 @@ def test_piped_text_goes_along_as_context(folder: Path, echo: PracticeServer) ->
     assert (code, out.split("\n")[0]) == (0, "no flag needed")
 
 
+@pytest.mark.slow
 def test_ten_megabytes_of_piped_text_are_cut(folder: Path, echo: PracticeServer) -> None:
     code, out, _ = run(["chat", "-q", "why?", *flags(echo)], folder, b"x" * 10_000_000)
     assert code == 0
@@ -127,6 +130,7 @@ def test_ten_megabytes_of_piped_text_are_cut(folder: Path, echo: PracticeServer)
     assert "left out here" in out
 
 
+@pytest.mark.slow
 def test_a_session_goes_on(folder: Path, echo: PracticeServer) -> None:
     first = json.loads(run(["chat", "-q", "one", "--json", *flags(echo)], folder)[1])
     by_id = ["chat", "-q", "two", "--json", "--session", first["session_id"], *flags(echo)]
@@ -234,6 +238,7 @@ def test_a_signal_ends_the_turn_durably_and_its_processes(
     assert json.loads(again[1])["text"] == "went on"
 
 
+@pytest.mark.slow
 def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) -> None:
     script = [ScriptedReply("Writing.", tool_calls=(write("a.txt"),)), ScriptedReply("Finished.", pieces=4)]
     with (
@@ -249,6 +254,7 @@ def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) ->
     assert (folder / "a.txt").exists()
 
 
+@pytest.mark.slow
 def test_the_one_shot_imports_no_terminal_library() -> None:
     probe = (
         "import sys, whet.cli.chat\n"

@@ -24,6 +24,7 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
+@pytest.mark.slow
 def test_a_one_shot_is_taken_back_from_the_command_line(work: Path) -> None:
     with PracticeServer(
         script=[shell("echo two >> f; printf x > $'new\\nline'"), ScriptedReply("Done.")]
@@ -71,6 +72,7 @@ def test_what_the_person_changed_is_asked_about_at_a_terminal(work: Path, typed:
     assert (work / "f").read_text() == left
 
 
+@pytest.mark.slow
 def test_points_that_are_not_there_are_refused_in_a_line(work: Path) -> None:
     assert run(["rewind", "x:1"], work)[2].startswith("error: there are no sessions yet")
     with PracticeServer(script=[ScriptedReply("Hello.")]) as server:
@@ -82,6 +84,7 @@ def test_points_that_are_not_there_are_refused_in_a_line(work: Path) -> None:
     assert code == 1 and "nothing was taken back" in err
 
 
+@pytest.mark.slow
 def test_a_deleted_sessions_files_are_forgotten(work: Path, tmp_path: Path) -> None:
     with PracticeServer(script=[shell("echo confidential-words > f"), ScriptedReply("Done.")]) as server:
         code, out, _ = run(["chat", "-q", "go", "--yes", "--json", *flags(server)], work)

@@ -43,6 +43,7 @@ def test_a_file_of_tasks_is_done_once_and_gone_on_with(tmp_path: Path) -> None:
     assert (tmp_path / "work" / "count").read_text() == "x\n"
 
 
+@pytest.mark.slow
 def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_gone(tmp_path: Path) -> None:
     path = tasks(tmp_path, {"name": "say", "task": steps(answer="said")})
 

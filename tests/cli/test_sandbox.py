@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from tests.sandbox.engines import ENGINES
@@ -40,6 +41,7 @@ def test_explain_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_try_runs_a_command_and_says_what_stopped_it(tmp_path: Path) -> None:
     ENGINES[2].engine()
     done = run(tmp_path, "try", "--json", "echo ran > f; touch /etc/whet-tried")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+import pytest
+
 from tests.cli.running import flags, run
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
@@ -28,6 +30,7 @@ x = 1 < 2
 PIXELS = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
+@pytest.mark.slow
 def test_a_page_shows_the_answer_the_calls_and_the_image(tmp_path: Path) -> None:
     (tmp_path / "dot.png").write_bytes(PIXELS)
     (tmp_path / ".whet" / "commands").mkdir(parents=True)

@@ -128,6 +128,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
         assert tty.wait_for_end() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_z_gives_the_shell_back_until_fg(folder: Path) -> None:
     shell = ["bash", "-c", 'set -m; "$@"; echo "shell has it"; read line; fg; echo "ended with $?"', "bash"]
     with (
@@ -169,6 +170,7 @@ def test_what_was_typed_before_is_searched_and_never_sent_by_it(folder: Path) ->
     assert [m["content"].split("\n")[0] for m in users] == ["first question", "first question again"]
 
 
+@pytest.mark.slow
 def test_colours_that_come_as_keys_are_no_bug(folder: Path) -> None:
     with (
         PracticeServer(script=[ScriptedReply("Seen.")]) as server,
@@ -266,6 +268,7 @@ def test_commands_that_wait_come_back_into_the_input_when_the_turn_is_stopped(fo
         assert tty.wait_for_end() == 0
 
 
+@pytest.mark.slow
 def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
     text = "\r".join(f"line {number}" for number in range(1234))
     with (
@@ -325,6 +328,7 @@ def test_sigterm_ends_the_chat_and_its_turn(folder: Path) -> None:
         assert tty.wait_for_end() == 143
 
 
+@pytest.mark.slow
 def test_an_empty_session_leaves_nothing_behind(folder: Path) -> None:
     with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
         tty.wait_for("Ctrl-D")
@@ -366,6 +370,7 @@ def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folde
         assert tty.wait_for_end() == 0
 
 
+@pytest.mark.slow
 def test_a_plugin_hears_of_a_command_before_it_runs(folder: Path, home: Path) -> None:
     code = """
         def register(ctx):

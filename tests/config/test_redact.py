@@ -23,6 +23,7 @@ def test_no_planted_secret_survives() -> None:
     assert not pieces
 
 
+@pytest.mark.slow
 def test_no_planted_secret_survives_with_other_values() -> None:
     for seed in range(20):
         left = [(kind, text) for kind, text, secret in planted(seed) if secret in redact(text)]

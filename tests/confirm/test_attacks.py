@@ -115,6 +115,7 @@ def signed_in(server: Running, name: str) -> httpx2.Client:
     return found
 
 
+@pytest.mark.slow
 def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         made = ask(server)
@@ -204,6 +205,7 @@ def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path: P
         assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     os.name != "posix" or not Path("/proc/self/net/tcp").exists(), reason="needs Linux's /proc"
 )
@@ -513,6 +515,7 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
         assert server.stored(made["id"]).status == "denied"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "details",
     ['{"a": 1, "a": 2}', '{"a": ' + "[" * 70 + "]" * 70 + "}", '{"a": ' + "[" * 5000 + "]" * 5000 + "}",

@@ -164,6 +164,7 @@ def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None
             assert who.post("/confirm", json=body).status_code == 202, body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "host", ["localhost:99999", "localhost:port", "[::1", "localhost:8766:1", "localhost@evil"]
 )

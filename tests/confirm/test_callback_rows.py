@@ -16,6 +16,7 @@ import pytest
 
 from tests.confirm.people import Desk
 from whet.confirm.callbacks import (
+    _LOOK_S,
     Callbacks,
     DueCallback,
     _Slots,
@@ -26,6 +27,7 @@ from whet.confirm.callbacks import (
 )
 from whet.confirm.http.wire import HttpRefusal, header, parse_object, query, read_as
 from whet.contract.errors import ConfigError
+from whet.web.beat import in_step
 
 
 @pytest.fixture
@@ -50,18 +52,19 @@ def test_each_receiver_has_two_at_once_and_nobody_more_than_half_of_what_is_free
     assert not slots.is_full and not slots.take(500, ("x", "cat")) and slots.take(501, ("x", "new"))
 
 
-def test_a_look_waits_for_a_slot_only_where_something_is_left_over() -> None:
+@pytest.mark.parametrize("left_over", [True, False])
+def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_over: bool) -> None:
     async def main() -> None:
-        slots, loop = _Slots(), asyncio.get_running_loop()
+        slots = _Slots()
         slots.take(1, ("a", "ann"))
-        began_s = loop.time()
-        loop.call_soon(slots.free, 1)
-        await slots.pause(left_over=True)
-        assert loop.time() - began_s < 0.4
-        slots.take(1, ("a", "ann"))
-        loop.call_soon(slots.free, 1)
-        await slots.pause(left_over=False)
-        assert loop.time() - began_s > 0.1
+        await asyncio.sleep(in_step(_LOOK_S))  # a whole step lies before the next look
+        pause = asyncio.ensure_future(slots.pause(left_over))
+        await asyncio.sleep(0)
+        slots.free(1)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert pause.done() == left_over
+        pause.cancel()
 
     asyncio.run(main())
 

@@ -151,6 +151,7 @@ for (const l of lines) console.log(write(JSON.parse(l)));
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
 def test_whole_values_are_written_as_javascript_writes_them():
     compare_values(5_000, 53)

@@ -177,6 +177,7 @@ def test_the_hook_denies_when_nobody_is_there():
     assert hooked(event(), "http://127.0.0.1:9")["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
+@pytest.mark.slow
 def test_the_mcp_server_with_the_official_client(server, token, url):
     pytest.importorskip("mcp")
     from mcp import ClientSession, StdioServerParameters
@@ -258,6 +259,7 @@ def test_policy_commands(tmp_path):
     assert broken.code == 1 and "perhaps" in broken.err
 
 
+@pytest.mark.slow
 def test_a_taken_port_says_how_to_find_who_has_it(server, tmp_path):
     done = whet(tmp_path, "serve", "--port", str(server.port), "--web-port", "-1")
     assert done.code == 1 and f"port {server.port}" in done.err and "ss -ltnp" in done.err

@@ -242,6 +242,7 @@ def test_health_needs_no_token_and_counts_what_is_pending(fresh):
     assert fresh.stranger.get("/health").json()["pending_count"] == 0
 
 
+@pytest.mark.slow
 def test_everything_is_there_after_a_restart(tmp_path):
     with Running(tmp_path) as server:
         agent, person = server.client("submit", "agent"), server.client("approve", "alice")

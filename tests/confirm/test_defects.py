@@ -125,6 +125,7 @@ def test_04_a_clock_that_is_set_back_revives_nothing(tmp_path):
         assert alice.post(second["approve_url"]).status_code == 409
 
 
+@pytest.mark.slow
 def test_05_the_sweeper_writes_the_end_down_by_itself(tmp_path):
     hands = ToolUse()
     with Running(tmp_path, hands=hands) as server:
@@ -147,6 +148,7 @@ def test_06_a_lone_surrogate_as_approver_approves_nothing(tmp_path):
         assert server.rows("SELECT count(*) FROM events WHERE kind = 'vote'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_07_08_requests_and_limits_outlive_the_process(tmp_path):
     with Running(tmp_path, rate=2) as server:
         agent = server.client("submit", "agent")
@@ -297,6 +299,7 @@ def test_18_history_keeps_every_event(server, agent, alice):
     assert kinds == ["submitted", "viewed", "vote", "decided", "consumed", "executed"]
 
 
+@pytest.mark.slow
 def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_path):
     with Running(tmp_path) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
@@ -371,6 +374,7 @@ def test_22_an_idempotency_key_gives_the_same_request(server, agent):
     assert other.post("/confirm", json=SUBMIT, headers=key).json()["id"] != first.json()["id"]
 
 
+@pytest.mark.slow
 def test_23_memory_holds_no_details_and_no_limit_keys(tmp_path):
     with Running(tmp_path, rate=1000) as server:
         agent = server.client("submit", "agent")
@@ -390,6 +394,7 @@ def test_24_pending_count_is_what_is_pending(tmp_path):
         assert server.client().get("/health").json()["pending_count"] == 1
 
 
+@pytest.mark.slow
 def test_25_a_webhook_that_hangs_holds_nobody_up(tmp_path):
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,

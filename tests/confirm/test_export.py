@@ -84,6 +84,7 @@ def stored(server: Running) -> list[tuple[Any, ...]]:
     return server.rows("SELECT id, kind, principal, data, hash FROM events ORDER BY id")
 
 
+@pytest.mark.slow
 def test_a_collector_gets_every_event_and_goes_on_where_it_was_left(
     tmp_path: Path, collector: Collector
 ) -> None:
@@ -127,6 +128,7 @@ def check(lines: list[bytes], server: Running) -> None:
         assert int(match[1]) == 13 * 8 + (4 if row[1] in ("refused", "login_failed") else 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["udp", "unix"])
 def test_syslog_gets_datagrams(tmp_path: Path, kind: str) -> None:
     with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET, socket.SOCK_DGRAM) as receiver:
@@ -151,6 +153,7 @@ def framed(connection: socket.socket, count: int) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_syslog_gets_counted_messages_over_tcp_also_after_it_was_away(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(60)

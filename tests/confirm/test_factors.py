@@ -119,6 +119,7 @@ def test_the_secret_is_sealed_and_another_key_opens_nothing(guarded):
     assert guarded.approve(guarded.ask(), guarded.code()).status_code == 403
 
 
+@pytest.mark.slow
 def test_the_page_asks_for_the_code_and_a_chat_has_no_button(guarded):
     made, server = guarded.ask(), guarded.server
     site = f"http://127.0.0.1:{server.page_port}"

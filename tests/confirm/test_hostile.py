@@ -341,6 +341,7 @@ def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path: Path
         assert agent.get(path).json()["status"] == "expired"
 
 
+@pytest.mark.slow
 def test_no_field_writes_into_the_page_and_nothing_frames_or_keeps_it(tmp_path: Path) -> None:
     bad = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}${7*7}</textarea></pre>"
     with Running(tmp_path) as server, page_of(server) as alice:
@@ -369,6 +370,7 @@ def test_no_field_writes_into_the_page_and_nothing_frames_or_keeps_it(tmp_path: 
             assert head["x-content-type-options"] == "nosniff", path
 
 
+@pytest.mark.slow
 def test_a_form_that_this_person_did_not_fill_in_decides_nothing(tmp_path: Path) -> None:
     with Running(tmp_path) as server, page_of(server) as alice, page_of(server, "bob") as bob:
         made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
@@ -392,6 +394,7 @@ def test_a_form_that_this_person_did_not_fill_in_decides_nothing(tmp_path: Path)
         assert server.stored(made["id"]).is_pending
 
 
+@pytest.mark.slow
 def test_odd_numbers_in_the_query_are_read_as_the_contract_says(server: Running) -> None:
     made = ask(server)
     alice = server.people["alice"]

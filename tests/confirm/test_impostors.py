@@ -244,6 +244,7 @@ def test_what_a_provider_may_not_say_opens_nothing(company: Running, provider: P
     assert company.rows("SELECT count(*) FROM people") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_callback_is_good_once_in_one_browser_and_begins_a_new_session(
     company: Running, provider: Provider
 ) -> None:

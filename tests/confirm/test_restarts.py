@@ -183,6 +183,7 @@ def year_ahead(places: Places, folder: Path) -> tuple[dict, dict, str]:
     return pending, approved, grant
 
 
+@pytest.mark.slow
 def test_a_clock_that_was_a_year_ahead_is_corrected_by_the_next_start(tmp_path: Path) -> None:
     places = Places(tmp_path / "confirmations.db", tmp_path / "confirm")
     pending, approved, grant = year_ahead(places, tmp_path)

@@ -279,6 +279,7 @@ def test_what_a_replaced_key_seals_is_not_believed_any_more(tmp_path: Path) -> N
         opened(places)
 
 
+@pytest.mark.slow
 def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path: Path) -> None:
     with Running(tmp_path) as first:
         old = first.service.key.id

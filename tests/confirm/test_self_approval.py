@@ -110,6 +110,7 @@ def test_service_ten_calls_that_an_agent_can_make_approve_nothing(tmp_path: Path
     assert len(answers) + len(COMMANDS) + 2 >= 30
 
 
+@pytest.mark.slow
 def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path: Path) -> None:
     me = str(os.geteuid())
     for role, may in (("approve", True), ("submit", False)):

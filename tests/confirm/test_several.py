@@ -66,6 +66,7 @@ def test_an_agent_and_odd_bodies_decide_nothing(server: Running) -> None:
     assert server.stored(item["id"]).is_pending
 
 
+@pytest.mark.slow
 def test_the_page_lets_tick_what_was_opened_and_shown_whole(server: Running) -> None:
     agent = server.client("submit", "agent")
     opened, unopened = asked(server, agent), asked(server, agent)

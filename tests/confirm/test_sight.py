@@ -70,6 +70,7 @@ def test_there_is_no_approve_button_while_a_part_is_hidden(tmp_path: Path, detai
         assert server.stored(request_id).status == "approved"
 
 
+@pytest.mark.slow
 def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
         request_id = ask(server, HIDING[0], accepts_edits=True)
@@ -117,6 +118,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("details", "level"), COMMANDS)
 def test_the_risk_line_is_whets_own_reading(tmp_path: Path, details: dict, level: str) -> None:
     reading = read_risk(details)
@@ -136,6 +138,7 @@ def test_without_a_command_nothing_is_said_of_its_risk() -> None:
     assert read_risk({"amount": 5, "to": "DE00"}) is None
 
 
+@pytest.mark.slow
 def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_path: Path) -> None:
     details = {"command": "rm /srv/shор" + " " * 300 + "; сору x", "note": "a\u202eb\u3164c"}
     with Running(tmp_path) as server:

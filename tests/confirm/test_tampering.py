@@ -220,6 +220,7 @@ def test_a_changed_record_is_named(places: Places, tmp_path: Path) -> None:
         assert report is not None and [line[:8] for line in report.problems] == ["request "], column
 
 
+@pytest.mark.slow
 def test_the_sums_follow_every_kind_of_write(tmp_path: Path) -> None:
     """Replaced rows, ignored ones, failed and retried works: the sums are those of a fresh count."""
     with Running(tmp_path, upkeep=False) as server:

@@ -235,6 +235,7 @@ def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk: Desk) -> None:
         desk.service.database.read_now(lambda db: db.execute("SELECT reason FROM requests").fetchall())
 
 
+@pytest.mark.slow
 def test_the_page_lets_decide_on_the_others(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")

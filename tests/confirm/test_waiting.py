@@ -60,6 +60,7 @@ def test_a_long_poll_ends_with_its_own_time_and_odd_times_are_no_wait(server):
         assert agent.get(f"/confirm/{made['id']}?wait={wait}").json()["status"] == "pending"
 
 
+@pytest.mark.slow
 def test_a_long_poll_ends_at_the_deadline_without_a_sweeper(tmp_path):
     hands = ToolUse()
     with Running(tmp_path, hands=hands, upkeep=False) as server:
@@ -227,6 +228,7 @@ def test_a_webhook_that_never_arrives_becomes_a_dead_letter(tmp_path):
         wait_until(lambda: server.rows("SELECT status FROM callbacks") == [("delivered",)])
 
 
+@pytest.mark.slow
 def test_private_addresses_get_no_webhooks(tmp_path):
     with Receiver() as receiver, Running(tmp_path) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
@@ -377,6 +379,7 @@ def test_pipelined_requests_are_answered_in_order(server):
     assert found == ids
 
 
+@pytest.mark.slow
 def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
     monkeypatch.setattr(pulse, "BEAT_S", 0.5)
     with Running(tmp_path) as server:

@@ -49,6 +49,7 @@ def test_before_any_count_the_messages_alone_ask_for_a_compaction_from_the_thres
     assert not counted.should_compress_preflight(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [2_000, 4_000, 8_000, 32_000])
 def test_10_a_compaction_saves_and_leaves_little_in_windows_of_any_size(window: int):
     compressor = engine(

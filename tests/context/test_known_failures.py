@@ -249,6 +249,7 @@ def test_16_17_no_message_is_lost_whatever_the_summary_call_comes_to(tmp_path: P
         asyncio.run(main(server))
 
 
+@pytest.mark.slow
 def test_40_the_cache_holds_over_a_session_with_compactions(tmp_path: Path) -> None:
     """Failure 40: system prompt and tools never change, requests extend each other between compactions, and
     the ratio is there to be seen."""

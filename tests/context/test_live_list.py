@@ -102,6 +102,7 @@ def random_rows(rng: random.Random, length: int) -> list[Message]:
     return rows
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(0, 40))
 def test_any_list_becomes_valid_and_repair_is_stable(seed: int, length: int) -> None:

@@ -9,6 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support import FixedClock
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.host import EngineHost
@@ -127,6 +129,7 @@ def said(*texts: str) -> list[str]:
     return [one for text in texts for one in (text, f"re {text}")]
 
 
+@pytest.mark.slow
 def test_thirteen_programs_two_of_them_killed_store_each_message_once(tmp_path: Path) -> None:
     house = House(tmp_path)
 

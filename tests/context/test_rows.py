@@ -75,6 +75,7 @@ ROWS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_garbage_is_refused_or_repaired(data: st.DataObject) -> None:

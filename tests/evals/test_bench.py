@@ -167,6 +167,7 @@ def test_plain_bm25_ranks_by_rarity_and_length() -> None:
     assert bm25.best("the", 3) == []
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_writes_a_card(tmp_path: Path) -> None:
     locomo(tmp_path)
     card = tmp_path / "card.json"
@@ -195,6 +196,7 @@ def trajectory(folder: Path, task: str, *steps: tuple[str, str, dict[str, Any], 
     (place / "claude-code.dataclaw.jsonl").write_text(json.dumps({"messages": said}) + "\n")
 
 
+@pytest.mark.slow
 def test_key_points_of_trajectories_on_the_gate(tmp_path: Path) -> None:
     trajectory(
         tmp_path,
@@ -345,6 +347,7 @@ def _answered(tmp_path: Path, clerk: Clerk, *more: str) -> tuple[int, dict[str, 
     return code, json.loads(out) if code == 0 else {}, err
 
 
+@pytest.mark.slow
 def test_a_model_answers_from_the_hits_and_a_stopped_run_goes_on(tmp_path: Path) -> None:
     locomo(tmp_path)
 

@@ -27,6 +27,7 @@ def server() -> Iterator[PracticeServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_turn_and_everything_before_is_there(
     tmp_path: Path, server: PracticeServer
 ) -> None:
@@ -50,6 +51,7 @@ def test_a_full_disk_ends_the_turn_and_everything_before_is_there(
     assert_requests_are_sound(server)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("mount"), reason="only root can mount a small disk")
 def test_a_really_full_disk_too(tmp_path: Path, server: PracticeServer) -> None:
     program = Program(tmp_path, server)
@@ -182,6 +184,7 @@ def test_a_broken_config_is_named_with_line_and_what_is_allowed(
     assert program.ask("hello").code == 0
 
 
+@pytest.mark.slow
 def test_a_missing_key_says_which_variable_to_set(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.ask("hi", "--provider", "anthropic").assert_error("ANTHROPIC_API_KEY", ".env")

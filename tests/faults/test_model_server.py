@@ -145,6 +145,7 @@ PASSES = {
 }
 
 
+@pytest.mark.slow
 def test_what_passes_is_retried_and_the_answer_is_whole(tmp_path: Path) -> None:
     names = list(PASSES)
     with programs(tmp_path, names) as found:
@@ -197,6 +198,7 @@ def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path
             assert_requests_are_sound(server)
 
 
+@pytest.mark.slow
 def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tmp_path: Path) -> None:
     with PracticeServer(script=[ScriptedReply("", fault=Fault(status=413, message="too large"))]) as server:
         program = Program(tmp_path, server)

@@ -102,6 +102,7 @@ def test_a_port_where_nobody_listens_is_named(tmp_path: Path) -> None:
     done.assert_error(f"127.0.0.1:{port}", "connect")
 
 
+@pytest.mark.slow
 def test_a_url_that_is_none_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
     for url in ("not a url", "ftp://x/v1", "http://", "http://[::1/v1", "http://x:99999/v1"):
         for provider in ("far", ""):
@@ -127,6 +128,7 @@ def test_loopback_needs_no_proxy_where_that_is_said(tmp_path: Path, server: Prac
     assert program.ask("?").row["text"] == "through"
 
 
+@pytest.mark.slow
 def test_a_proxy_that_wants_a_password_or_is_away_is_named(tmp_path: Path, server: PracticeServer) -> None:
     refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
     with proxy(server, refusal) as way:

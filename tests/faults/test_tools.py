@@ -87,6 +87,7 @@ def test_what_never_ends_forks_and_reads_is_answered_in_time(program: Program) -
     assert told[7]
 
 
+@pytest.mark.slow
 def test_ways_out_of_the_workspace_are_refused_with_the_reason(program: Program, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("the hidden word is kumquat")
@@ -117,6 +118,7 @@ def test_ways_out_of_the_workspace_are_refused_with_the_reason(program: Program,
     assert "inside" in told[-1]
 
 
+@pytest.mark.slow
 def test_odd_names_are_names(program: Program) -> None:
     names = [
         "-rf",

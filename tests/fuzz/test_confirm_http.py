@@ -137,6 +137,7 @@ def run_fuzz(server: Running, *, count: int = 1 << 60, seconds: float = 1e9, see
     assert health.startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 def test_odd_requests_never_break_the_service(tmp_path):
     with Running(tmp_path, rate=1_000_000) as server:
         run_fuzz(server, count=200)

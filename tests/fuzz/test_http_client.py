@@ -186,6 +186,7 @@ def _resident_mb() -> float:
     return pages * resource.getpagesize() / 1e6
 
 
+@pytest.mark.slow
 def test_the_parser_alone_takes_any_bytes_in_any_pieces():
     for seed in range(40_000, 40_600):
         answer = answer_of(seed)

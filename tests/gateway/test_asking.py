@@ -19,6 +19,7 @@ def test_every_question_about_a_write_shows_all_of_it(tmp_path: Path) -> None:
     assert blind(in_chat(tmp_path)) == []
 
 
+@pytest.mark.slow
 def test_a_long_question_is_shown_whole_by_a_command_and_denied_with_words(tmp_path: Path) -> None:
     call, lines = WRITES["many lines"]
     with world(tmp_path, [ScriptedReply(tool_calls=(call,)), ScriptedReply("All done.")], mode="ask") as w:

@@ -158,6 +158,7 @@ def test_discord_a_channel_that_can_not_be_read_holds_no_other_one_up(tmp_path: 
             discord.wait_said("Answer 3.", chat="600")
 
 
+@pytest.mark.slow
 def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
     discord = DiscordChat()
     script = [
@@ -190,6 +191,7 @@ def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
         assert all(b"not meant" not in request.body for request in one.model.requests)
 
 
+@pytest.mark.slow
 def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
     slack = SlackChat()
     script = [

@@ -142,6 +142,7 @@ def test_where_repetitions_are_dropped_it_is_repeated_for_so_long_and_no_longer(
     assert state == "unknown" and len(keys) == 3  # the doubt stays when something else fails afterwards
 
 
+@pytest.mark.slow
 def test_a_limit_or_a_network_that_is_down_costs_no_message(tmp_path: Path) -> None:
     limited = SendFailed("slowly", retry_after_s=0.0, status=429)
     away = SendFailed("can't reach it", retry_after_s=0.0)

@@ -178,6 +178,7 @@ def test_one_bot_can_not_be_two_channels_of_a_gateway(tmp_path: Path) -> None:
         open_channels(read_gateway(path), secrets)
 
 
+@pytest.mark.slow
 @pytest.mark.logs_errors("is off")
 def test_a_gateway_with_a_broken_package_serves_its_other_channels(
     tmp_path: Path, site: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

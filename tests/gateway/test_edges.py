@@ -91,6 +91,7 @@ def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:
         discord.wait_said("Made.")
 
 
+@pytest.mark.slow
 def test_what_a_platform_adds_to_a_message_is_no_edit(tmp_path: Path) -> None:
     discord = DiscordChat()
     with on(discord, DISCORD, tmp_path / "d", [ScriptedReply(text="One."), ScriptedReply(text="Two.")]):
@@ -147,6 +148,7 @@ def test_what_a_group_says_to_itself_is_no_flood(tmp_path: Path) -> None:
         assert w.telegram.said(-5) == ["Answer."]
 
 
+@pytest.mark.slow
 def test_what_is_brought_again_or_was_said_over_hours_is_no_flood(tmp_path: Path) -> None:
     script = [ScriptedReply(text=f"Answer {n}.") for n in range(7)]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
@@ -185,6 +187,7 @@ class Vague(TelegramChat):
         return answer
 
 
+@pytest.mark.slow
 def test_an_answer_whose_draft_was_deleted_is_not_sent_blindly_again(tmp_path: Path) -> None:
     script = [ScriptedReply(text="word " * 60, pieces=12, fault=Fault(stall_after=6))]
     with Vague() as telegram, PracticeServer(script=script) as model:
@@ -202,6 +205,7 @@ def test_an_answer_whose_draft_was_deleted_is_not_sent_blindly_again(tmp_path: P
             assert sum("word word" in t for t in telegram.said()) == 1
 
 
+@pytest.mark.slow
 def test_a_message_from_before_a_question_is_not_its_answer(tmp_path: Path) -> None:
     script = [
         ScriptedReply(
@@ -287,6 +291,7 @@ def _states(home: Path) -> list[str]:
         return database.read_now(lambda db: [row[0] for row in db.execute(rows)])
 
 
+@pytest.mark.slow
 def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp_path: Path) -> None:
     discord = DiscordChat()
     with on(discord, DISCORD, tmp_path, [ScriptedReply(text="Hello.")]) as one:
@@ -307,6 +312,7 @@ def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp
         assert counts.unknown == 1
 
 
+@pytest.mark.slow
 def test_what_was_missed_on_discord_is_fetched_also_after_a_failure(tmp_path: Path) -> None:
     discord = DiscordChat()
     with discord, PracticeServer(script=[ScriptedReply(text=f"Answer {n}.") for n in range(3)]) as model:

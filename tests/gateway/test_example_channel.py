@@ -71,6 +71,7 @@ def gateway(folder: Path, chat: MattermostChat, model: PracticeServer, **setting
     return GatewayProcess(folder / "home", FILE.format(url=chat.url), model, **settings)
 
 
+@pytest.mark.slow
 def test_a_message_is_answered_and_shown_while_it_grows(tmp_path: Path, site: Path) -> None:
     script = [
         ScriptedReply(text="Hello **Ann**, and @all of you."),
@@ -96,6 +97,7 @@ def test_a_message_is_answered_and_shown_while_it_grows(tmp_path: Path, site: Pa
         assert before[0].replace("\u200b", "").endswith("…")
 
 
+@pytest.mark.slow
 def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
     script = [
         ScriptedReply(text="One.", fault=Fault(stall_after=0)),
@@ -139,6 +141,7 @@ def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
             assert model.count == 6 and all(b"not meant" not in r.body for r in model.requests)
 
 
+@pytest.mark.slow
 def test_reactions_decide_for_those_who_may(tmp_path: Path, site: Path) -> None:
     script = [ScriptedReply(tool_calls=RISKY), ScriptedReply(text="Made.")]
     with MattermostChat() as chat, PracticeServer(script=script) as model:

@@ -37,6 +37,7 @@ def ends(vendor: Host, file: str, folder: Path, caplog: pytest.LogCaptureFixture
             logged(vendor, caplog, f"channel {folder.name} is off")
 
 
+@pytest.mark.slow
 @pytest.mark.logs_errors("is off")
 def test_a_token_that_is_revoked_ends_the_channel(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     discord, slack, telegram = DiscordChat(), SlackChat(), TelegramChat()
@@ -49,6 +50,7 @@ def test_a_token_that_is_revoked_ends_the_channel(tmp_path: Path, caplog: pytest
     ends(telegram, TELEGRAM, tmp_path / "telegram", caplog)
 
 
+@pytest.mark.slow
 @pytest.mark.logs_errors("channel discord is off")
 def test_a_channel_that_breaks_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     discord = DiscordChat()

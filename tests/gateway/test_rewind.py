@@ -13,6 +13,7 @@ from whet.practice.script import ScriptedReply
 pytestmark = pytest.mark.unconfined
 
 
+@pytest.mark.slow
 def test_a_turn_is_shown_and_taken_back_in_a_chat(tmp_path: Path) -> None:
     outside = tmp_path / "outside"  # what lies in Whet's home is not recorded
     outside.mkdir()

@@ -77,6 +77,7 @@ def test_a_message_is_answered_and_survives_a_kill(tmp_path: Path) -> None:
         assert "telegram" in status.stdout and "not running" in status.stdout, status
 
 
+@pytest.mark.slow
 def test_commands_are_the_terminals_own(tmp_path: Path) -> None:
     script = [ScriptedReply(text="One."), ScriptedReply(text="Again one."), ScriptedReply(text="Fresh.")]
     with world(tmp_path, script) as w:
@@ -174,6 +175,7 @@ def test_a_command_waits_for_the_turn_and_what_comes_after_it_waits_too(tmp_path
         w.telegram.wait_said("Stopping. 1 message that waited was dropped.")
 
 
+@pytest.mark.slow
 def test_buttons_decide_for_permitted_people_only(tmp_path: Path) -> None:
     script = [
         ScriptedReply(tool_calls=RISKY, when="too early"),
@@ -328,6 +330,7 @@ def test_long_answers_come_in_pieces_with_their_code_whole(tmp_path: Path) -> No
             assert sum(f"print({n}) " in piece for piece in said) == 1
 
 
+@pytest.mark.slow
 def test_the_growing_answer_is_shown_and_ends_as_the_whole_one(tmp_path: Path) -> None:
     text = "a long answer that grows word by word and takes its time " * 3
     script = [ScriptedReply(text=text, pieces=12, fault=Fault(stall_after=6))]
@@ -343,6 +346,7 @@ def test_the_growing_answer_is_shown_and_ends_as_the_whole_one(tmp_path: Path) -
         assert w.telegram.edits >= 1
 
 
+@pytest.mark.slow
 def test_a_growing_answer_leaves_the_one_before_it_alone(tmp_path: Path) -> None:
     texts = [f"answer {n}," + " and so on and so forth" * 20 for n in range(2)]
     script = [ScriptedReply(text=text, pieces=8, fault=Fault(stall_after=4)) for text in texts]

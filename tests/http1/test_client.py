@@ -92,6 +92,7 @@ def test_head_and_body_leave_together():
     assert b"x-y: z" in lines and b"content-length: 4" in lines
 
 
+@pytest.mark.slow
 def test_a_slow_reader_gets_everything_in_order_and_the_server_waits_for_it():
     sent = b"".join(b"%08d" % number for number in range(400_000))
 
@@ -574,6 +575,7 @@ def test_a_cancelled_request_closes_its_connection():
     run(serve, ask)
 
 
+@pytest.mark.slow
 def test_a_thousand_exchanges_leave_no_descriptor():
     serve, _ = saying(OK, hangs_up=True)
 

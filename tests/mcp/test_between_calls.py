@@ -32,6 +32,7 @@ def answered(request: Request, text: str) -> bytes:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"handshake": False}])
 def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
     home: Path, more: dict[str, Any]
@@ -162,6 +163,7 @@ def test_progress_is_shown_while_a_call_runs(home: Path, said: dict[str, object]
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_the_sdks_progress_is_shown(home: Path) -> None:
     async def test(url: str) -> None:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
@@ -202,6 +204,7 @@ def test_a_session_that_is_lost_is_begun_again_once_and_ends_no_other_call(home:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_a_stream_that_drips_ends_with_the_calls_time(home: Path) -> None:
     async def drip() -> AsyncIterator[bytes]:
         for _ in range(1_000):

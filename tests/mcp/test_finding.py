@@ -32,6 +32,7 @@ def shown(tools: Sequence[Tool]) -> list[Tool]:
     return [tool for tool in tools if "deferred" not in tool.tags]
 
 
+@pytest.mark.slow
 def test_a_hundred_tools_take_up_little_and_are_found_by_words(home: Path) -> None:
     async def test() -> None:
         async with bench(home, {"big": SERVER}) as b:
@@ -92,6 +93,7 @@ def test_what_is_called_is_a_tool_that_there_is() -> None:
             meant(wrong)
 
 
+@pytest.mark.slow
 def test_found_and_called_in_a_chat_the_prefix_stays_and_rules_are_the_tools_own(
     tmp_path: Path, home: Path
 ) -> None:
@@ -136,6 +138,7 @@ def test_found_and_called_in_a_chat_the_prefix_stays_and_rules_are_the_tools_own
     assert len([tool for tool in bodies[0]["tools"] if "mcp" in tool["function"]["name"]]) == 2
 
 
+@pytest.mark.slow
 def test_trust_names_each_tool_and_a_pattern_that_does_not_cover_it_is_said(
     tmp_path: Path, home: Path
 ) -> None:

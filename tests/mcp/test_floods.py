@@ -87,6 +87,7 @@ def test_a_server_that_prints_without_end_is_ended(home: Path, monkeypatch: pyte
     asyncio.run(test())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_pidfd", [True, False])
 def test_a_child_that_holds_the_output_open_is_ended_with_its_server(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pidfd: bool

@@ -25,6 +25,7 @@ def event(request: Request, text: str, event_id: str = "") -> bytes:
     return (f"id: {event_id}\n" if event_id else "").encode() + f"data: {message}\n\n".encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more", [{}, {"json_response": True}, {"stateless_http": True}, {"handshake": False}]
 )
@@ -122,6 +123,7 @@ def test_a_server_that_lies_about_its_encoding_has_no_tools_and_holds_up_nothing
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_an_answer_of_a_hundred_megabytes_is_not_read(home: Path) -> None:
     kinds = {"content-type": "application/json"}
     for headers in (kinds, EVENTS):
@@ -171,6 +173,7 @@ def test_a_lost_session_is_begun_again_once(home: Path) -> None:
     assert [one.message.get("method") for one in requests if one.method == "POST"].count("initialize") == 2
 
 
+@pytest.mark.slow
 def test_a_silent_server_times_out(home: Path) -> None:
     async def silent(request: Request) -> Answer:
         if isinstance(request.message, dict) and request.message.get("method") == "tools/call":

@@ -53,6 +53,7 @@ def configure(home: Path, *arguments: str) -> None:
     (home / "config.yaml").write_text(json.dumps({"mcp": {"servers": servers}}))
 
 
+@pytest.mark.slow
 def test_from_adding_a_server_to_a_call_in_a_chat(
     folder: Path, server: PracticeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +88,7 @@ def test_from_adding_a_server_to_a_call_in_a_chat(
     assert "Nobody was there to ask" in said["content"]
 
 
+@pytest.mark.slow
 def test_doctor_names_broken_servers(folder: Path, home: Path) -> None:
     servers: dict[str, dict[str, Any]] = {
         "gone": {"command": "/no/such/program"},
@@ -105,6 +107,7 @@ def test_doctor_names_broken_servers(folder: Path, home: Path) -> None:
     assert checks["mcp odd"]["text"] == "1 tool, 1 left out" and checks["mcp new"]["state"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_resumed_session_keeps_its_schemas_and_is_told_what_changed(
     folder: Path, server: PracticeServer, home: Path
 ) -> None:
@@ -121,6 +124,7 @@ def test_a_resumed_session_keeps_its_schemas_and_is_told_what_changed(
     assert "MCP: mcp__odd__echo changed since this session began; it keeps what it began with" in out
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_a_notice(folder: Path, home: Path, server: PracticeServer) -> None:
     configure(home, "dies")
     server.install(
@@ -135,6 +139,7 @@ def test_a_server_that_dies_is_a_notice(folder: Path, home: Path, server: Practi
     ]
 
 
+@pytest.mark.slow
 def test_what_may_destroy_is_asked_about_in_auto_mode_too(
     folder: Path, home: Path, server: PracticeServer
 ) -> None:
@@ -161,6 +166,7 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
         assert tools["mcp__odd__echo"].effects == {"execute"} and not tools["mcp__odd__echo"].repeatable
 
 
+@pytest.mark.slow
 def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_process(
     folder: Path, home: Path, server: PracticeServer
 ) -> None:
@@ -200,6 +206,7 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
         )
 
 
+@pytest.mark.slow
 def test_no_server_outlives_a_killed_whet(
     folder: Path, home: Path, server: PracticeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

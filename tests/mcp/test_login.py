@@ -89,6 +89,7 @@ def test_a_refused_login_says_so(home: Path) -> None:
         asyncio.run(login(url))
 
 
+@pytest.mark.slow
 def test_nobody_comes(home: Path) -> None:
     with (
         sdk_over_http(make, Logins()) as url,

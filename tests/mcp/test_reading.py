@@ -13,6 +13,7 @@ from tests.mcp.serving import Answer, Request, raw, result, sdk_over_http, usual
 from whet.config.schema import McpServerSettings
 
 
+@pytest.mark.slow
 def test_the_sdks_resources_and_prompts_are_read(home: Path) -> None:
     async def test(url: str) -> None:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:

@@ -65,6 +65,7 @@ def text(result: Any) -> str:
     return result.content[0].text
 
 
+@pytest.mark.slow
 def test_search_read_and_ask(folder: Path, home: Path, server: PracticeServer) -> None:
     server.install(
         [

@@ -78,6 +78,7 @@ def test_another_command_is_another_server(home: Path, tmp_path: Path) -> None:
     assert asyncio.run(names("pages")) == ["mcp__odd__tool0", "mcp__odd__tool1", "mcp__odd__tool2"]
 
 
+@pytest.mark.slow
 def test_a_hanging_call_ends_and_the_server_is_started_again(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_cancelled_call_is_called_off(home: Path, tmp_path: Path) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_says_its_last_words_and_comes_back_ever_later(home: Path) -> None:
     async def test() -> None:
         async with bench(home, {"odd": odd("dies")}) as b:

@@ -199,6 +199,7 @@ def test_a_copy_that_has_no_room_names_the_place(tmp_path: Path) -> None:
     assert "can't be copied to" in done.stdout and "TMPDIR" in done.stdout
 
 
+@pytest.mark.slow
 def test_notes_that_are_huge_or_no_text_are_listed(tmp_path: Path, home: Path) -> None:
     memories = tmp_path / "theirs" / "memories"
     memories.mkdir(parents=True)

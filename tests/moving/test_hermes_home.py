@@ -273,6 +273,7 @@ def test_an_interval_keeps_its_times(minutes: int, expression: str) -> None:
     assert (found.schedule.expression, left) == (expression, [])
 
 
+@pytest.mark.slow
 def test_a_second_run_changes_nothing_and_what_was_taken_away_stays_away(home: Path, theirs: Path) -> None:
     take(home, theirs)
     first = {name: text for name, text in tree(home).items() if not name.startswith("state.db")}
@@ -404,6 +405,7 @@ def test_of_several_without_a_home_chat_nobody_is_the_owner() -> None:
     }
 
 
+@pytest.mark.slow
 def test_commands_that_were_denied_there_are_denied_here(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()

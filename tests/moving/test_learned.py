@@ -73,6 +73,7 @@ def test_entries_are_parted_at_the_mark_and_long_ones_as_markdown() -> None:
     assert notes.entries("") == []
 
 
+@pytest.mark.slow
 def test_notes_and_skills_come_once_and_what_is_hostile_never_holds(
     tmp_path: Path, home: Path, theirs: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_what_was_undone_here_does_not_come_back(tmp_path: Path, home: Path, the
     assert not (home / "skills" / "restart-api" / "SKILL.md").exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_foresees_what_would_come_and_writes_nothing(
     tmp_path: Path, home: Path, theirs: Path
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_dry_run_foresees_what_would_come_and_writes_nothing(
     assert set(how(after, "memory").values()) == {"kept", "left"}
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_listed_and_the_rest_comes(tmp_path: Path, home: Path, theirs: Path) -> None:
     long = "\n§\n".join(f"The server number {n} stands in rack {n} of hall {'x' * 400}{n}" for n in range(20))
     (theirs / "memories" / "MEMORY.md").write_text(long)
@@ -140,6 +143,7 @@ def test_what_does_not_fit_is_listed_and_the_rest_comes(tmp_path: Path, home: Pa
     assert len((home / "memories" / "MEMORY.md").read_text()) <= 3_000
 
 
+@pytest.mark.slow
 def test_links_pipes_and_folders_that_lead_out_are_listed_not_followed(
     tmp_path: Path, home: Path, theirs: Path
 ) -> None:
@@ -185,6 +189,7 @@ def test_what_came_with_the_program_stays_there_unless_it_was_changed(tmp_path: 
     assert [row.what for row in left] == ["stock"]
 
 
+@pytest.mark.slow
 def test_a_folder_of_skills_comes_with_one_command(tmp_path: Path, home: Path) -> None:
     skill(tmp_path / "s" / "a" / "one", "one")
     skill(tmp_path / "s" / "two", "two")
@@ -197,6 +202,7 @@ def test_a_folder_of_skills_comes_with_one_command(tmp_path: Path, home: Path) -
     assert code == 1 and "hint: " in err
 
 
+@pytest.mark.slow
 def test_a_damaged_database_is_refused_before_anything_is_taken(
     tmp_path: Path, home: Path, theirs: Path
 ) -> None:

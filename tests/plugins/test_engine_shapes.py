@@ -87,6 +87,7 @@ def told(program: Program) -> list[list[Any]]:
     return [json.loads(line) for line in (program.home / "engine.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_an_engine_that_prints_leaves_the_json_whole_and_is_given_what_memories_keep(tmp_path: Path) -> None:
     script = [ScriptedReply(text="One."), ScriptedReply(text="Two.")]
     with PracticeServer(script=script) as server:
@@ -129,6 +130,7 @@ def test_a_new_session_is_carried_over_to_and_one_instance_serves_each(tmp_path:
     assert [line[1] for line in lines if line[0] == "on_session_end"] == [old, new]
 
 
+@pytest.mark.slow
 def test_an_engine_that_drops_the_request_in_mid_turn_is_not_followed(tmp_path: Path) -> None:
     """The request stands before the calls that it led to; a list without it would leave the model without it."""
     script = [calls(("plain", "{}")), ScriptedReply(text="The plan.")]

@@ -83,6 +83,7 @@ def test_rare_hooks_are_told_what_happened(observed: dict[str, dict[str, Any]]) 
     assert skill["session_id"] == observed["on_session_reset"]["old_session_id"]
 
 
+@pytest.mark.slow
 def test_what_a_command_printed_can_be_changed(home: Path) -> None:
     code = "def register(ctx):\n    ctx.register_hook('transform_terminal_output', lambda output, **k: output.upper())\n"
     write(home, "upper", code)

@@ -183,6 +183,7 @@ def test_two_hosts_of_one_process_share_a_plugins_code_until_the_last_is_closed(
     assert "hermes_plugins" not in sys.modules
 
 
+@pytest.mark.slow
 def test_without_plugins_nothing_of_this_is_imported(home: Path) -> None:
     code = (
         "import sys, whet.app.build, whet.cli.chat\n"

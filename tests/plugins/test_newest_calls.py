@@ -43,6 +43,7 @@ def test_state_is_there_at_the_next_start_and_is_nobody_elses(home: Path) -> Non
     assert json.loads((home / "plugin-data/other_one/state.json").read_text()) == {"cursor": {"page": 1}}
 
 
+@pytest.mark.slow
 def test_state_survives_many_writers_and_a_broken_file_is_left_alone(tmp_path: Path) -> None:
     def count(name: str) -> None:
         for number in range(20):

@@ -28,12 +28,14 @@ def test_one_that_hangs_is_given_up_on(home: Path) -> None:
     assert not hangs.is_loaded and hangs.problems == ["loading did not end in 1 s"]
 
 
+@pytest.mark.slow
 def test_one_that_a_signal_ends_is_told_by_its_number(home: Path) -> None:
     write(home, "hangs_up", "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\n")
     (hangs_up,) = look(Home(home), ["hangs_up"])
     assert not hangs_up.is_loaded and "ended with signal 1 while loading" in hangs_up.problems[0]
 
 
+@pytest.mark.slow
 def test_hooks_and_memories_are_tried_with_real_arguments(home: Path) -> None:
     code = """
         class Wrong:

@@ -285,6 +285,7 @@ MEMORY = """
 """
 
 
+@pytest.mark.slow
 def test_a_memory_provider_lives_its_whole_life(home: Path) -> None:
     write(home, "notes-db", MEMORY)
     script = [

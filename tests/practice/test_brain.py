@@ -114,6 +114,7 @@ def test_running_tests_recovers_from_the_missing_setting(tmp_path):
     assert loop.commands == ["ORDERS_DB=memory python3 -m unittest -q"]
 
 
+@pytest.mark.slow
 def test_a_folder_without_tests_gives_no_verdict(tmp_path):
     assert Loop(tmp_path).ask("run the tests").startswith("I can't tell whether tests pass")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from whet.practice.cache import PrefixCache, TokenTally
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -30,6 +32,7 @@ def test_only_marked_prefixes_are_written_and_a_mark_looks_back():
     assert cache.marked("m", marked(30, 10, 29)) == TokenTally(300, 300, 0)
 
 
+@pytest.mark.slow
 def test_memory_is_bounded():
     cache = PrefixCache()
     for index in range(3):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from whet.practice.ask import HeardMessage, Offer, PracticeCall, PracticeRequest
 from whet.practice.gated_facts import GUESSES, FactStatement, Task, claims, done_lines, draw, statements
 from whet.practice.gated_model import GatedModel, Habits
@@ -60,6 +62,7 @@ def test_a_guess_depends_on_seed_and_job_but_not_on_the_arm() -> None:
     assert plain["flag"] == with_memory["flag"]
 
 
+@pytest.mark.slow
 def test_a_fact_among_many_is_overlooked_more_often() -> None:
     noise = "\n".join(FactStatement(f"other{n}", "flag", "--ack").text for n in range(100))
 

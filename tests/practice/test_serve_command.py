@@ -8,6 +8,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tests.support import output_of, within
@@ -15,6 +16,7 @@ from whet.cli.practice import practice
 from whet.contract.errors import ConfigError
 
 
+@pytest.mark.slow
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"text": "hi"}]}')

@@ -65,6 +65,7 @@ def test_with_the_command_in_memory_it_is_right_at_once(project):
     assert is_mended(project)
 
 
+@pytest.mark.slow
 def test_with_an_example_in_an_earlier_message_too(project):
     loop = Loop(project)
     loop.heard += [HeardMessage("user", f"(example) `{PROPER}` worked"), HeardMessage("assistant", "Noted.")]
@@ -194,6 +195,7 @@ def test_what_a_denial_says_is_what_is_asked_next(project):
     assert "5 rows deleted" in said and "carts: 7 rows" in said
 
 
+@pytest.mark.slow
 def test_a_denial_that_names_nothing_narrower_ends_the_task(project):
     make_shop(project)
     loop = Loop(project, gate=lambda c: "" if c == LOOK else "Denied by ada: not on a Friday.")
@@ -201,6 +203,7 @@ def test_a_denial_that_names_nothing_narrower_ends_the_task(project):
     assert loop.commands == [LOOK, WIPE]
 
 
+@pytest.mark.slow
 def test_the_narrower_request_denied_too_ends_the_task(project):
     make_shop(project)
     loop = Loop(
@@ -210,6 +213,7 @@ def test_the_narrower_request_denied_too_ends_the_task(project):
     assert loop.commands == [LOOK, WIPE, delete_command("30")]
 
 
+@pytest.mark.slow
 def test_without_a_shop_nothing_is_asked_for(project):
     assert "no shop database here" in Loop(project).ask(TIDY)
 

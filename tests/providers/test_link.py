@@ -233,6 +233,7 @@ def test_a_silent_server_is_given_up_after_the_time_limit():
     assert type(error) is Unavailable and "silent for 0.2 s" in error.message and "127.0.0.1" in error.message
 
 
+@pytest.mark.slow
 def test_a_server_that_keeps_the_connection_open_after_the_end_costs_no_answer():
     async def test() -> None:
         held = Script([sse(FIRST, LAST, b"[DONE]")], stall=True)

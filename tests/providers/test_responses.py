@@ -35,6 +35,7 @@ def test_the_request_is_stateless():
     assert b"include" not in CODEC.head("", [], RequestOptions("gpt-4.1-mini"))
 
 
+@pytest.mark.slow
 def test_messages_become_items():
     sent = body(
         Message("user", (TextPart("look"), PNG)),

@@ -25,6 +25,7 @@ CODECS: list[tuple[WireCodec, object]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("codec", "adapter"), CODECS)
 @settings(max_examples=40, deadline=None)
 @given(conversation=shapes.messages, system=shapes.texts)
@@ -33,6 +34,7 @@ def test_any_list_gives_a_body_that_the_sdk_types_accept(codec, adapter, convers
     shapes.check(adapter, msgspec.json.decode(cache.body(conversation)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("codec", "adapter"), CODECS)
 @settings(max_examples=40, deadline=None)
 @given(conversation=shapes.messages, system=shapes.texts)
@@ -48,6 +50,7 @@ def test_each_request_is_a_prefix_of_the_next(codec: WireCodec, adapter, convers
     assert cache.body(conversation) == shapes.cache(codec, system=system).body(conversation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("codec", "adapter"), CODECS)
 @settings(max_examples=40, deadline=None)
 @given(first=shapes.messages, keep=st.integers(0, 8), second=shapes.messages)

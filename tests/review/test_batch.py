@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.agent.loop import run_turn
 from whet.memory import undo
@@ -24,6 +26,7 @@ async def one_shot(b: Bench, text: str, *, private: bool = False) -> str:
     return session.id
 
 
+@pytest.mark.slow
 def test_the_tenth_one_shot_of_a_folder_has_all_of_them_reviewed_at_once(tmp_path: Path) -> None:
     wish = remember("Metric units.", WISH, target="user")
     script = [*[says("Done.")] * 11, does(wish), says("Saved."), says("Done.")]
@@ -58,6 +61,7 @@ def steps_of(b: Bench, session_id: str) -> list[undo.ForgetStep]:
     return b.app.database.read_now(lambda db: undo.forget_steps(db, "", session_id))
 
 
+@pytest.mark.slow
 def test_of_quotes_from_two_conversations_one_is_kept_and_nothing_is_joined(tmp_path: Path) -> None:
     both = use("memory", action="add", content="Both.", evidence=[WISH, "The offices are in Bergen."])
     script = [*[says("Done.")] * 10, does(both), says("Nothing.")]
@@ -74,6 +78,7 @@ def test_of_quotes_from_two_conversations_one_is_kept_and_nothing_is_joined(tmp_
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_what_a_one_shot_called_for_waits_in_its_folder_until_there_is_room(tmp_path: Path) -> None:
     got_round = [
         does(use("terminal", command="exit 3")),
@@ -94,6 +99,7 @@ def test_what_a_one_shot_called_for_waits_in_its_folder_until_there_is_room(tmp_
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_review_that_would_pass_its_share_is_stopped_and_keeps_what_it_saved(tmp_path: Path) -> None:
     said = "No, the tests run with ./check --fast in this project."
     lesson = remember("Tests.", "the tests run with ./check --fast")

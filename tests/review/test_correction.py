@@ -73,6 +73,7 @@ def test_the_next_task_an_answer_and_a_question_are_none(said: str, calls: list[
     assert correction(said, calls, [ran("pytest -q")]) == ""
 
 
+@pytest.mark.slow
 def test_work_that_is_done_again_is_seen_in_the_store(tmp_path: Path) -> None:
     """The turn before is read whole, though the session goes on after it."""
 

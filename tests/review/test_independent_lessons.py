@@ -105,6 +105,7 @@ def _call(name: str, **arguments: object) -> dict[str, Any]:
     return {"tool_calls": [{"index": 0, "id": f"c{name}", "type": "function", "function": made}]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_later_session_reads_the_sources_words(tmp_path: Path, name: str) -> None:
     lesson = LESSONS[name]

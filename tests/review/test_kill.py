@@ -154,6 +154,7 @@ def test_killed_at_a_hundred_random_points(tmp_path: Path, queued: Path) -> None
     assert left.count("running") >= 20, "most kills hit a review at work"
 
 
+@pytest.mark.slow
 def test_a_killed_chat_process_leaves_the_job_to_the_next_at_once(tmp_path: Path, queued: Path) -> None:
     stall = ScriptedReply(text="x", fault=Fault(stall_after=-1))
     with PracticeServer(script=[does(WRITES[0]), stall, does(WRITES[1]), says("Done.")]) as server:

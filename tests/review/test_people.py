@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.agent.loop import run_turn
 from whet.app.build import Principal
@@ -35,6 +37,7 @@ def strange(text: str, profile: str) -> list[str]:
     return [word for other, word in WORDS.items() if other != profile and word in text]
 
 
+@pytest.mark.slow
 def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, [], settings={"review.free_tokens": "5000000"}) as b:

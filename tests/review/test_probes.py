@@ -56,12 +56,14 @@ def run(tmp_path: Path, command: str, settings: dict[str, str] | None = None) ->
     return asyncio.run(main())
 
 
+@pytest.mark.slow
 @needs_jail
 def test_what_a_reading_command_shows_again_says_when_and_can_be_taken_back(tmp_path: Path) -> None:
     text, _ = run(tmp_path, "cat app.toml")
     assert FACT in text and "(checked 20" in text
 
 
+@pytest.mark.slow
 @needs_jail
 def test_what_the_gate_does_not_call_reading_is_not_run_again(tmp_path: Path) -> None:
     text, b = run(tmp_path, "cat app.toml; echo ran >> ran.txt")
@@ -69,6 +71,7 @@ def test_what_the_gate_does_not_call_reading_is_not_run_again(tmp_path: Path) ->
     assert (b.home.parent / "work" / "ran.txt").read_text().count("ran") == 1
 
 
+@pytest.mark.slow
 @needs_jail
 def test_a_file_that_says_something_else_by_now_is_not_called_checked(tmp_path: Path) -> None:
     async def main() -> str:
@@ -90,6 +93,7 @@ def test_without_a_sandbox_or_a_yes_nothing_is_run(tmp_path: Path, settings: dic
     assert FACT in text and "(checked " not in text
 
 
+@pytest.mark.slow
 @needs_jail
 def test_the_jail_of_a_probe_writes_nothing_in_the_workspace(tmp_path: Path) -> None:
     from whet.app.confining import confine

@@ -171,6 +171,7 @@ def test_a_turn_that_failed_queues_nothing_and_what_it_showed_is_kept_for_the_ne
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp_path: Path) -> None:
     script = [
         does(use("terminal", command="echo tests all")),

@@ -86,6 +86,7 @@ def test_a_loop_ends_at_the_limit_of_steps_and_keeps_what_it_saved(tmp_path: Pat
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_model_that_stalls_is_stopped_at_the_time_limit_and_what_was_saved_stays(tmp_path: Path) -> None:
     stalls = ScriptedReply("never", fault=Fault(stall_after=-1))
 
@@ -176,6 +177,7 @@ def test_a_review_that_cannot_be_stored_waits_and_says_why(tmp_path: Path) -> No
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_after_five_failures_it_is_given_up_and_can_be_asked_for_again(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, corrected(SAVED[0], *[server_error()] * 5, *SAVED)) as b:

@@ -155,6 +155,7 @@ def test_large_files_are_stored_in_parts_and_come_back(tmp_path: Path) -> None:
     assert path.read_bytes() == data
 
 
+@pytest.mark.slow
 def test_large_files_that_differ_in_one_part_are_told_apart(tmp_path: Path) -> None:
     made = workspace(tmp_path)
     root = tmp_path / "work"
@@ -208,6 +209,7 @@ def test_a_session_takes_back_only_its_own(tmp_path: Path) -> None:
     assert [path.name for path in root.iterdir()] == ["theirs"]
 
 
+@pytest.mark.slow
 def test_git_commands_are_taken_back_with_their_repository(tmp_path: Path) -> None:
     made = workspace(tmp_path)
     git = "git -c user.name=x -c user.email=x@example.com -c gc.auto=0"

@@ -115,6 +115,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
         unlock(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("while_restoring", [False, True])
 def test_a_kill_leaves_nothing_half_done(tmp_path: Path, seed: int, *, while_restoring: bool) -> None:

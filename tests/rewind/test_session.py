@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.rewind.running import ANSWER, call, running, shell
 from tests.rewind.trees import fingerprint
 from whet.app.rewinding import Point
 from whet.rewind.planning import SINCE
 
 
+@pytest.mark.slow
 def test_a_turn_of_shell_commands_is_taken_back_and_brought_again(tmp_path: Path) -> None:
     async def main() -> None:
         script = [
@@ -53,6 +56,7 @@ def test_a_turn_of_shell_commands_is_taken_back_and_brought_again(tmp_path: Path
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_step_within_a_turn_is_a_point_for_files_and_conversation(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, [shell("echo 1 > f"), shell("echo 2 > f"), ANSWER, ANSWER]) as r:
@@ -74,6 +78,7 @@ def test_a_step_within_a_turn_is_a_point_for_files_and_conversation(tmp_path: Pa
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_what_the_person_changed_since_is_kept(tmp_path: Path) -> None:
     async def main() -> None:
         script = [shell("sed -i 's/two/TWO/' merged same; rm gone; echo x > own"), ANSWER]

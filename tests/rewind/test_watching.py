@@ -92,6 +92,7 @@ ACTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_folders_that_come_and_go_are_followed(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

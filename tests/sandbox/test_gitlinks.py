@@ -33,6 +33,7 @@ def top(tmp_path: Path) -> Path:
     return tree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["2", "3", "4"])
 def test_every_form_of_an_index_is_read(top: Path, version: str) -> None:
     git(top, "update-index", "--index-version", version)

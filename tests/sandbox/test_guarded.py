@@ -137,6 +137,7 @@ def test_no_file_holds_up_who_looks_after_names(jail: Jail, how: str) -> None:
     assert run(jail, "echo again") == (0, "again\n")
 
 
+@pytest.mark.slow
 def test_a_foreign_repository_that_a_file_names_is_left_alone(jail: Jail, tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     subprocess.run(["git", "init", "-q", str(foreign)], check=True)

@@ -200,6 +200,7 @@ def _no_archive(host: Host) -> None:
     (host.tools.parent / "packed").write_bytes(b"no archive at all")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("say", [_no_list, _no_archive])
 def test_a_host_that_makes_no_sense_is_told_of(
     place: tuple[Host, Jail, Path], say: Callable[[Host], None]
@@ -210,6 +211,7 @@ def test_a_host_that_makes_no_sense_is_told_of(
     assert code == 255 and said.startswith("[the workspace can't be brought over: ")
 
 
+@pytest.mark.slow
 def test_a_host_gets_no_agent_screen_or_port_of_this_machine(place: tuple[Host, Jail, Path]) -> None:
     host = place[0]
     lines = host.log.read_text().splitlines()

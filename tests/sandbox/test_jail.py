@@ -60,6 +60,7 @@ def test_ends_are_told_as_popen_tells_them(jail: Jail) -> None:
         os.close(null)
 
 
+@pytest.mark.slow
 def test_nothing_outlives_its_jail(jail: Jail) -> None:
     code, said = run(jail, "setsid sh -c 'sleep 300 & echo $$; exec sleep 300' >out & sleep 0.2; cat out")
     assert code == 0
@@ -68,6 +69,7 @@ def test_nothing_outlives_its_jail(jail: Jail) -> None:
     assert _sleepers(jail.policy.workspace) == []
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_takes_its_commands_along_and_the_next_has_another(jail: Jail) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     try:
@@ -83,6 +85,7 @@ def test_a_killed_launcher_takes_its_commands_along_and_the_next_has_another(jai
         os.close(null)
 
 
+@pytest.mark.slow
 def test_a_killed_program_leaves_none_of_its_commands(jail: Jail, tmp_path: Path) -> None:
     text = f"""
 import os, sys
@@ -131,6 +134,7 @@ def test_protected_names_stay_as_they_are(jail: Jail) -> None:
     assert not (workspace / ".vscode").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linked", [True, False])
 def test_what_leads_to_a_repository_elsewhere_stays(jail: Jail, linked: bool) -> None:
     """A second working tree has a file for its repository; a link is as good."""
@@ -150,6 +154,7 @@ def test_what_leads_to_a_repository_elsewhere_stays(jail: Jail, linked: bool) ->
     assert (git.is_symlink(), git.lstat().st_size) == state and other.is_dir()
 
 
+@pytest.mark.slow
 def test_a_new_repository_is_protected_from_its_next_command_on(jail: Jail) -> None:
     code, said = run(
         jail, "git init -q . && touch a && git add a && git -c user.name=a -c user.email=b commit -qm c"
@@ -180,6 +185,7 @@ def _is_evil(workspace: Path) -> list[str]:
     return [one for one in files if (workspace / one).exists() and "evil" in (workspace / one).read_text()]
 
 
+@pytest.mark.slow
 def test_protected_names_hold_where_a_person_has_put_other_files_in_their_place(jail: Jail) -> None:
     workspace = jail.policy.workspace
     subprocess.run(["git", "init", "-q", workspace], check=True)
@@ -191,6 +197,7 @@ def test_protected_names_hold_where_a_person_has_put_other_files_in_their_place(
     assert "name = me" in (workspace / ".git" / "config").read_text()
 
 
+@pytest.mark.slow
 def test_they_hold_beside_a_command_that_runs_meanwhile(jail: Jail) -> None:
     workspace = jail.policy.workspace
     subprocess.run(["git", "init", "-q", workspace], check=True)
@@ -260,6 +267,7 @@ def test_a_persons_git_runs_nothing_of_repositories_that_it_enters(
     assert not escaped.exists()
 
 
+@pytest.mark.slow
 def test_a_submodule_works_and_keeps_what_its_owner_set(jail: Jail) -> None:
     workspace = jail.policy.workspace
     who = ["-c", "user.name=a", "-c", "user.email=b", "-c", "protocol.file.allow=always"]
@@ -276,6 +284,7 @@ def test_a_submodule_works_and_keeps_what_its_owner_set(jail: Jail) -> None:
     assert "editor = mine" in config and "worktree = " in config
 
 
+@pytest.mark.slow
 def test_an_opening_is_another_policy(jail: Jail, tmp_path: Path) -> None:
     outside = tmp_path / "more"
     outside.mkdir()
@@ -412,6 +421,7 @@ def everything_that_runs() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_other_processes_of_the_same_user_keep_their_rank(jail: Jail) -> None:
     own = os.getpriority(os.PRIO_PROCESS, 0)
     text = f"import os\ntry: os.setpriority(os.PRIO_USER, 0, {own + 1})\nexcept OSError: pass\n"
@@ -453,6 +463,7 @@ print("WORKS")
 """
 
 
+@pytest.mark.slow
 def test_no_file_is_left_that_runs_as_its_owner_whoever_starts_it(jail: Jail) -> None:
     code, said = run(jail, f"cp /bin/true c; chmod u+s c; install -m 4755 /bin/true i; python3 -c '{_MODES}'")
     assert (code, said.splitlines()[-1]) == (0, "WORKS")

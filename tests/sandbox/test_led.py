@@ -157,6 +157,7 @@ def test_the_attacks_work_where_nothing_holds_them(tmp_path: Path) -> None:
     assert harmless == []
 
 
+@pytest.mark.slow
 def test_git_goes_on_working_with_trees_and_repositories_below(tmp_path: Path) -> None:
     with made_jail(ENGINES[0], tmp_path) as jail:
         subprocess.run(["git", "init", "-q"], cwd=tmp_path / "ws", check=True)

@@ -100,6 +100,7 @@ def test_a_socket_that_was_opened_by_its_name_is_in_reach(
     assert "OUT 1" in said(case, tmp_path / "w", ["-c", _TRY, f"{elsewhere}/s"], opening)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ENGINES, ids=str)
 def test_pairs_of_sockets_lead_nowhere(case: EngineCase, tmp_path: Path) -> None:
     pairs: list[Attempt] = [one for one in attempts() if "socketpair" in one.text]
@@ -119,6 +120,7 @@ print("WORKS")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ENGINES, ids=str)
 def test_what_a_jail_makes_itself_works(case: EngineCase, tmp_path: Path) -> None:
     assert "WORKS" in said(case, tmp_path / "w", ["-c", _OWN])

@@ -51,6 +51,7 @@ def test_each_run_is_a_goal_until_one_is_achieved(bench: Bench, server: Practice
     assert found[0] == "achieved" and len(found) == 2
 
 
+@pytest.mark.slow
 def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench: Bench, server: PracticeServer) -> None:
     made = bench.add(goal=ScheduleGoal("test -f done.txt"), prompt="make it")
     server.install([does("terminal", command=_ECHO), says("done")])

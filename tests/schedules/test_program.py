@@ -93,6 +93,7 @@ def test_what_can_not_be_scheduled_is_an_error_with_a_hint(
     program.run("cron", "add", *arguments).assert_error(word)
 
 
+@pytest.mark.slow
 def test_names_that_are_unknown_or_taken_are_errors(program: Program) -> None:
     add(program, "@daily", "--prompt", "x", "--name", "nightly")
     program.run("cron", "add", "@daily", "--prompt", "y", "--name", "Nightly").assert_error("already")
@@ -191,6 +192,7 @@ def test_a_worker_killed_at_random_moments_runs_each_firing_once(
         assert not log.exists() or log.read_text() == "ran\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 from datetime import datetime
 
+import pytest
+
 from tests.schedules.rig import MINUTE_S, Bench, says
 from tests.support import FixedClock
 from whet.clock import Clock, SystemClock
@@ -160,6 +162,7 @@ class Watched(FixedClock):
         return super().now()
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_spin_while_a_run_waits_for_the_one_before_it(
     bench: Bench, server: PracticeServer
 ) -> None:

@@ -188,6 +188,7 @@ def test_a_run_without_a_model_says_what_to_do(bench: Bench) -> None:
     assert run.result == "failed" and "is set; set model.provider" in run.note
 
 
+@pytest.mark.slow
 def test_a_run_is_cut_at_its_limit(bench: Bench, server: PracticeServer) -> None:
     server.install([says("slow", fault=Fault(stall_after=0))])
     bench.add(timeout_s=0.3)

@@ -72,6 +72,7 @@ def remember(board: Api, text: str, state: str = "active") -> LedgerRow:
     return board.call(desk.change(outcome.ledger_id))
 
 
+@pytest.mark.slow
 def test_only_the_owner_comes_in_and_revoking_signs_out(board: Api) -> None:
     with httpx2.Client(base_url=board.url, timeout=WAIT_S) as client:
         for path in (*PAGES, "/sessions/x", "/learning/1"):
@@ -97,6 +98,7 @@ def test_only_the_owner_comes_in_and_revoking_signs_out(board: Api) -> None:
         assert "evil.example" not in elsewhere.text
 
 
+@pytest.mark.slow
 def test_every_page_is_there_when_there_is_nothing_and_has_the_policy(
     board: Api, person: httpx2.Client
 ) -> None:
@@ -116,6 +118,7 @@ def test_every_page_is_there_when_there_is_nothing_and_has_the_policy(
     assert asset is not None and "immutable" in person.get(asset[1]).headers["cache-control"]
 
 
+@pytest.mark.slow
 def test_a_session_is_found_read_and_replayed_and_its_text_stays_text(
     board: Api, person: httpx2.Client
 ) -> None:
@@ -141,6 +144,7 @@ def test_a_session_is_found_read_and_replayed_and_its_text_stays_text(
     assert "&lt;script&gt;window.owned=1&lt;/script&gt;" in whole and "&lt;U+202E&gt;" in whole
 
 
+@pytest.mark.slow
 def test_a_learned_change_is_shown_with_its_diff_and_taken_back(board: Api, person: httpx2.Client) -> None:
     row = remember(board, "We deploy on Tuesdays.")
     listed = person.get("/learning").text

@@ -108,6 +108,7 @@ class Following:
         self._thread.join(30)
 
 
+@pytest.mark.slow
 def test_a_session_is_begun_and_gone_on_with_by_forms_alone(board: Api, person: httpx2.Client) -> None:
     board.say(ScriptedReply("I see **it**."), ScriptedReply("Second."))
     files = [
@@ -145,6 +146,7 @@ def test_the_forks_of_a_session_are_shown_as_a_tree(board: Api, person: httpx2.C
     assert above < below and "└" in listed[above:below]
 
 
+@pytest.mark.slow
 def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> None:
     board.say(ScriptedReply("One."), ScriptedReply("Two."), ScriptedReply("Three."))
     page = begin(person, "the first thing")
@@ -165,6 +167,7 @@ def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> 
     assert person.post("/sessions/none/fork", data=form).status_code == 404
 
 
+@pytest.mark.slow
 def test_a_session_begins_with_a_plan_and_nothing_is_begun_where_there_is_none(
     board: Api, person: httpx2.Client
 ) -> None:
@@ -183,6 +186,7 @@ def test_a_session_begins_with_a_plan_and_nothing_is_begun_where_there_is_none(
     assert person.get("/sessions").text.count('href="/sessions/') == listed.count('href="/sessions/')
 
 
+@pytest.mark.slow
 def test_a_turn_is_taken_back_with_a_press_and_brought_again(board: Api, person: httpx2.Client) -> None:
     made = board.workspace / "taken-back.txt"
     call = PracticeCall("write_file", json.dumps({"path": made.name, "content": "made\n"}))
@@ -206,6 +210,7 @@ def test_a_turn_is_taken_back_with_a_press_and_brought_again(board: Api, person:
     assert person.post("/sessions/none/rewind", data=form).status_code == 404
 
 
+@pytest.mark.slow
 def test_a_rewind_asks_what_becomes_of_files_that_the_person_changed_since(
     board: Api, person: httpx2.Client
 ) -> None:
@@ -232,6 +237,7 @@ def test_a_rewind_asks_what_becomes_of_files_that_the_person_changed_since(
     assert made.read_text() == "mine\n"
 
 
+@pytest.mark.slow
 def test_a_plan_is_seen_changed_and_carried_out(board: Api, person: httpx2.Client) -> None:
     def wrote(*items: tuple[str, str]) -> ScriptedReply:
         listed = [
@@ -300,6 +306,7 @@ def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
     assert junk.status_code == 400 and "Nothing was done" in junk.text
 
 
+@pytest.mark.slow
 def test_the_text_comes_as_it_is_written_and_no_key_is_seen_growing(
     board: Api, person: httpx2.Client
 ) -> None:
@@ -338,6 +345,7 @@ def test_stop_ends_a_turn_and_what_was_said_stays(board: Api, person: httpx2.Cli
         board.model.release()
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_where_the_work_is(board: Api, person: httpx2.Client) -> None:
     calls = [PracticeCall("terminal", json.dumps({"command": f"touch {name}"})) for name in ("one", "two")]
     board.say(*(ScriptedReply(tool_calls=(call,)) for call in calls), ScriptedReply("Done."))
@@ -374,6 +382,7 @@ def _form(question: str, page: str) -> tuple[str, dict[str, str]]:
     return path[1], fields
 
 
+@pytest.mark.slow
 def test_a_session_that_another_program_goes_on_with_is_followed(board: Api, person: httpx2.Client) -> None:
     board.say(ScriptedReply("From here."), ScriptedReply("From elsewhere."))
     page = begin(person, "first")
@@ -391,6 +400,7 @@ def test_a_session_that_another_program_goes_on_with_is_followed(board: Api, per
         follower.close()
 
 
+@pytest.mark.slow
 def test_times_window_and_timeline_are_shown(board: Api, person: httpx2.Client) -> None:
     board.say(
         ScriptedReply(tool_calls=(PracticeCall("read_file", '{"path":"none.txt"}'),)), ScriptedReply("Gone.")

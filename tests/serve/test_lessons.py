@@ -58,6 +58,7 @@ def test_a_program_hears_and_decides(api: Api) -> None:
         assert guest.post(f"/api/learned/{refused['id']}", json={"answer": "accept"}).status_code == 403
 
 
+@pytest.mark.slow
 def test_the_page_tells_and_one_key_accepts(api: Api) -> None:
     rows = leave(api)
     with httpx2.Client(base_url=api.url) as person:

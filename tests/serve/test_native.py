@@ -185,6 +185,7 @@ def test_a_question_waits_for_the_owner(asking_api: Api) -> None:
         assert owner.post(path, json={"answer": "once"}).status_code == 404
 
 
+@pytest.mark.slow
 def test_silence_is_a_denial(tmp_path: Path) -> None:
     with PracticeServer(script=[ScriptedReply(tool_calls=(WRITE,)), ScriptedReply("Not made.")]) as model:
         quiet = Api(tmp_path, model, mode="ask", answer_wait_s=0.05)
@@ -245,6 +246,7 @@ def test_a_guest_starts_with_nothing_of_the_owners_sessions(api: Api, warm: str)
         assert guest.post("/api/sessions", json={"warm": "off"}).status_code == 201
 
 
+@pytest.mark.slow
 def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
     api.say(ScriptedReply("A slow answer", pieces=5, fault=Fault(stall_after=3)))
     with api.http(api.new_token("lost")) as lost:

@@ -59,6 +59,7 @@ def test_every_commit_is_synced(db):
     assert db.write_now(lambda c: (c.pragma("journal_mode"), c.pragma("synchronous"))) == ("wal", 2)
 
 
+@pytest.mark.slow
 def test_a_write_is_seen_by_readers_when_it_returns(db):
     async def main():
         await db.write(_table)
@@ -106,6 +107,7 @@ def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
     assert db.read_now(_all) == [*range(9), 10, 20]
 
 
+@pytest.mark.slow
 def test_a_lone_row_is_on_disk_or_refused(db):
     put = RowStatement("INSERT INTO t VALUES (?)", conflict="it is taken")
     db.write_now(_table)
@@ -212,6 +214,7 @@ def test_close_writes_what_was_submitted(tmp_path, clock):
     again.close()
 
 
+@pytest.mark.slow
 def test_the_log_file_stays_small(tmp_path, clock):
     db = StateDatabase.open(tmp_path / "state.db", clock)
     db.write_now(lambda c: c.execute("CREATE TABLE big (x)"))
@@ -288,6 +291,7 @@ except StoreUnwritable as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_read_only_folder_is_unwritable(tmp_path, clock, exists):
     folder = tmp_path / "home"
@@ -329,6 +333,7 @@ except StoreFull as error:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing_that_was_written(tmp_path, clock):
     code, output = run_child(_FILL, str(tmp_path / "state.db"))
     assert code == 0, output
@@ -340,6 +345,7 @@ def test_a_full_disk_loses_nothing_that_was_written(tmp_path, clock):
     db.close()
 
 
+@pytest.mark.slow
 def test_two_processes_write_one_file(tmp_path, clock):
     db = StateDatabase.open(tmp_path / "state.db", clock)
     db.write_now(_table)

@@ -103,6 +103,7 @@ def test_a_window_with_all_words_beats_a_message_with_one(db):
     assert found(db, "gateway harbour budget")[0] == "talk 2"
 
 
+@pytest.mark.slow
 def test_ten_words_of_one_message_come_first_though_one_is_absent(db):
     words = [f"word{chr(97 + n)}" for n in range(26)]
     for number in range(30):

@@ -33,6 +33,7 @@ def lease(db, clock):
     return on(db, jobs.lease, (schedules.KIND,), "w1", 60, clock)
 
 
+@pytest.mark.slow
 def test_a_schedule_is_kept_whole_and_found_by_name_or_id(db, clock):
     on(db, schedules.add, HOURLY, at(clock, 60), clock)
     other = Schedule("abd2", "abc", "2026", "", "2027", "UTC", "x", paused=True)
@@ -51,6 +52,7 @@ def test_a_schedule_is_kept_whole_and_found_by_name_or_id(db, clock):
         on(db, schedules.add, HOURLY, "", clock)
 
 
+@pytest.mark.slow
 def test_pausing_stops_the_next_time_and_removing_what_waits(db, clock):
     first, later = at(clock, 60), at(clock, 120)
     on(db, schedules.add, HOURLY, first, clock)
@@ -73,6 +75,7 @@ def test_pausing_stops_the_next_time_and_removing_what_waits(db, clock):
     assert on(db, schedules.get_run, by_hand) is not None
 
 
+@pytest.mark.slow
 def test_a_run_begins_once_counts_its_tries_and_ends_once(db, clock):
     on(db, schedules.add, HOURLY, iso(clock.now()), clock)
     job = lease(db, clock)

@@ -175,6 +175,7 @@ def test_private_reviews_and_undone_are_hidden_unless_named(db, clock):
         found(db, "zebra", session_id="none")
 
 
+@pytest.mark.slow
 def test_role_and_time_restrict(db, clock):
     async def main():
         log = await new_log(db, clock)
@@ -223,6 +224,7 @@ def test_arguments_nested_without_measure_do_not_stop_the_index(db, clock, depth
         assert [hit.seq for hit in search.find_now(db, query)] == [seq]
 
 
+@pytest.mark.slow
 def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
     async def main():
         log = await new_log(db, clock)
@@ -275,6 +277,7 @@ def test_around_gives_the_neighbours(db, clock):
         db.read_now(lambda c: search.around(c, "nope", 1))
 
 
+@pytest.mark.slow
 def test_what_is_indexed_after_a_turn_is_searched_without_catching_up(db, clock):
     async def talk_and_wait() -> None:
         await talk(db, clock, "s1", "walrus")
@@ -296,6 +299,7 @@ def test_what_waits_to_be_indexed_is_indexed_at_the_close(tmp_path, clock):
     assert [hits[0].session_id for hits in found] == ["walrus", "otter"]
 
 
+@pytest.mark.slow
 def test_a_write_for_later_is_done_once_however_often_it_is_asked_for(db):
     done: list[int] = []
 
@@ -372,6 +376,7 @@ class Counting(Ranking):
         return super()._visible(scores, newest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "looks"), [(20, 1), (40, 2)])
 def test_forks_add_no_looks_at_rows_and_what_they_say_themselves_is_their_own(db, clock, count, looks):
     async def go_on(name: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.store.support import USAGE, asking, finish, new_log, result, talk, user
 from whet.contract.tools import ToolOutput
 from whet.store import api, costs, counts, moved, sessions, starts, warm
@@ -55,6 +57,7 @@ def test_a_clients_conversation_is_a_session(db, clock):
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_tokens_sessions_are_searched_before_the_list_is_cut(db, clock):
     async def main():
         for number in range(30):

@@ -180,6 +180,7 @@ def test_ten_thousand_sessions_are_listed_at_once(db, query, monkeypatch):
     assert [row.last_active for row in rows] == sorted((row.last_active for row in rows), reverse=True)
 
 
+@pytest.mark.slow
 @ONLY_POSTGRES
 @pytest.mark.parametrize("query", ["z", "zq", "zqx", "s00007"])
 def test_a_team_reads_no_title_that_the_index_does_not_name(db, query):
@@ -216,6 +217,7 @@ def test_grants_are_kept_once(db):
     assert db.read_now(grants.all_grants) == [two]
 
 
+@pytest.mark.slow
 def test_a_part_of_a_title_is_found_behind_thousands_of_newer_sessions(db, monkeypatch):
     monkeypatch.setattr(titles, "NEWEST", 20)
     now = "2026-11-21T09:00:00.000Z"

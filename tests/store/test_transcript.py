@@ -152,6 +152,7 @@ def test_a_lone_surrogate_becomes_a_mark_in_memory_too(db, clock):
     assert live == stored and live.startswith("a�") and live.endswith("b")
 
 
+@pytest.mark.slow
 def test_ten_megabytes_are_kept(db, clock):
     text = "pasted text " * 900_000
 

@@ -131,6 +131,7 @@ def kill(folder: Path, rounds: int) -> None:
         child.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("work", "count"), [(run_races, 400), (kill, 4)])
 def test_races_and_kills_never_overdraw(
     tmp_path: Path, work: Callable[[Path, int], None], count: int

@@ -96,6 +96,7 @@ def test_two_services_decide_and_use_up_each_request_once(where):
         assert notes == (0,)
 
 
+@pytest.mark.slow
 def test_what_somebody_else_changes_is_found_and_never_sealed(where):
     with opened(where) as service, closing(connect(where.url, timeout_s=10)) as admin:
         asyncio.run(service.submit(AGENT, Submission("act", "d")))
@@ -111,6 +112,7 @@ def test_what_somebody_else_changes_is_found_and_never_sealed(where):
             asyncio.run(service.submit(AGENT, Submission("third", "d")))
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_cut_loses_and_doubles_nothing(where, cluster):
     with opened(where) as service:
         made = asyncio.run(service.submit(AGENT, Submission("act", "d")))
@@ -123,6 +125,7 @@ def test_a_connection_that_is_cut_loses_and_doubles_nothing(where, cluster):
         assert verified(service, where) == ()
 
 
+@pytest.mark.slow
 def test_tables_that_are_not_there_and_a_key_that_is_another(url, where, cluster, tmp_path):
     with pytest.raises(StoreError, match="confirmation service's tables") as caught:
         open_service(places(Home(tmp_path / "home"), cluster.database()), policy=None, limits=CallerLimits())

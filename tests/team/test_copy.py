@@ -78,6 +78,7 @@ def test_a_copy_that_was_broken_off_goes_on(tmp_path: Path, url: str, clock: Fix
         team.close()
 
 
+@pytest.mark.slow
 def test_what_is_in_use_or_has_other_rows_is_refused(tmp_path: Path, url: str, clock: FixedClock) -> None:
     own = StateDatabase.open(tmp_path / "state.db", clock)
     team = TeamDatabase.open_url(url)

@@ -59,6 +59,7 @@ def test_an_address_where_nobody_listens_or_no_database_is(url, cluster):
     assert "does not exist" in refused(cluster.url_of("nowhere"), StoreUnwritable).message
 
 
+@pytest.mark.slow
 def test_an_empty_database_an_older_and_a_newer_schema(url, admin, cluster):
     empty = cluster.database(empty=True)
     assert "has no tables of Whet's" in refused(empty, StoreError).message
@@ -100,6 +101,7 @@ def test_a_full_disk_and_a_replica_are_named():
     assert shown("postgresql://ann:pw@db/whet?password=x") == "postgresql://ann@db/whet"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theirs", ["sessions (id int)", "migrations (id int, migration text)"])
 def test_a_database_of_another_program_is_left_as_it_is(cluster: Cluster, theirs: str) -> None:
     there = cluster.database(empty=True)
@@ -180,6 +182,7 @@ def test_a_pooler_is_refused_before_anybodys_lock_is_held(url: str, more: tuple[
             assert "name the server itself" in caught.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_clocks_an_hour_apart_take_nothing_over(url, hours):
     async def main() -> None:
@@ -197,6 +200,7 @@ def test_clocks_an_hour_apart_take_nothing_over(url, hours):
         asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_transaction_that_the_administrator_ends_is_run_again(url, cluster):
     runs: list[int] = []
 
@@ -252,6 +256,7 @@ def test_both_databases_have_the_same_tables_and_columns(admin: psycopg.Connecti
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lists", ["execute", "executemany"])
 def test_every_text_comes_back_as_it_was(url, lists):
     """A NUL goes over as two private characters; a text that holds those two is another text."""
@@ -272,6 +277,7 @@ def test_every_text_comes_back_as_it_was(url, lists):
     assert [row[0] for row in found] == (texts if lists == "executemany" else texts[:200])
 
 
+@pytest.mark.slow
 def test_the_commands_say_what_they_did(url, cluster, monkeypatch, tmp_path):
     empty = cluster.database(empty=True)
     monkeypatch.setenv("WHET_HOME", str(tmp_path))
@@ -291,6 +297,7 @@ def test_the_commands_say_what_they_did(url, cluster, monkeypatch, tmp_path):
     assert json.loads(run("status", "--json"))["waiting"] == 1
 
 
+@pytest.mark.slow
 def test_setting_up_repeats_no_password(url: str, tmp_path: Path) -> None:
     secret = url.replace("whet@", "whet:hunter2@", 1)
     said = CliRunner().invoke(team, ["init", secret], obj=Home(tmp_path))

@@ -135,6 +135,7 @@ def test_a_living_workers_session_is_not_taken_however_long_it_is_silent(url):
         assert say(process, "still here") == "written"
 
 
+@pytest.mark.slow
 def test_a_call_that_was_begun_by_a_fenced_worker_is_begun_once(url):
     """Two workers can't both record that a call begins."""
     with opened(url, 0.0) as one, opened(url, 30.0) as other:  # the first one's lease has run out at once
@@ -160,6 +161,7 @@ def test_a_call_that_was_begun_by_a_fenced_worker_is_begun_once(url):
         asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_a_killed_connection_is_made_again_and_nothing_is_lost_or_doubled(url, cluster):
     with opened(url, 30.0) as db:
 

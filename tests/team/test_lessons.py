@@ -81,6 +81,7 @@ def rows(desk: LearningService) -> list[LedgerRow]:
     return desk.database.read_now(lambda db: ledger.select(db, profile=desk.profile))[::-1]
 
 
+@pytest.mark.slow
 def test_what_one_home_learns_every_other_one_reads(db: TeamDatabase, tmp_path: Path) -> None:
     a, b = home(db, tmp_path / "a"), home(db, tmp_path / "b")
     remember(a, "Tests run with tox.")
@@ -95,6 +96,7 @@ def test_what_one_home_learns_every_other_one_reads(db: TeamDatabase, tmp_path: 
     assert "deploy:" not in begins(a) and not (tmp_path / "a/skills/deploy").exists()
 
 
+@pytest.mark.slow
 def test_what_a_session_shows_is_learned_by_the_same_gate(db: TeamDatabase, tmp_path: Path) -> None:
     """The transcript, the calls that ran when a file was written, and those that name it are read there."""
     world = World(tmp_path / "own")
@@ -110,6 +112,7 @@ def test_what_a_session_shows_is_learned_by_the_same_gate(db: TeamDatabase, tmp_
     assert "port = 8443" in begins(world.desk)
 
 
+@pytest.mark.slow
 def test_what_one_person_learns_nobody_else_reads(db: TeamDatabase, tmp_path: Path) -> None:
     for place in ("a", "b"):
         ada = home(db, tmp_path / place / "people/ada", "ada")
@@ -150,6 +153,7 @@ def test_two_workers_at_once_lose_no_change(db: TeamDatabase, url: str, tmp_path
         other.close()
 
 
+@pytest.mark.slow
 def test_edits_by_hand_in_two_homes_are_both_kept(db: TeamDatabase, tmp_path: Path) -> None:
     a, b = home(db, tmp_path / "a"), home(db, tmp_path / "b")
     for text in ("One.", "Two.", "Three."):
@@ -164,6 +168,7 @@ def test_edits_by_hand_in_two_homes_are_both_kept(db: TeamDatabase, tmp_path: Pa
     assert {row.origin.execution_context for row in rows(a)[3:]} == {"edited by hand"}
 
 
+@pytest.mark.slow
 def test_an_edit_of_a_skill_by_hand_is_everybodys_with_the_next_session(
     db: TeamDatabase, tmp_path: Path
 ) -> None:
@@ -188,6 +193,7 @@ def test_an_edit_of_a_skill_by_hand_is_everybodys_with_the_next_session(
     assert "deploy:" not in begins(a) and not (tmp_path / "a/skills/deploy").exists()
 
 
+@pytest.mark.slow
 def test_a_home_that_joins_brings_its_own_and_takes_what_is_there(db: TeamDatabase, tmp_path: Path) -> None:
     a, b = home(db, tmp_path / "a"), home(db, tmp_path / "b")
     remember(a, "The team's.")
@@ -200,6 +206,7 @@ def test_a_home_that_joins_brings_its_own_and_takes_what_is_there(db: TeamDataba
     assert "own: How we own." in begins(a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["list", "folder", "broken"])
 def test_a_home_that_lost_what_it_saw_takes_nothing_away(db: TeamDatabase, tmp_path: Path, lost: str) -> None:
     a, b = home(db, tmp_path / "a"), home(db, tmp_path / "b")

@@ -44,6 +44,7 @@ def test_statements_that_the_server_has_forgotten_are_prepared_again(sender: Row
     assert names(sender) == ["b"]
 
 
+@pytest.mark.slow
 def test_a_batch_larger_than_every_buffer_goes_over_whole(sender: RowSender) -> None:
     rows = [(INSERT, ("o", "p", f"{at:04}", "y" * 20_000)) for at in range(1000)]
     sender.send(rows)

@@ -82,6 +82,7 @@ def test_an_expression_in_the_words_of_the_server(expression: str, meant: str) -
     assert as_tsquery(expression) == meant
 
 
+@pytest.mark.slow
 def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDatabase, url: str) -> None:
     """Every fiftieth of the older half says quince, with apple, which stands everywhere."""
     with connect(url, timeout_s=10) as admin:
@@ -102,6 +103,7 @@ def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDa
     large.read_now(look)
 
 
+@pytest.mark.slow
 def test_a_word_that_was_common_long_ago_is_found_below_the_newest_rows(
     large: TeamDatabase, url: str
 ) -> None:
@@ -157,6 +159,7 @@ def test_a_person_s_newest_messages_are_read_however_many_others_wrote_since(
     db.read_now(look)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "most"), [("zebra", 5), ("zebra stripes", 5), ('"black stripes" zebra', 7)]
 )

@@ -8,15 +8,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
+from tests.late import Late
 from tests.support import wait_until
 from tests.team.processes import Served, environment, served, worker
 from whet.practice.script import ScriptedReply, running
 from whet.practice.server import PracticeServer
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Late("openai")
 
 pytestmark = pytest.mark.slow
 TEXT = "one two three four five six seven eight nine ten"

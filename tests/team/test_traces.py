@@ -137,6 +137,7 @@ def test_a_turn_that_a_killed_worker_began_is_told_whole_by_the_one_that_ended_i
     assert facts(call)["error.type"] == "interrupted" and not turn.parent_span_id
 
 
+@pytest.mark.slow
 def test_nothing_of_it_is_loaded_where_nobody_asked_for_it(tmp_path: Path) -> None:
     code = (
         "import asyncio, sys, pathlib\n"

@@ -75,6 +75,7 @@ def test_a_command_and_the_wall(confined: Confinement, workspace: Path, tmp_path
     assert again.text == "kept"
 
 
+@pytest.mark.slow
 def test_input_terminal_and_time_limit(confined: Confinement, workspace: Path) -> None:
     (said,) = run(confined, workspace, "cat", stdin="abc\n")
     assert said.text == "abc"
@@ -84,6 +85,7 @@ def test_input_terminal_and_time_limit(confined: Confinement, workspace: Path) -
     assert stopped.error_kind == "timeout"
 
 
+@pytest.mark.slow
 def test_a_shell_in_its_jail_says_where_it_ended(confined: Confinement, workspace: Path) -> None:
     (workspace / "a b").mkdir()
     for pty in (False, True):
@@ -94,6 +96,7 @@ def test_a_shell_in_its_jail_says_where_it_ended(confined: Confinement, workspac
         assert outside.folder is None and "outside the workspace" in outside.text
 
 
+@pytest.mark.slow
 def test_a_result_says_whether_bytes_came_from_the_network_whatever_the_command_says(
     confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +158,7 @@ def test_the_launcher_that_was_tried_out_runs_the_first_command(
     assert jail.launcher_pid == first
 
 
+@pytest.mark.slow
 def test_a_jail_that_can_not_be_tried_out_says_nothing_of_the_engine(
     confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +176,7 @@ def test_what_was_taken_back_is_said(confined: Confinement, workspace: Path) -> 
     assert not (workspace / ".vscode").exists()
 
 
+@pytest.mark.slow
 def test_a_persons_edit_during_a_command_is_kept_and_named(
     confined: Confinement, workspace: Path, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def patched(old: str, diff: str) -> str:
     return apply(old, patch.hunks)[0]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(TEXTS, TEXTS, st.integers(0, 3))
 def test_an_exact_diff_gives_the_expected_file(old: str, new: str, context: int) -> None:
@@ -72,6 +73,7 @@ def test_a_diff_that_is_all_crlf_says_nothing_to_a_file_without_it() -> None:
     assert patched("a\r\nb\n", diff) == "a\r\nb\nc\r\n", "a file with both takes it as it stands"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["a\r", "b", "c\r", "d"]), min_size=1, max_size=8), st.data())
 def test_mixed_endings_follow_an_exact_diff(lines: list[str], data: st.DataObject) -> None:
@@ -96,6 +98,7 @@ def test_line_numbers_may_be_off(shift: int, changed: int) -> None:
     assert len(notes) == 1 and "found at line" in notes[0]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(PLAIN, PLAIN, st.integers(-2, 4))
 def test_wrong_counts_are_forgiven(old: str, new: str, error: int) -> None:
@@ -173,6 +176,7 @@ def test_refusals_say_where(diff: str, words: str) -> None:
         patched("one\ntwo\n", diff)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text(max_size=200), TEXTS)
 def test_no_text_breaks_the_reader(diff: str, text: str) -> None:

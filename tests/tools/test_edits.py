@@ -90,12 +90,14 @@ def test_nothing_to_do_is_refused(old: str, new: str) -> None:
         replace("a\n", old, new, every=False)
 
 
+@pytest.mark.slow
 def test_a_large_file_without_a_match_is_answered_soon() -> None:
     text = "".join(f"value_{n} = compute({n})\n" for n in range(100_000))
     with pytest.raises(BadInput, match="nearest"):
         replace(text, "value_x = compyte(17)", "z", every=False)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(LINES, LINES, LINES, st.sampled_from(["\n", "\r\n"]))
 def test_there_and_back(before: list[str], old: list[str], after: list[str], ending: str) -> None:
@@ -108,6 +110,7 @@ def test_there_and_back(before: list[str], old: list[str], after: list[str], end
     assert replace(edit.text, "<<gone>>", "\n".join(marked), every=False).text == text
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(LINES.filter(any), st.data())
 def test_looser_matches_never_touch_other_lines(lines: list[str], data: st.DataObject) -> None:

@@ -84,6 +84,7 @@ def test_a_grandchild_that_ignores_it_is_killed_too(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_close_kills_everything_and_reaps_it(tmp_path: Path) -> None:
     async def main() -> list[int]:
         processes = Processes()

@@ -144,6 +144,7 @@ def test_both_engines_give_the_same(
     assert expected or "matches in 2 files" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_pages_join_to_the_whole(workspace: Path, engine: str | None) -> None:
     desk = Desk(workspace, ripgrep=engine)
@@ -167,6 +168,7 @@ def test_long_lines_are_cut(tmp_path: Path, engine: str | None) -> None:
     assert text == "a\n1|" + "x" * 240 + "...\n2|needle\n[2 matches in 1 file]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_too_many_matches_stop_the_search(tmp_path: Path, engine: str | None) -> None:
     (tmp_path / "a").write_text("x\n" * 200_000)

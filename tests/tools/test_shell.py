@@ -135,6 +135,7 @@ def test_a_command_without_end_is_stopped_with_all_its_children(processes: Proce
     with_tools(processes, work)
 
 
+@pytest.mark.slow
 def test_a_daemon_that_holds_the_output_open_does_not_hang_the_tool(
     processes: Processes, tmp_path: Path
 ) -> None:
@@ -215,6 +216,7 @@ def test_output_is_shown_while_the_command_runs_and_not_too_often(
     with_tools(processes, work)
 
 
+@pytest.mark.slow
 def test_a_character_cut_in_two_is_shown_whole(processes: Processes, tmp_path: Path) -> None:
     shown: list[str] = []
     terminal, _ = shell_tools(SharedProcesses(processes))
@@ -404,6 +406,7 @@ def test_a_background_process_from_start_to_end(processes: Processes, tmp_path: 
     with_tools(processes, work)
 
 
+@pytest.mark.slow
 def test_wait_gives_up_and_kill_ends_the_group(processes: Processes, tmp_path: Path) -> None:
     async def work(terminal: Tool, process: Tool) -> None:
         ctx = context(tmp_path)

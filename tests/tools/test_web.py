@@ -259,6 +259,7 @@ def test_the_body_of_a_redirect_is_not_read() -> None:
     assert fetch({"/": _endless_redirect, "/there": reply(b"there")}).text.endswith("there")
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_talking_times_out() -> None:
     with pytest.raises(ToolTimeout, match=r"site.test did not answer in time"):
         fetch({"/": _silent}, using=fetcher(timeout_s=0.3))

@@ -44,6 +44,7 @@ def built(folder: Path, clock: FixedClock, *turns: Turn, with_changes: bool = Tr
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_words_of_what_was_read_open_no_session(order: str, tmp_path: Path, clock: FixedClock) -> None:
     said = order.split("|")[-1]

@@ -80,6 +80,7 @@ def test_rates_by_tool_position_and_length_count_what_ran(database: StateDatabas
     assert found.by_tool[0].rate.estimate == pytest.approx(7 / 101)
 
 
+@pytest.mark.slow
 def test_the_lengths_begin_at_ten_thirty_and_a_hundred_calls(
     database: StateDatabase, clock: FixedClock
 ) -> None:
@@ -228,6 +229,7 @@ def used(
         )
 
 
+@pytest.mark.slow
 def test_eight_sessions_of_each_arm_are_needed(database: StateDatabase, clock: FixedClock) -> None:
     used(database, clock, "warm", 0, 7, "2026-01-01")
     used(database, clock, "held_out", 8, 8)
@@ -239,6 +241,7 @@ def test_eight_sessions_of_each_arm_are_needed(database: StateDatabase, clock: F
     assert (found.verdict, found.last_win) == ("helps", "2026-02-01")
 
 
+@pytest.mark.slow
 def test_what_hurts_is_switched_off_once_and_stays_so(database: StateDatabase, clock: FixedClock) -> None:
     used(database, clock, "warm", 8, 8)
     used(database, clock, "held_out", 0, 8)
@@ -372,6 +375,7 @@ def test_a_call_is_shown_with_what_was_asked_for_in_its_own_turn(
     assert found == {f"dir{n}/file.txt": f"ask {n}" for n in range(4)}
 
 
+@pytest.mark.slow
 def test_of_a_shape_five_candidates_are_kept_and_of_all_three_hundred(
     database: StateDatabase, clock: FixedClock
 ) -> None:

@@ -423,6 +423,7 @@ def test_rule_12_a_difference_between_sessions_alone_is_no_evidence(
     assert rates.verdict.startswith("No evidence")
 
 
+@pytest.mark.slow
 def test_rule_12_later_calls_of_the_same_session_and_tool_are_the_evidence(
     database: StateDatabase, clock: FixedClock
 ) -> None:

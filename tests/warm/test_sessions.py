@@ -181,6 +181,7 @@ def test_a_second_session_with_the_same_template_reads_it_from_the_cache(
         assert second - first > 2_000
 
 
+@pytest.mark.slow
 def test_the_examples_are_nobodys_words(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:
@@ -303,6 +304,7 @@ def test_the_evaluation_by_command(
     assert home.database.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_told(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:

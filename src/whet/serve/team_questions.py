@@ -74,7 +74,7 @@ class WorkerQuestions:
         return Asker(asked, taken.session_id, may_clarify=options.may_clarify)
 
     def heard(self) -> None:
-        """Look which questions were answered; once more where a look is on its way, which may have read before."""
+        """Look which questions were answered; again where a look is under way, which may have read before."""
         self._is_unread = True
         if self._waiting and self._look is None:
             self._look = asyncio.create_task(self._read())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.discord import CHAT, TOKEN, DiscordServer, too_many
 from whet.channels.discord import block, plain
@@ -65,6 +67,7 @@ def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told
     run(desk, story)
 
 
+@pytest.mark.slow
 def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
     desk.token("ann")
 
@@ -82,6 +85,7 @@ def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
     run(desk, story, heartbeat_ms=40)
 
 
+@pytest.mark.slow
 def test_a_lost_answer_is_sent_again_without_a_second_message(desk: Desk) -> None:
     async def story(server: DiscordServer, notifier: Any) -> None:
         server.fail_next("post", too_many(0.3))

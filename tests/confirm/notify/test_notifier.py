@@ -58,6 +58,7 @@ base_url = "{telegram.url}"
 """
 
 
+@pytest.mark.slow
 def test_every_channel_is_told_also_when_one_hangs_and_submitting_does_not_wait(desk: Desk) -> None:
     async def play() -> None:
         with TelegramServer() as telegram, Receiver() as hook:
@@ -98,6 +99,7 @@ def test_webhooks_tell_of_the_outcome_and_are_tried_again(desk: Desk) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.slow
 def test_without_channels_the_log_is_told_and_the_page_shows_it(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,6 +152,7 @@ def test_news_survive_a_crash_before_they_are_sent(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.slow
 def test_apprise_sends_one_way(desk: Desk) -> None:
     async def play() -> None:
         with Receiver() as hook:
