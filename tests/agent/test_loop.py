@@ -6,39 +6,32 @@ import asyncio
 import itertools
 import json
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
-import msgspec
 import pytest
 
 from tests.agent.rig import Rig, calls, rig
-from tests.support import FixedClock, let_pass
+from tests.support import let_pass
 from whet.agent.loop import run_turn
-from whet.agent.session import Session, TurnLimits, TurnObserver
+from whet.agent.session import TurnLimits
 from whet.clock import SystemClock
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.events import (
-    EndReason,
     Notice,
-    ReviewQueued,
     Steered,
     StepFinished,
     TextDelta,
     ToolFinished,
     ToolProgress,
     ToolStarted,
-    TurnEnd,
 )
 from whet.contract.messages import Message, Usage
 from whet.contract.tools import ToolContext
 from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited
 from whet.practice.server import PracticeServer
 from whet.store.database import StateDatabase
-from whet.store.jobs import AtEnd, Queued
-from whet.store.transcript import Transcript, TurnRecord
+from whet.store.transcript import Transcript
 from whet.tools.signature import tool
 
 ANSWER = ScriptedReply(text="All done.")
@@ -382,90 +375,6 @@ def test_a_result_that_can_not_be_stored_ends_the_turn_and_says_why(tmp_path: Pa
             assert (end.reason, end.error, end.hint) == ("failed", "the disk is full", "make room")
             assert r.trace() == ["put a"]
             assert (await r.turn("go on")).reason == "answered"
-
-    asyncio.run(main())
-
-
-class Nosy(TurnObserver):
-    """Adds its name to a message, stores it at the end, and notes what it saw."""
-
-    def __init__(self, name: str, seen: list[str]) -> None:
-        self.name = name
-        self.seen = seen
-
-    async def before(self, session: Session, message: Message) -> Message:
-        self.seen.append(f"{self.name} before {message.note}")
-        return msgspec.structs.replace(message, note=f"{message.note}{self.name}")
-
-    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
-        self.seen.append(f"{self.name} {reason} {session.last_answer}")
-        return lambda connection: [Queued(self.name, ("memory",))]
-
-    async def ended(self, session: Session, end: TurnEnd) -> None:
-        self.seen.append(f"{self.name} ended {end.text}")
-
-
-def test_observers_take_part_in_their_order(tmp_path: Path) -> None:
-    seen: list[str] = []
-
-    async def main() -> None:
-        observers = [Nosy("a", seen), TurnObserver(), Nosy("b", seen)]
-        async with rig(tmp_path, [ANSWER], observers=observers) as r:
-            await r.turn("go")
-            assert r.session.log.messages[0].note == "ab"
-            assert [event.job_id for event in r.seen(ReviewQueued)] == ["a", "b"]  # type: ignore[union-attr]
-
-    asyncio.run(main())
-    assert seen == [
-        "a before ", "b before a", "a answered All done.", "b answered All done.", "a ended All done.",
-        "b ended All done.",
-    ]  # fmt: skip
-
-
-def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp_path: Path) -> None:
-    given: list[tuple[str, int]] = []
-
-    def receipt(name: str) -> AtEnd:
-        def work(connection: apsw.Connection) -> Sequence[Queued]:
-            given.append((name, connection.execute("select count(*) from messages").fetchone()[0]))  # type: ignore[index]
-            return ()
-
-        return work
-
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("look", "{}")), ANSWER]) as r:
-
-            def emit(event: object) -> None:
-                if isinstance(event, ToolStarted):
-                    r.session.inbox.put(Message(role="user", content="one"), receipt("one"))
-                    r.session.inbox.put(Message(role="user", content="two"))
-                    r.session.inbox.put(Message(role="user", content="three"), receipt("three"))
-
-            incoming = Message(role="user", content="go")
-            await run_turn(r.session, incoming, emit, receipt=receipt("go"))
-            assert roles(r.session.log.messages) == "u a t u u u a"
-            r.session.steer("late")
-            assert [m.text for m in r.session.inbox.take_back()] == ["late"] and not r.session.inbox
-
-    asyncio.run(main())
-    assert given == [("go", 1), ("one", 4), ("three", 6)]
-
-
-def test_what_a_call_and_a_turn_took_is_told(tmp_path: Path) -> None:
-    clock = FixedClock()
-
-    @tool(toolset="file", effects={"read"})
-    async def work(ctx: ToolContext) -> str:
-        """Take five seconds."""
-        clock.advance(5)
-        return "done"
-
-    async def main() -> None:
-        script = [calls(("work", "{}")), ANSWER]
-        async with rig(tmp_path, script, clock=clock, more_tools=[work]) as r:
-            end = await r.turn("go")
-            assert [event.duration_s for event in r.seen(ToolFinished)] == [5]  # type: ignore[union-attr]
-            assert end.duration_s == 5
 
     asyncio.run(main())
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 
 from tests.agent.rig import Rig, calls, rig
 from tests.context.engines import Puppet, RecordingEngine, shape
-from tests.support import let_pass
 from whet.agent.loop import run_turn
 from whet.context.engine_runner import Deadlines, EngineRunner
 from whet.context.host import EngineHost
@@ -25,7 +23,7 @@ from whet.contract.context_engine import ChatRows
 from whet.contract.errors import StoreBusy
 from whet.contract.events import Compaction, Notice
 from whet.contract.messages import ImagePart, Message, TextPart
-from whet.practice.script import Fault, ScriptedReply
+from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.store.transcript import Transcript
 
@@ -383,190 +381,6 @@ def test_what_is_put_before_a_sessions_messages_later_counts_in_every_request(tm
             before = (await host.status()).used_tokens
             host.lengthen(700)
             assert (await host.status()).used_tokens == before + 700
-
-    asyncio.run(main())
-
-
-def overflow(limit: int) -> ScriptedReply:
-    message = f"This model's maximum context length is {limit} tokens. You requested 99999."
-    return ScriptedReply(fault=Fault(status=400, message=message, code="context_length_exceeded"))
-
-
-def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp_path: Path) -> None:
-    """Failure 14: the second overflow is the end of the turn, not a wedged session."""
-    trace: list[str] = []
-
-    async def main() -> None:
-        engine = RecordingEngine(trace)
-        replies = [
-            ScriptedReply(text=LONG),
-            overflow(8192),
-            ScriptedReply(text="Fits."),
-            overflow(8192),
-            overflow(8192),
-        ]
-        async with rig(tmp_path, [*replies, ScriptedReply(text="Alive.")], engine=engine) as one:
-            await one.turn(LONG)
-            end = await one.turn("go on")
-            assert (end.reason, end.text) == ("answered", "Fits.")
-            assert engine.context_length == 8192
-            assert len(compactions(one)) == 1
-            assert any("8,192" in text for text in notices(one))
-            assert (await one.turn(LONG)).reason == "failed"
-            assert (await one.turn("again")).text == "Alive."
-
-    asyncio.run(main())
-
-
-def test_an_overflow_that_nothing_can_shrink_is_reported_as_it_came(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [overflow(0), ScriptedReply(text="never")]) as one:
-            end = await one.turn("hello")
-            assert end.reason == "failed" and "context" in end.error
-            assert one.server.count == 1
-
-    asyncio.run(main())
-
-
-def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_path: Path) -> None:
-    """Failures 12, 13: a hanging engine costs its deadline once; it comes back when its thread does."""
-    release, spare = threading.Event(), Puppet(last_two, "spare")
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-
-        def hang(rows: ChatRows) -> ChatRows:
-            loop.call_soon_threadsafe(let_pass, 30)
-            release.wait(60)
-            return rows[:1]
-
-        engine = Puppet(lambda rows: rows, "slow")
-        deadlines = Deadlines(compress_s=30, hook_s=30)
-        replies = [
-            ScriptedReply(text=LONG),
-            ScriptedReply(text="On."),
-            ScriptedReply(text="And on."),
-            ScriptedReply(text="Back."),
-        ]
-        async with rig(tmp_path, replies, engine=engine, spare=spare, deadlines=deadlines) as one:
-            host = host_of(one)
-            await one.turn(LONG)
-            host._brake.reset()  # pyright: ignore[reportPrivateUsage]
-            engine.act = hang
-            assert (await one.turn("go on")).text == "On."
-            assert [event.engine for event in compactions(one)] == ["spare"]
-            assert any("slow did not answer compress in 30 s" in text for text in notices(one))
-            assert host.seat.lane.stuck
-            live = list(one.session.log.messages)
-            assert (await one.turn("go on")).text == "And on."
-            release.set()
-            await asyncio.to_thread(lambda: [None for _ in iter(lambda: host.seat.lane.stuck, False)])
-            assert one.session.log.messages[: len(live)] == live or len(compactions(one)) == 2
-            engine.act = lambda rows: rows
-            assert (await one.turn("back?")).text == "Back."
-            assert any("slow answers again" in text for text in notices(one))
-
-    asyncio.run(main())
-
-
-def test_a_cancel_during_a_compaction_changes_nothing(tmp_path: Path) -> None:
-    """Failure 12: the next turn compacts again and goes on."""
-    entered, release = threading.Event(), threading.Event()
-
-    def wait(rows: ChatRows) -> ChatRows:
-        entered.set()
-        release.wait(20)
-        return last_two(rows)
-
-    async def main() -> None:
-        engine = Puppet(lambda rows: rows)
-        async with rig(
-            tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Done.")], engine=engine
-        ) as one:
-            await one.turn(LONG)
-            engine.act = wait
-            task = asyncio.ensure_future(one.turn("go on"))
-            await asyncio.to_thread(entered.wait, 10)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            release.set()
-            assert await stored_roles(one) == "uau"
-            host_of(one)._brake.reset()  # pyright: ignore[reportPrivateUsage]
-            assert (await one.turn("again")).text == "Done."
-            assert len(compactions(one)) == 1
-
-    asyncio.run(main())
-
-
-class Broken(RecordingEngine):
-    """Every hook raises."""
-
-    def on_session_start(self, session_id: str, **kwargs: Any) -> None:
-        raise ValueError("start")
-
-    def on_session_end(self, session_id: str, messages: ChatRows) -> None:
-        raise ValueError("end")
-
-    def update_model(self, **given: Any) -> None:
-        raise ValueError("model")
-
-    def update_from_response(self, usage: dict[str, Any]) -> None:
-        raise ValueError("usage")
-
-    def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        raise SystemExit(7)
-
-    def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        raise KeyError("x")
-
-    def shutdown(self) -> None:
-        raise ValueError("shutdown")
-
-
-def test_every_hook_may_fail_and_each_failure_is_shown_once(tmp_path: Path) -> None:
-    """Failures 31, 36."""
-
-    async def main() -> None:
-        replies = [calls(("rec_find", "{}")), ScriptedReply(text="One."), ScriptedReply(text="Two.")]
-        async with rig(tmp_path, replies, engine=Broken([])) as one:
-            assert (await one.turn("find")).text == "One."
-            assert (await one.turn("go on")).text == "Two."
-            result = one.session.log.messages[2]
-            assert result.is_error and '{"error": "KeyError' in result.text
-            shown = notices(one)
-            assert len(shown) == len(set(shown))
-            for hook in ("on_session_start", "update_model", "update_from_response", "should_compress"):
-                assert len([text for text in shown if f"failed in {hook}" in text]) == 1
-
-    asyncio.run(main())
-
-
-class BadTools(RecordingEngine):
-    def get_tool_schemas(self) -> Any:
-        good = {"name": "good", "description": "d", "parameters": {"type": "object", "properties": {}}}
-        return [
-            {"type": "function", "function": good},
-            {**good, "name": "bare"},
-            {"description": "nameless"},
-            {**good, "name": "look"},
-            {**good, "name": "no good name!"},
-            {**good, "name": "listy", "parameters": []},
-            {**good, "name": "wrong", "parameters": {"type": "string"}},
-            {**good, "name": "unsendable", "parameters": {"type": "object", "x": {1, 2}}},
-            "not a schema",
-            {**good, "name": "bare"},
-        ]
-
-
-def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
-    """Failure 5: one bad schema must not kill every tool."""
-
-    async def main() -> None:
-        async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
-            assert [tool.name for tool in host_of(one).seat.tools or []] == ["good", "bare", "listy"]
-            assert (await one.turn("hello")).reason == "answered"
-            assert len([text for text in notices(one) if "is left out" in text]) == 4
 
     asyncio.run(main())
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.support import FixedClock
-from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
+from tests.warm.stores import TOOLS, Did, Turn, pitfalls, read, sh, steps, store
 from whet.app.warm_templates import WarmTemplates
 from whet.config.paths import Home
 from whet.context.live_list import repair
@@ -24,13 +23,6 @@ from whet.warm.mine import MiningScope, mine
 from whet.warm.prime import make_prime
 from whet.warm.select import Situation, pick
 from whet.warm.template import Broken, Example, Template
-
-
-@pytest.fixture
-def database(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
-    opened = open_store(tmp_path, clock)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

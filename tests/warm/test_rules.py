@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.support import FixedClock
-from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, steps, store
+from tests.warm.stores import TOOLS, Did, Turn, pitfalls, read, sh, steps, store
 from whet.app.warm_templates import WarmTemplates
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
@@ -28,13 +27,6 @@ from whet.warm.proof import difference, keep_verdict, uplift
 from whet.warm.rates import measure
 from whet.warm.select import Situation, pick, rank, usable
 from whet.warm.template import Example, Template, example_tokens, schema_hash, staleness
-
-
-@pytest.fixture
-def database(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
-    opened = open_store(tmp_path, clock)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from whet.contract.tools import ToolSpec
 from whet.warm.forgetting import forget_examples
 from whet.warm.outline import is_prose, outline
 from whet.warm.prime import Prime, PrimedLink, decode_prime, encode_prime, make_prime
-from whet.warm.select import Situation, pick, rank, usable, words
+from whet.warm.select import Situation, usable
 from whet.warm.shape import medoid, shape_of
 from whet.warm.template import (
     FRAME_TOKENS,
@@ -300,115 +300,6 @@ def test_forgetting_leaves_what_rests_on_sessions_that_are_there(tmp_path: Path)
 
 
 # What fits.
-
-
-def test_words_for_matching_are_folded_stemmed_and_not_the_commonest() -> None:
-    assert words("The Invoices, printing_files: x ÄRGER") == ["invoic", "print", "file", "ärger"]
-    assert words("値段表 本 ab値") == ["値段", "段表", "ab値"]
-    assert words("go " * 7_000) == ["go"] * 6_667
-
-
-@pytest.mark.parametrize(
-    ("word", "stem"),
-    [("sing", "sing"), ("reading", "read"), ("adding", "adding"), ("copies", "copi"), ("stories", "stor"),
-     ("boxes", "boxe"), ("matches", "match"), ("cats", "cats"), ("birds", "bird"), ("glass", "glas")],
-)  # fmt: skip
-def test_an_ending_is_taken_off_where_more_than_three_letters_stay(word: str, stem: str) -> None:
-    assert words(word) == [stem]
-
-
-def test_a_template_fits_by_two_words_or_one_of_its_name_description_or_tags() -> None:
-    hinted = Template(name="t1", examples=(example(context_hint="sum invoices of march"),))
-    named = Template(name="garden", description="roses", tags=("watering",))
-
-    def fitting(text: str, *given: Template) -> list[str]:
-        return [one.name for one, _ in rank(given or (hinted, named), situation(text))]
-
-    assert fitting("invoices") == [] and fitting("invoices in march") == ["t1"]
-    assert fitting("the garden") == fitting("a rose or roses") == fitting("watering") == ["garden"]
-    assert fitting("garden invoices march") == ["t1", "garden"]
-    assert fitting("") == [] == fitting("nothing of the kind")
-
-
-def test_a_template_of_this_folder_comes_first_and_equals_by_name() -> None:
-    there = Template(name="a", description="count invoices", project="/other")
-    here = Template(name="b", description="count invoices", project="/proj")
-    worked = Template(name="c", description="count invoices", examples=(example(workspace="/proj"),))
-    others = [Template(name=f"n{n}", description="of no matter") for n in range(6)]
-    found = rank([worked, there, here, *others], situation("count the invoices"))
-    assert [one.name for one, _ in found] == ["b", "c", "a"]
-    assert found[0][1] == found[1][1] == pytest.approx(found[2][1] + 0.5)
-    (alone,) = rank([there], situation("count the invoices"))
-    assert alone[1] == 2.0, "a single template's words weigh one each"
-    assert rank([msgspec.structs.replace(here, description="x y")], situation("count")) == []
-
-
-def test_a_word_that_every_template_has_weighs_little_and_a_rare_one_more() -> None:
-    many = [Template(name=f"n{n}", description="report") for n in range(9)]
-    assert rank(many, situation("report")) == []
-    many.append(Template(name="rare", description="report report invoice"))
-    ((best, score),) = rank(many, situation("report invoice"))
-    assert best.name == "rare" and score == pytest.approx(2.056395)
-
-
-def test_of_the_examples_the_nearest_are_picked_in_the_templates_order() -> None:
-    made = [
-        example(context_hint="water roses", arguments={"path": "a1"}),
-        example(context_hint="sum invoices", arguments={"path": "b1"}),
-        example(context_hint="sum totals", arguments={"path": "c1"}, why="Before it, d had failed."),
-        example(context_hint="print labels", arguments={"path": "e1"}),
-    ]
-    chosen = Template(name="t", examples=tuple(made), max_examples=2)
-
-    def picked(text: str, **more: Any) -> list[str]:
-        given = pick(msgspec.structs.replace(chosen, **more), situation(text))
-        return [str(one.arguments["path"]) for one in given]
-
-    assert picked("sum invoices") == ["b1", "c1"]
-    assert picked("nothing of it") == ["a1", "c1"], "what mends a failure comes before the rest"
-    assert picked("print labels", max_examples=1) == ["e1"]
-    cost = example_tokens(made[1])
-    assert picked("sum invoices", budget_tokens=cost) == ["b1"]
-    assert picked("invoices", budget_tokens=cost - 1) == []
-    assert picked("sum invoices", budget_tokens=cost + example_tokens(made[2])) == ["b1", "c1"]
-
-
-def test_a_rare_word_brings_an_example_nearer_than_a_common_one_and_both_than_a_mended_failure() -> None:
-    made = [
-        example(context_hint="sum invoices", arguments={"path": "a1"}),
-        example(context_hint="sum totals", arguments={"path": "b1"}),
-        example(context_hint="sum labels", arguments={"path": "c1"}),
-        example(context_hint="print", arguments={"path": "d1"}, why="Before it, d had failed."),
-    ]
-
-    def first(text: str) -> str:
-        chosen = Template(name="t", examples=tuple(made), max_examples=1)
-        return str(pick(chosen, situation(text))[0].arguments["path"])
-
-    assert (first("sum labels"), first("sum"), first("none of it")) == ("c1", "a1", "d1")
-    made[0] = example(context_hint="sum print", arguments={"path": "a1"})
-    assert first("labels and print") == "c1", "one that a single example has counts for more"
-
-
-def test_two_examples_are_alike_by_more_than_four_fifths_of_their_words() -> None:
-    def picked(one: Example, other: Example) -> int:
-        return len(pick(Template(name="t", examples=(one, other)), situation("x")))
-
-    nine = [f"word{n}" for n in range(9)]
-    first = example("terminal", arguments={"command": " ".join(nine)})
-    assert picked(first, example("terminal", arguments={"command": " ".join(nine[:8])})) == 1
-    assert picked(first, example("terminal", arguments={"command": " ".join(nine[:7])})) == 2
-    assert picked(first, example("search_files", arguments={"pattern": " ".join(nine)})) == 2
-    five = example("terminal", arguments={"command": " ".join(nine[:5])})
-    assert picked(five, example("terminal", arguments={"command": " ".join(nine[:4])})) == 2
-    assert (
-        picked(
-            example("terminal", arguments={"command": "one"}),
-            example("terminal", arguments={"command": "one"}),
-        )
-        == 1
-    )
-    assert picked(example("todo"), example("todo")) == 2, "without words nothing is alike"
 
 
 # Shapes and outlines.

@@ -1,0 +1,127 @@
+"""The entries of a note: how many it takes, how one is named, and what becomes of the text around them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from benchmarks.lessons.world import Say, User, World, add
+
+from tests.memory.test_changes import HAND, SAID, desk_with
+from whet.config.schema import MemorySettings
+from whet.contract.origin import Origin
+from whet.memory import notes
+from whet.memory.notes import EntryChange
+from whet.memory.requests import MemoryRequest, Refused
+
+
+def test_a_file_may_be_full_to_its_last_character() -> None:
+    text = "# Memory\n\n- one\n"
+    exact = len("# Memory\n\n- one\n- 4567")
+    assert notes.change(text, MemoryRequest("add", content="4567"), exact)[1].after == "4567"
+    with pytest.raises(Refused, match="needs 1 more") as full:
+        notes.change(text, MemoryRequest("add", content="45678"), exact)
+    assert "MEMORY.md is full: " in full.value.message and f"({exact:,} characters)" in full.value.message
+    assert full.value.hint.endswith("The longest entries: one")
+    # What is over the limit already may be changed to something as long, not to something longer.
+    assert notes.change(text, MemoryRequest("replace", content="two", old_text="one"), 5)[1].after == "two"
+    with pytest.raises(Refused, match="is full"):
+        notes.change(text, MemoryRequest("replace", content="four", old_text="one"), 5)
+    with pytest.raises(Refused, match=r"USER\.md"):
+        notes.change("", MemoryRequest("add", "user", "x" * 50), 20)
+    with pytest.raises(Refused, match="says already"):
+        notes.change(text, MemoryRequest("replace", content="One", old_text="one"), 500)
+
+
+def test_the_longest_entries_are_offered_as_few_as_are_needed() -> None:
+    text = "".join(f"- {'x' * size}\n" for size in (10, 30, 20, 5, 4, 3))
+    assert [len(one) for one in notes.droppable(text, 33)] == [30]
+    assert [len(one) for one in notes.droppable(text, 34)] == [30, 20]
+    assert [len(one) for one in notes.droppable(text, 900)] == [30, 20, 10, 5]
+    assert notes.droppable(text, 0) == []
+    assert notes.used("x" * 37 + "\n", 100) == "37% used"
+
+
+def test_both_files_have_limits_of_their_own(world: World) -> None:
+    desk = desk_with(world, MemorySettings(memory_chars=60, user_chars=30))
+    long = "Anna drinks tea every morning"
+    assert not asyncio.run(desk.hand_in(MemoryRequest("add", "user", long), HAND)).ok
+    outcome = asyncio.run(desk.hand_in(MemoryRequest("add", "memory", long), HAND))
+    assert outcome.ok and outcome.text.endswith("MEMORY.md: 68% used.")
+    outcome = asyncio.run(desk.hand_in(MemoryRequest("add", "user", "Anna"), HAND))
+    assert "USER.md: 47% used." in outcome.text and outcome.summary == "User profile updated"
+    states = {one.target: one for one in asyncio.run(desk.reader.notes())}
+    assert (states["memory"].used, states["user"].used) == ("68% used", "47% used")
+    assert (states["memory"].entries, states["user"].entries) == (1, 1)
+    assert states["user"].path == str(world.folder / "memories/USER.md") and not states["user"].trouble
+
+
+def test_a_staged_note_that_no_longer_has_room_is_refused(world: World) -> None:
+    desk = desk_with(world, MemorySettings(memory_chars=130))
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
+    assert asyncio.run(desk.hand_in(add("Deploy on Tuesdays only.", SAID), origin)).state == "staged"
+    asyncio.run(desk.hand_in(MemoryRequest("add", content="x" * 60), HAND))
+    (row,) = world.database.write_now(lambda db: desk.settle(db, "t"))
+    assert row.state == "refused" and "is full" in row.reason
+
+
+def test_the_longest_entry_that_is_taken() -> None:
+    assert notes.clean("x" * 700) == "x" * 700
+    with pytest.raises(Refused, match="701 characters; at most 700"):
+        notes.clean("x" * 701)
+    assert notes.clean("* one\n\n  two ") == "one\ntwo"
+
+
+def test_a_part_names_one_entry_and_the_whole_of_one_stands_before_parts_of_others() -> None:
+    text = "- deploy\n- deploy on Mondays\n\n## Pitfalls\n- tar\n"
+    assert notes.only(text, " DEPLOY ").text == "deploy"
+    assert notes.only(text, "on mondays").text == "deploy on Mondays"
+    assert notes.only(text, "Pitfall: tar").text == "tar"
+    with pytest.raises(Refused, match="is empty"):
+        notes.only(text, " ")
+    with pytest.raises(Refused, match="fits 2 entries: deploy; deploy on Mondays"):
+        notes.only(text, "deplo")
+    with pytest.raises(Refused) as none:
+        notes.only("", "deploy")
+    assert none.value.hint == "There is no entry yet."
+    with pytest.raises(Refused) as none:
+        notes.only(text, "zzz yyy")
+    assert none.value.hint == "There is no entry yet."
+    many = "".join(f"- deploy {n} {'x' * 90}\n" for n in range(6))
+    with pytest.raises(Refused, match="fits 6 entries") as several:
+        notes.only(many, "deploy")
+    assert several.value.message.count(";") == 3 and "x…" in several.value.message
+
+
+def test_a_replaced_pitfall_stays_one_and_says_so_once() -> None:
+    text = "## Pitfalls\n- tar hangs\n"
+    asked = MemoryRequest("replace", content="Pitfall: tar needs -z", old_text="tar")
+    after, edit = notes.change(text, asked, 500)
+    assert (edit.before, edit.after) == ("Pitfall: tar hangs", "Pitfall: tar needs -z")
+    assert after == "## Pitfalls\n- tar needs -z\n"
+    said = MemoryRequest("add", "user", "Pitfall: is a word")
+    assert notes.change("", said, 500)[0] == "# User\n\n- Pitfall: is a word\n"
+
+
+def test_comments_and_headings_are_no_entries() -> None:
+    text = "<!-- a\nb -->\nfact\n<!-- c -->\n# Title\n### Deep\n- one\n"
+    assert [(one.text, one.section, one.first, one.last) for one in notes.entries(text)] == [
+        ("fact", "", 2, 2),
+        ("one", "deep", 6, 6),
+    ]
+
+
+def test_an_entry_goes_before_the_next_heading_with_a_line_between() -> None:
+    assert notes.put("## Mine\n- x\n", "memory", "new") == "- new\n\n## Mine\n- x\n"
+    assert notes.put("# Memory\n- a\n## Mine\n", "memory", "new") == "# Memory\n- a\n- new\n\n## Mine\n"
+    assert notes.put("# Memory\n", "memory", "one\ntwo") == "# Memory\n\n- one\n  two\n"
+    assert notes.put("## PITFALLS\n- a\n", "memory", "Pitfall: b") == "## PITFALLS\n- a\n- b\n"
+
+
+def test_moved_entries_are_unchanged_and_pairs_are_replacements() -> None:
+    assert notes.changes("- a\n- b\n- c\n", "- c\n- a\n- b\n") == []
+    found = notes.changes("- a\n- b\n", "- x\n- y\n- z\n")
+    assert found == [EntryChange("a", "x"), EntryChange("b", "y"), EntryChange("", "z")]
+    assert notes.changes("- a\n- b\n", "- x\n") == [EntryChange("a", "x"), EntryChange("b", "")]
+    assert [one.action for one in (*found, EntryChange("b", ""))] == ["replace", "replace", "add", "remove"]
