@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -156,7 +157,19 @@ def test_who_wants_patience_without_saying_how_much_costs_no_message(tmp_path: P
 
 
 def test_a_platform_that_is_away_for_days_is_waited_for() -> None:
-    assert [silence_s(times, 60.0) for times in (1, 2, 3, 7, 5_000)] == [1.0, 2.0, 4.0, 60.0, 60.0]
+    longest_s = USUAL.silence_s
+    assert [silence_s(times, longest_s) for times in (1, 2, 3, 7, 5_000)] == [1.0, 2.0, 4.0, 60.0, 60.0]
+
+
+def test_a_platform_that_stays_silent_is_asked_ever_later(tmp_path: Path) -> None:
+    async def settled(chat: int) -> None: ...
+
+    clock = FixedClock()
+    with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
+        board = Board(clock, 0.0, [])
+        deliveries = Deliveries(database, clock, {"board": board}, settled)
+        away = SendFailed("can't reach it")
+        assert [deliveries._patience_s("board", away) for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
 
 
 def test_whoever_asks_for_a_year_of_patience_is_asked_again_in_an_hour() -> None:

@@ -340,6 +340,9 @@ def test_a_listener_goes_on_from_any_event_that_is_still_stored(run: Run) -> Non
         fresh = TeamFeeds(there.database)
         assert await listened(fresh, one, shown[0], '"c"') == ["event: gap", *shown[2:]]
         assert await listened(TeamFeeds(there.database), one, shown[1], '"c"') == shown[2:]
+        await there.database.write(lambda db: db.execute("DELETE FROM team_events"))
+        emptied = await TeamFeeds(there.database)._ready(one, shown[2])
+        assert emptied.start == other[-1], "of what came before it nothing is known to be whole"
 
     run(test)
 

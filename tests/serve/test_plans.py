@@ -1,0 +1,80 @@
+"""Plans and helpers over the API: begun, changed and approved; who works for whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from tests.serve.conftest import Api
+from tests.serve.test_native import begin, turn
+from whet.practice.ask import PracticeCall
+from whet.practice.script import ScriptedReply
+
+
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx2.Client]:
+    with api.http() as client:
+        yield client
+
+
+def test_a_plan_is_begun_changed_and_approved(api: Api, http: httpx2.Client) -> None:
+    items = [{"id": "a", "content": "look", "status": "in_progress"}, {"id": "b", "content": "write"}]
+    api.say(
+        ScriptedReply(tool_calls=(PracticeCall("todo", json.dumps({"items": items}), "c1"),)),
+        ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command":"touch made"}', "c2"),)),
+        ScriptedReply("Two steps."),
+    )
+    session_id = begin(http)
+    plan = f"/api/sessions/{session_id}/plan"
+    assert http.get(plan).json() == {"planning": False, "steps": []}
+    assert http.post(plan, json={"planning": True}).json() == {"planning": True, "steps": []}
+    results = [event for _, event in turn(http, session_id, "plan it") if event["type"] == "tool_finished"]
+    assert len(results) == 2 and "plan" in json.dumps(results[1]), "it only reads"
+    shown = http.get(plan).json()
+    assert shown["planning"] and [(one["text"], one["status"]) for one in shown["steps"]] == [
+        ("look", "in_progress"),
+        ("write", "pending"),
+    ]
+    changed = http.post(plan, json={"steps": ["1. look twice", "- write", " "]}).json()
+    assert [one["text"] for one in changed["steps"]] == ["look twice", "write"] and changed["planning"]
+    assert http.post(plan, json={"steps": ["", " "]}).status_code == 400
+    approved = http.post(plan, json={"approve": True}).json()
+    assert not approved["planning"] and approved["text"].startswith("The plan is approved. Carry it out.")
+    assert approved["text"].endswith("1. look twice\n2. write")
+    assert (
+        http.post(plan, json={"steps": ["look once"], "approve": True})
+        .json()["text"]
+        .endswith("1. look once")
+    )
+    ended = http.post(plan, json={"planning": False}).json()
+    assert not ended["planning"] and "text" not in ended
+
+
+def test_what_is_no_change_of_a_plan_is_refused(http: httpx2.Client) -> None:
+    plan = f"/api/sessions/{begin(http)}/plan"
+    for body in ({"steps": "one"}, {"planning": 1}, {"go": True}):
+        assert http.post(plan, json=body).status_code == 400
+    assert http.get("/api/sessions/nobody/plan").status_code == 404
+
+
+def test_helpers_are_listed_in_the_order_in_which_they_were_asked_for(api: Api, http: httpx2.Client) -> None:
+    calls = [PracticeCall("delegate_task", json.dumps({"task": f"task {n}"}), f"c{n}") for n in (1, 2)]
+    api.say(
+        ScriptedReply(tool_calls=tuple(calls)),
+        ScriptedReply("one is done", when="task 1"),
+        ScriptedReply("two is done", when="task 2"),
+        ScriptedReply("Both are."),
+    )
+    session_id = begin(http)
+    helpers = f"/api/sessions/{session_id}/helpers"
+    assert http.get(helpers).json() == {"helpers": []}
+    turn(http, session_id, "have it done")
+    found = http.get(helpers).json()["helpers"]
+    assert [(one["task"], one["state"], one["background"]) for one in found] == [
+        ("task 1", "answered", False),
+        ("task 2", "answered", False),
+    ]
+    assert http.get(f"/api/sessions/{found[0]['session']}").json()["id"] == found[0]["session"]
