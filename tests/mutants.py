@@ -44,6 +44,7 @@ _UNNOTICED = (0, 5)  # pytest's exit status where all tests passed, and where no
 # Where the tests of an area stand, if not in the folder of its name.
 TESTS = {
     "channels": ["tests/gateway", "tests/confirm/notify"],
+    "confirm": ["tests/confirm", "tests/team/test_confirm.py"],
     "clock.py": ["tests/agent", "tests/store"],
     "context": ["tests/context", "tests/app/test_contexts.py", "tests/app/test_nested_instructions.py"],
     "contract": ["tests/agent", "tests/tools", "tests/providers"],

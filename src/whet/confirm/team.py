@@ -148,7 +148,6 @@ class TeamConfirmDatabase(ConfirmDatabase):
 
     def __init__(self, url: str, patience_s: float) -> None:
         self.path: Path = Path(shown(url))
-        self._url = url
         self._pool = ConnectionPool(url, team_schema.SEARCH_PATH, patience_s)
         self._writer: SealedPostgres | None = None
         lane = TeamLane(self._connected, url, patience_s, _Sealing(self))
