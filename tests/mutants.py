@@ -123,9 +123,8 @@ def _test_files(top: Path) -> list[Path]:
 class Copy:
     """A copy of the tree in which one mutant at a time runs."""
 
-    def __init__(self, folder: Path, *, quick: bool) -> None:
+    def __init__(self, folder: Path) -> None:
         self.tree = folder / "tree"
-        self._marks = "not slow and not soak and not live" if quick else "not soak and not live"
         left_out = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".bench")
         shutil.copytree(ROOT, self.tree, ignore=left_out, symlinks=True)
         if (ROOT / ".venv").exists():
@@ -169,7 +168,7 @@ class Copy:
         self, tests: list[str], limit_s: float, extra: dict[str, str], options: list[str]
     ) -> tuple[int, str]:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "tests.mutants", *options]
-        command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-m", self._marks, *tests]
+        command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-m", "not soak and not live", *tests]
         environ = {**os.environ, **extra, "PYTHONPATH": str(self.tree / "src")}
         with (self.tree.parent / "out").open("w+") as out:
             process = subprocess.Popen(
@@ -264,7 +263,7 @@ def measure(area: str, arguments: argparse.Namespace) -> bool:
     """Run an area's sample and print who survives; says whether few enough do."""
     tests = tests_of(area)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copies = [Copy(Path(folder) / str(i), quick=arguments.quick) for i in range(arguments.jobs)]
+        copies = [Copy(Path(folder) / str(i)) for i in range(arguments.jobs)]
         chosen = sample(area, arguments.count, arguments.seed, copies[0].tree / "src" / "whet")
         if arguments.only:
             chosen = [
@@ -301,9 +300,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--only", nargs="+", metavar="ID", help="these, whatever the seed")
     parser.add_argument("--jobs", type=int, default=1, help="how many run at once, each in a copy of its own")
-    parser.add_argument(
-        "--quick", action="store_true", help="trust the unchanged source, and leave the slow tests out"
-    )
+    parser.add_argument("--quick", action="store_true", help="trust the unchanged source")
     parser.add_argument("--verbose", action="store_true", help="print the noticed ones too")
     arguments = parser.parse_args(argv)
     unknown = [area for area in arguments.area if not (SOURCE / area).exists() or not tests_of(area)]
