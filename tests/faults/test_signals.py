@@ -155,6 +155,38 @@ def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(
         assert not server.requests
 
 
+_SWALLOWS_IN_A_LOOP = """
+import asyncio, os, signal
+from whet.cli import main
+
+async def work():
+    try:
+        os.kill(os.getpid(), {number})
+        for _ in range(100):  # a handler runs between two lines of Python
+            pass
+    except BaseException:
+        pass
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("ended", flush=True)
+
+signal.signal(signal.SIGTERM, main._stop)
+signal.signal(signal.SIGINT, main._stop)
+try:
+    main.run_on_loop(work())
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_c_code_drops_in_a_loop_ends_the_work_and_the_run(number: int, code: int) -> None:
+    command = [sys.executable, "-c", _SWALLOWS_IN_A_LOOP.format(number=int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "ended\n", "")
+
+
 @pytest.mark.unconfined  # its commands' process numbers are looked up
 def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp_path: Path) -> None:
     steps = [does(use("terminal", command=f"echo finished step {n}")) for n in range(1, 8)]

@@ -106,52 +106,61 @@ def main() -> NoReturn:
 def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end and give its result, as asyncio.run does.
 
-    The first Ctrl-C cancels it from the loop, and KeyboardInterrupt is raised once it has ended; the second
-    raises at once. asyncio.run itself cancels inside the signal's handler, so in the middle of any callback:
-    one that has just seen a future open then finds it cancelled, and fails with a stack.
+    The first Ctrl-C or SIGTERM cancels it from the loop, and ends the program once it has ended; the second
+    does so at once. asyncio.run itself cancels inside the signal's handler, so in the middle of any callback:
+    one that has just seen a future open then finds it cancelled, and fails with a stack; and C code may drop
+    what a handler raises.
     """
     import asyncio
     import threading
 
-    pressed = _CtrlC()
+    stopping = _Stopping()
 
     async def under_signals() -> T:
-        pressed.task = asyncio.current_task()
-        if pressed.once:
+        stopping.task = asyncio.current_task()
+        if stopping.number:
             work.close()
             raise asyncio.CancelledError
         return await work
 
-    before = signal.getsignal(signal.SIGINT)
-    hears = before is not signal.SIG_IGN and threading.current_thread() is threading.main_thread()
-    if hears:
-        signal.signal(signal.SIGINT, pressed)
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM) if is_main}
+    hears = {
+        number: before
+        for number, before in handlers.items()
+        if before is _stop or (number == signal.SIGINT and before is not signal.SIG_IGN)
+    }
+    for number in hears:
+        signal.signal(number, stopping)
     try:
         if _heard:
             work.close()
             _end(_heard[0])
         return asyncio.run(under_signals())
     except asyncio.CancelledError:
-        if pressed.once:
-            raise KeyboardInterrupt from None
+        if stopping.number:
+            _end(stopping.number)
         raise
     finally:
-        if hears and signal.getsignal(signal.SIGINT) is pressed:
-            signal.signal(signal.SIGINT, before)
+        for number, before in hears.items():
+            if signal.getsignal(number) is stopping:
+                signal.signal(number, before)
 
 
-class _CtrlC:
-    """The handler of Ctrl-C while a loop runs `task`, or is about to."""
+class _Stopping:
+    """The handler of Ctrl-C and SIGTERM while a loop runs `task`, or is about to."""
 
     def __init__(self) -> None:
         self.task: asyncio.Task[Any] | None = None
-        self.once = False
+        self.number = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         task = self.task
-        if self.once or (task is not None and task.done()):
-            raise KeyboardInterrupt
-        self.once = True
+        if number == signal.SIGTERM:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self.number or (task is not None and task.done()):
+            _end(number)
+        self.number = number
         if task is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
 
