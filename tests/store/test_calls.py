@@ -64,6 +64,13 @@ def test_a_call_without_a_result_comes_at_its_steps_end(db, clock):
     assert isinstance(found[-1], StoredCall) and found[-1].result is None
 
 
+def test_an_answer_with_nothing_beside_its_text_has_no_calls(db, clock):
+    """As those have that were brought in from elsewhere."""
+    log = asyncio.run(talk(db, clock, "s1", "do it"))
+    db.write_now(lambda c: c.execute("UPDATE messages SET extra = NULL WHERE role = 1"))
+    assert [one.text for one in read(db, log) if isinstance(one, UserWords)] == ["do it"]
+
+
 def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
     log = asyncio.run(worked(db, clock))
     hidden = asyncio.run(worked(db, clock, "hidden", private=True))

@@ -9,7 +9,7 @@ import pytest
 from tests.store.support import ONLY_POSTGRES, USAGE, answer, asking, finish, new_log, talk, user
 from tests.store.test_transcript import texts
 from whet.contract.errors import NotFound, StoreBusy
-from whet.store import compactions, live
+from whet.store import compactions, live, turns
 from whet.store.compactions import CompactionSums
 from whet.store.transcript import Transcript
 
@@ -176,3 +176,23 @@ def test_results_are_folded_in_the_order_of_their_calls(db, clock):
         [[1, 2, 5], [1, 2, 3, 5], [1, 2, 3, 4, 5]],
         ["go", "", "a", "b", "c"],
     )
+
+
+def test_a_session_has_moved_on_with_one_message_one_turn_or_one_step_back(db, clock):
+    async def main():
+        log = await talk(db, clock, "s1", "one", "two")
+        await log.begin_turn(user("three"))
+        return log
+
+    log = asyncio.run(main())
+    epoch, turn, next_seq = log.live.version
+
+    def moved(*known: int) -> bool:
+        return db.read_now(lambda c: turns.has_moved_on(c, log.live.key, known))
+
+    assert not moved(epoch, turn, next_seq)
+    for behind in (1, 2):
+        assert moved(epoch, turn, next_seq - behind), "one message alone is seen, whatever its number"
+    assert moved(epoch, turn - 1, next_seq) and moved(epoch - 1, turn, next_seq)
+    with pytest.raises(NotFound, match="was deleted"):
+        db.read_now(lambda c: turns.has_moved_on(c, log.live.key + 1, log.live.version))
