@@ -82,7 +82,7 @@ def test_a_reviews_course_is_kept(db, clock):
 
 
 def test_counters_are_kept_for_each_conversation(db):
-    assert on(db, reviews.counters, "c") == Counters()
+    assert on(db, reviews.counters, "c") == Counters(0, 0, (), "")
     for new in (Counters(1, 2, ("asked",), "m"), Counters(3, 4, ("a", "b"), "n")):
         on(db, reviews.set_counters, "c", new)
         assert on(db, reviews.counters, "c") == new and on(db, reviews.counters, "d") == Counters()
