@@ -60,7 +60,12 @@ TESTS = {
     ],
     "sqlite": ["tests/store", "tests/confirm"],
     "stats.py": ["tests/test_stats.py"],
-    "store": ["tests/store", "tests/team/test_search.py"],
+    "store": [
+        "tests/store",
+        "tests/team/test_clocks.py",
+        "tests/team/test_fence.py",
+        "tests/team/test_search.py",
+    ],
     "vendors": ["tests/gateway", "tests/confirm/notify"],
     "visible.py": ["tests/config", "tests/cli"],
 }

@@ -12,7 +12,7 @@ import pytest
 from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, talk, user
 from tests.support import FixedClock
 from whet.contract.messages import Message
-from whet.store import bulk, index, rows, search, sessions
+from whet.store import bulk, index, ranking, rows, search, sessions
 from whet.store.database import StateDatabase
 from whet.store.index import profile_mark
 from whet.store.postings import PostingReader
@@ -245,3 +245,7 @@ def test_marks_of_others_cannot_be_typed(db):
     put(db, "theirs", f"{profile_mark('alice')} a secret", profile="bob")
     assert found(db, profile_mark("alice")) == ["theirs 1"]
     assert found(db, "secret", profile="alice") == ["hers 1"]
+
+
+def test_of_equal_weights_the_newer_one_comes_first():
+    assert ranking._by_weight({1: 0.5, 3: 0.5, 2: 1.0, 4: 0.2}) == [2, 3, 1, 4]
