@@ -16,7 +16,7 @@ from tests.support import let_pass
 from whet.agent.loop import run_turn
 from whet.agent.session import TurnLimits
 from whet.clock import SystemClock
-from whet.contract.errors import NotFound, StoreError
+from whet.contract.errors import NotFound, StoreError, ToolError
 from whet.contract.events import (
     Notice,
     Steered,
@@ -135,7 +135,10 @@ def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path) -> N
 
 
 def test_denied_and_failed_gate_run_nothing(tmp_path: Path) -> None:
-    script = [calls(("put", '{"what":"x"}')), ANSWER, calls(("put", '{"what":"y"}')), ANSWER]
+    script = [one for what in "xyz" for one in (calls(("put", f'{{"what":"{what}"}}')), ANSWER)]
+
+    async def wrong() -> None:
+        raise ToolError("there is no such place")
 
     async def main() -> None:
         async with rig(tmp_path, script) as r:
@@ -143,10 +146,13 @@ def test_denied_and_failed_gate_run_nothing(tmp_path: Path) -> None:
             await r.turn("go")
             r.gate.broken = True
             await r.turn("again")
+            r.gate.broken, r.gate.takes = False, wrong
+            await r.turn("and again")
             assert r.trace() == []
             results = [m.text for m in r.session.log.messages if m.role == "tool"]
             assert results[0] == "nobody was there to ask"
             assert "gate failed" in results[1]
+            assert "there is no such place" in results[2]
             assert not r.seen(ToolStarted)
 
     asyncio.run(main())
