@@ -185,7 +185,7 @@ class RequestPages:
         votes = service.votes(request.id)
         return await beside(request.length, view.detail, request, viewer, votes, told, events, reading)
 
-    def _page(self, template: str, visit: Visit, values: dict[str, object], status: int = 200) -> Response:
+    def _page(self, template: str, visit: Visit, values: dict[str, object], status: int) -> Response:
         now_s = self._service.timeline.now_s()
         last = self._service.hub.last_id
         return self._pages.answer(template, status, visit=visit, now_s=now_s, last_event=last, **values)
