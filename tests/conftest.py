@@ -7,6 +7,7 @@ import gc
 import importlib
 import ipaddress
 import itertools
+import logging
 import os
 import signal
 import socket
@@ -67,8 +68,14 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 @pytest.hookimpl(trylast=True)  # when the fixtures are gone
 def pytest_runtest_teardown() -> None:
-    """Forget what a test had masked, or the next one's texts lose words."""
+    """Forget what a test had masked, or the next one's texts lose words; and where a command that ran in this
+    process began to log, or the next one's records go to that file and `caplog` sees none."""
     log.forget_protected()
+    logger = logging.getLogger("whet")
+    for handler in [*logger.handlers]:
+        logger.removeHandler(handler)
+        handler.close()
+    logger.propagate = True
 
 
 @pytest.hookimpl(trylast=True)  # after the order was shuffled

@@ -76,14 +76,13 @@ def test_what_the_judge_says_no_to_waits_for_the_person(tmp_path: Path) -> None:
     ],
     ids=["none", "no such number", "no answer", "failure"],
 )
-def test_without_a_plain_no_everything_is_as_without_a_judge(
-    tmp_path: Path, answer: ScriptedReply, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_plain_no_everything_is_as_without_a_judge(tmp_path: Path, answer: ScriptedReply) -> None:
     with PracticeServer(script=[answer] * 3) as judge:
         state, memory, _ = reviewed(tmp_path, judge)
         assert len(judge.requests) == 1
     assert state == "active" and REST in memory
-    why_not = [one.getMessage() for one in caplog.records if "judge gave no answer" in one.getMessage()]
+    logs = [line for path in tmp_path.rglob("whet.log") for line in path.read_text().splitlines()]
+    why_not = [said for line in logs if "judge gave no answer" in (said := json.loads(line)["message"])]
     assert len(why_not) == (answer.text == "") and not any(one.endswith(": ") for one in why_not)
 
 
