@@ -188,6 +188,7 @@ def test_a_session_has_moved_on_with_one_message_one_turn_or_one_step_back(db, c
     epoch, turn, next_seq = log.live.version
 
     def moved(*known: int) -> bool:
+        assert len(known) == 3
         return db.read_now(lambda c: turns.has_moved_on(c, log.live.key, known))
 
     assert not moved(epoch, turn, next_seq)
