@@ -57,7 +57,8 @@ def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_over: bo
     async def main() -> None:
         slots = _Slots()
         slots.take(1, ("a", "ann"))
-        await asyncio.sleep(in_step(_LOOK_S))  # a whole step lies before the next look
+        if not left_over:
+            await asyncio.sleep(in_step(_LOOK_S))  # a whole step lies before the next look
         pause = asyncio.ensure_future(slots.pause(left_over))
         await asyncio.sleep(0)
         slots.free(1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.sandbox.scratch import Scratch
+from whet.sandbox.scratch import Scratch, remove_abandoned
 
 KILLED = """
 import os
@@ -23,7 +23,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_what_a_killed_program_left_goes_when_the_next_session_ends(
+def test_what_a_killed_program_left_goes_when_the_next_one_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -35,7 +35,7 @@ def test_what_a_killed_program_left_goes_when_the_next_session_ends(
     elsewhere.mkdir()
     (tmp_path / "whet-jail-link").symlink_to(elsewhere)
     (tmp_path / "whet-jail-file").touch()
-    Scratch().close()
+    remove_abandoned()
     assert left.exists(), "it could be one that was made this moment"
     long_ago = time.time() - 120
     for path in tmp_path.iterdir():
@@ -43,6 +43,8 @@ def test_what_a_killed_program_left_goes_when_the_next_session_ends(
     fresh = Scratch()
     fresh.close()
     fresh.close()
+    assert left.exists(), "a session's end looks at nothing but its own"
+    remove_abandoned()
     names = {"elsewhere", "whet-jail-link", "whet-jail-file", other.root.name}
     assert {path.name for path in tmp_path.iterdir()} == names
     other.close()

@@ -161,6 +161,13 @@ def api(shared_api: Api) -> Api:
     return shared_api
 
 
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx2.Client]:
+    """A client of the owner's."""
+    with api.http() as client:
+        yield client
+
+
 @pytest.fixture(scope="session")
 def asking_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """One whose gate asks before anything that changes something."""

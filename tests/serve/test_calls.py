@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
@@ -20,12 +19,6 @@ from whet.store import sessions
 from whet.store.sessions import NewSession
 
 ASK = {"model": "whet", "messages": [{"role": "user", "content": "hi"}]}
-
-
-@pytest.fixture
-def http(api: Api) -> Iterator[httpx2.Client]:
-    with api.http() as client:
-        yield client
 
 
 def error(answer: httpx2.Response) -> tuple[int, Any, Any, str]:

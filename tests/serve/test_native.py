@@ -28,12 +28,6 @@ else:
     jsonschema = Late("jsonschema")
 
 
-@pytest.fixture
-def http(api: Api) -> Iterator[httpx2.Client]:
-    with api.http() as client:
-        yield client
-
-
 def begin(http: httpx2.Client, **fields: Any) -> str:
     answer = http.post("/api/sessions", json=fields)
     assert answer.status_code == 201, answer.text

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import httpx2
-import pytest
 
 from tests.serve.conftest import Api
 from tests.serve.test_native import begin, turn
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
-
-
-@pytest.fixture
-def http(api: Api) -> Iterator[httpx2.Client]:
-    with api.http() as client:
-        yield client
 
 
 def test_a_plan_is_begun_changed_and_approved(api: Api, http: httpx2.Client) -> None:

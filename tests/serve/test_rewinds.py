@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -12,12 +11,6 @@ from tests.serve.conftest import Api
 from tests.serve.test_native import begin, turn
 from whet.practice.ask import PracticeCall
 from whet.practice.script import Fault, ScriptedReply
-
-
-@pytest.fixture
-def http(api: Api) -> Iterator[httpx2.Client]:
-    with api.http() as client:
-        yield client
 
 
 @pytest.fixture

@@ -124,11 +124,12 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
         return await work
 
     is_main = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM) if is_main}
     hears = {
         number: before
-        for number, before in handlers.items()
-        if before is _stop or (number == signal.SIGINT and before is not signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if is_main
+        and ((before := signal.getsignal(number)) is _stop or number == signal.SIGINT)
+        and before is not signal.SIG_IGN
     }
     for number in hears:
         signal.signal(number, stopping)

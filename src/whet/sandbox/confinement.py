@@ -21,7 +21,7 @@ from whet.sandbox import known
 from whet.sandbox.backend import CommandBackend
 from whet.sandbox.places import Wishes, everyday
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, in_temporary
-from whet.sandbox.scratch import Scratch
+from whet.sandbox.scratch import Scratch, remove_abandoned
 from whet.sandbox.status import Engine, EngineStatus
 
 if TYPE_CHECKING:  # 15 ms with all that they stand on, which is for nothing where commands run unconfined
@@ -250,14 +250,17 @@ class Confinement:
             return self._denials.get(call_id)
 
     def close(self) -> None:
-        """End every jail and remove the private folders."""
+        """End every jail and remove the private folders, also those that killed programs left."""
         with self._lock:
+            had_folders = bool(self._scratches)
             for jail in self._jails.values():
                 jail.close()
             for scratch in self._scratches.values():
                 scratch.close()
             self._jails.clear()
             self._scratches.clear()
+        if had_folders:
+            remove_abandoned()
 
     @cached_property
     def _elsewhere(self) -> Elsewhere:

@@ -1,7 +1,7 @@
 """The private folders of one session's commands: /tmp, the home and shared memory as they see them.
 
 They outlive a jail, so that what a command left in /tmp is there for the next one although an opening gave it
-another jail in between. Removed by `close`, which also removes those of programs that were killed.
+another jail in between. Removed by `close`; those of programs that were killed by `remove_abandoned`.
 """
 
 from __future__ import annotations
@@ -50,16 +50,23 @@ class Scratch:
         return self.root / "none"
 
     def close(self) -> None:
-        """Remove everything, and what killed programs of the same user left beside it."""
+        """Remove everything."""
         from shutil import rmtree  # noqa: PLC0415  as above
 
         rmtree(self.root, ignore_errors=True)
         if self._held is not None:
             os.close(self._held)
             self._held = None
-        for folder, held in _abandoned(self.root.parent):
-            rmtree(folder, ignore_errors=True)
-            os.close(held)
+
+
+def remove_abandoned() -> None:
+    """Remove the folders that killed programs of the same user left."""
+    from shutil import rmtree  # noqa: PLC0415  as above
+    from tempfile import gettempdir  # noqa: PLC0415  as above
+
+    for folder, held in _abandoned(Path(gettempdir())):
+        rmtree(folder, ignore_errors=True)
+        os.close(held)
 
 
 def _lock(folder: Path) -> int | None:
