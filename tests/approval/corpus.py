@@ -142,6 +142,7 @@ cd ~/.ssh && cat known_hosts
 """
 
 NORMAL = r"""
+git --no-pager
 pytest
 pytest -q tests/test_a.py -k 'foo and bar'
 python -m pytest -x

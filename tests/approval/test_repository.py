@@ -112,6 +112,14 @@ def test_a_driver_is_named_in_the_question(hostile: Path) -> None:
     assert analyse("git --git-dir=repo/.git log", str(outside), scope).level == "dangerous"
 
 
+def test_where_a_remote_is_and_what_it_fetches_runs_nothing(hostile: Path) -> None:
+    git(hostile, "remote", "add", "origin", "https://example.org/a.git")
+    git(hostile, "config", "filter.y.clean", "git-lfs clean -- %f")  # a setting that is worth a look
+    assert set(READING) == set(unasked(hostile))
+    git(hostile, "config", "remote.origin.url", "ext::evil")
+    assert "status" not in unasked(hostile)
+
+
 def test_an_alias_that_is_a_command_is_dangerous(hostile: Path) -> None:
     git(hostile, "config", "alias.st", "!./evil")
     scope = RiskScope(str(hostile), "/home/u", "/home/u/.whet", temp=())

@@ -17,6 +17,7 @@ from whet.context.rows import (
     message_tokens,
     read_back,
     text_tokens,
+    tokens_of,
 )
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall
 
@@ -157,3 +158,12 @@ def test_estimates_are_near_what_servers_count() -> None:
     assert text_tokens("漢字" * 50) == 100
     assert 30 <= text_tokens("привет, мир " * 5) <= 50
     assert message_tokens(Message("user", (ImagePart("image/png", "x" * 90_000),))) < IMAGE_TOKENS + 10
+
+
+def test_a_call_of_a_row_counts_with_its_arguments() -> None:
+    arguments = '{"command": "make test in this folder"}'
+    call = {"id": "c", "type": "function", "function": {"name": "terminal", "arguments": arguments}}
+    spoken: dict[str, Any] = {"role": "assistant", "content": "now"}
+    one, two = ({**spoken, "tool_calls": [call] * count} for count in (1, 2))
+    each = tokens_of(two) - tokens_of(one)
+    assert each == tokens_of(one) - tokens_of(spoken) > text_tokens(arguments)

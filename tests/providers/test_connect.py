@@ -6,6 +6,7 @@ import pytest
 
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import ConfigError
+from whet.providers.backoff import Backoff
 from whet.providers.catalog import SERVERS, describe, families
 from whet.providers.connect import ServerProvider, connect, connect_one
 from whet.providers.fallback import FallbackProvider
@@ -90,6 +91,26 @@ def test_prices_hold_only_at_the_vendors_own_server():
     assert describe("openrouter", "openai/gpt-5.4").input_usd_per_mtok is None
     assert describe("groq", "openai/gpt-oss-120b").output_usd_per_mtok is None
     assert describe("ollama", "gpt-oss:20b").output_usd_per_mtok == 0.0
+
+
+def test_a_text_kept_by_the_server_has_prices_of_its_own():
+    info = describe("anthropic", "claude-haiku-4-5")
+    assert (info.cache_read_usd_per_mtok, info.cache_write_usd_per_mtok) == (0.1, 1.25)
+
+
+def test_an_answers_length_has_a_bound_where_the_settings_say_none():
+    for given, asked in ((0, b'"max_tokens":32000,'), (64_000, b'"max_tokens":64000,')):
+        settings = {"model": "claude-haiku-4-5", "max_output_tokens": given}
+        wiring = one({"ANTHROPIC_API_KEY": "k" * 9}, provider="anthropic", **settings).wiring
+        assert asked in wiring.codec.head("s", [], wiring.options)
+
+
+def test_a_call_that_is_not_tried_again_has_no_patience():
+    def backoff(most: int) -> Backoff:
+        settings = ModelSettings(provider="ollama", model="m", max_retries=most)
+        return connect_one(settings, {}, patience_s=30.0).wiring.backoff
+
+    assert backoff(1).patience_s == 30.0 and backoff(0).patience_s == 0.0
 
 
 def test_settings_win_over_the_catalog():

@@ -265,10 +265,11 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
     mine = set(last.call.split())
     later = [one for one in transcript.results() if one.seq > last.seq and one.ran_well]
     nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)
-    shared = len(mine & set(nearest.call.split())) * 2 if nearest is not None else 0
-    # Half of a long command is often no more than its item.
-    if nearest is not None and (shared > len(mine) or shared == len(mine) <= 2):
-        return [*pointed, _as_call(nearest, transcript)]
+    if nearest is not None:
+        shared = len(mine & set(nearest.call.split())) * 2
+        # Half of a long command is often no more than its item.
+        if shared > len(mine) or shared == len(mine) <= 2:
+            return [*pointed, _as_call(nearest, transcript)]
     steps = _named_by_errors(failed, transcript)
     if any(_is_settled(failed[-1], step.source, transcript) for step in steps):
         return pointed
