@@ -100,6 +100,21 @@ class Running:
         self._clients.append(made)
         return made
 
+    def page(self, cookie: str = "") -> Any:
+        """A browser in front of the pages."""
+        made = self.client()
+        made.base_url = f"http://127.0.0.1:{self.page_port}"
+        made.headers["origin"] = str(made.base_url).rstrip("/")
+        if cookie:
+            made.headers["cookie"] = cookie
+        return made
+
+    def signed_in(self, name: str) -> Any:
+        """A browser whose person has signed in with a token."""
+        found = self.page()
+        assert found.post("/login", data={"token": self.token("approve", name)}).status_code == 303
+        return found
+
     def run(self, coroutine: Any) -> Any:
         """Run a call of the service on its loop."""
         assert self._loop is not None

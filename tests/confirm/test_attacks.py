@@ -95,26 +95,11 @@ def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str
         assert sent == ("it is not what became of the request", True)
 
 
-def page(server: Running, number: str = "") -> httpx2.Client:
-    made = server.client()
-    made.base_url = f"http://127.0.0.1:{server.page_port}"
-    made.headers["origin"] = str(made.base_url).rstrip("/")
-    if number:
-        made.headers["cookie"] = number
-    return made
-
-
-def signed_in(server: Running, name: str) -> httpx2.Client:
-    found = page(server)
-    assert found.post("/login", data={"token": server.token("approve", name)}).status_code == 303
-    return found
-
-
 @pytest.mark.slow
 def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         made = ask(server)
-        person = signed_in(server, "alice")
+        person = server.signed_in("alice")
         assert "Sign out" in person.get("/").text
         cookie = next(iter(person.cookies.jar))
         # A row of one's own, and one of somebody else's with another account in it.
@@ -127,7 +112,7 @@ def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
                 hashlib.sha256(hashed.encode()).hexdigest(), until,
             )  # fmt: skip
         form = {"csrf": "C", "verdict": "approve", "digest": made["digest"]}
-        forged = page(server, f"{cookie.name}={number}")
+        forged = server.page(f"{cookie.name}={number}")
         assert forged.get(f"/r/{made['id']}").headers["location"].startswith("/login")
         assert forged.post(f"/r/{made['id']}/decide", data=form).status_code == 403
         server.token("approve", "bob")
@@ -206,13 +191,13 @@ def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path: P
 )
 def test_a_cookie_that_another_user_of_the_machine_was_shown_is_worth_nothing(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        person = signed_in(server, "alice")
+        person = server.signed_in("alice")
         cookie = next(iter(person.cookies.jar))
-        copy = page(server, f"{cookie.name}={cookie.value}")
+        copy = server.page(f"{cookie.name}={cookie.value}")
         assert copy.get("/").status_code == 200  # the same user, in another program
         if os.getuid() != 0:
             pytest.skip("only root can connect as another user")
-        libc, thief = ctypes.CDLL(None), page(server, f"{cookie.name}={cookie.value}")
+        libc, thief = ctypes.CDLL(None), server.page(f"{cookie.name}={cookie.value}")
         libc.setfsuid(65534)  # of this thread alone; a socket belongs to whom it says
         try:
             answer = thief.get("/")
@@ -423,7 +408,7 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
 def test_the_page_reads_changed_details_as_strictly_as_the_api(tmp_path: Path, details: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
         made = ask(server, accepts_edits=True)
-        alice = signed_in(server, "alice")
+        alice = server.signed_in("alice")
         csrf = re.search(r'name="csrf" value="([^"]+)"', alice.get(f"/r/{made['id']}").text)
         assert csrf is not None
         form = {"csrf": csrf[1], "digest": made["digest"], "details": details}

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import http.server
 import json
+import re
 import threading
 import time
 from types import SimpleNamespace
@@ -142,6 +143,22 @@ def test_a_stream_ends_with_its_token_also_in_busy_times(server):
         asked(agent)
         seen = [line for line in lines if line.startswith("event: ")]  # it ends
     assert "event: token_revoked" not in seen
+
+
+def test_an_open_page_hears_that_something_changed_until_its_person_signs_out(server):
+    agent, page = server.client("submit", "agent"), server.signed_in("alice")
+    assert server.page().get("/live").status_code == 403
+    assert page.head("/live").headers["content-type"].startswith("text/event-stream")
+    start = server.service.log.state().size
+    made = asked(agent)
+    with page.stream("GET", "/live", params={"after": start}) as answer:
+        lines = answer.iter_lines()
+        told = json.loads(next(line for line in lines if line.startswith("data: "))[6:])
+        assert told == {"requests": [made["id"]], "kinds": ["submitted"]}
+        csrf = re.search(r'name="csrf" value="([^"]+)"', page.get("/").text)
+        assert csrf is not None and page.post("/logout", data={"csrf": csrf[1]}).status_code == 303
+        asked(agent)
+        assert not [line for line in lines if line.startswith("data: ")]  # it ends
 
 
 def test_old_events_come_from_the_database(server):

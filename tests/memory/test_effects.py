@@ -51,7 +51,8 @@ def test_without_a_hold_out_a_comparison_is_only_observed() -> None:
     kept, before = sessions("a", 40, 2), sessions("b", 40, 30)
     found = only(effects(uses(NOTE, kept), {**kept, **before}))
     assert (found.basis, found.finding) == ("observed", "helps")
-    assert only(effects(uses(NOTE, kept), kept)).basis == "none"
+    alone = only(effects(uses(NOTE, kept), kept))
+    assert alone.basis == "none" and alone.compared == Sums(0, 0, 0, 0)
 
 
 def test_sessions_before_the_hold_out_do_not_count_for_it() -> None:

@@ -54,15 +54,13 @@ class RequestStream:
                 future = hub.next_event()
                 try:
                     found = self._service.log.history(after_id=after)
-                    if found:
-                        after = found[-1].id
-                        yield _written(found)
-                    else:
+                    if not found:
                         await asyncio.wait((future,), timeout=_BEAT_S)
-                        # A session that ended meanwhile hears no more.
-                        if await self._sessions.visit(request) is None:
-                            return
-                        yield b": still here\n\n"
+                    # A session that ended meanwhile hears no more, also where something happens all the time.
+                    if await self._sessions.visit(request) is None:
+                        return
+                    after = found[-1].id if found else after
+                    yield _written(found) if found else b": still here\n\n"
                 finally:
                     hub.forget(future)
         finally:
