@@ -413,7 +413,7 @@ def test_what_a_review_staged_is_read_with_its_marks_and_leaves_no_receipt(world
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
     change(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
     read = asyncio.run(world.desk.skills.view("commit", "", origin))
-    assert read.state == "staged" and "folder not in force yet" in read.text
+    assert read.ok and read.state == "staged" and "folder not in force yet" in read.text
     assert world.database.read_now(lambda db: learned.uses(db, name="commit")) == []
     other = msgspec.structs.replace(origin, task_id="other")
     assert not asyncio.run(world.desk.skills.view("commit", "", other)).ok

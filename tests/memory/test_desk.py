@@ -13,7 +13,7 @@ from benchmarks.lessons.world import Say, User, World, add, create
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import disk, notes
-from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
+from whet.memory.requests import Claim, GateVerdict, MemoryRequest, SkillRequest, WriteOutcome
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger, sessions
 from whet.store.ledger import LedgerRow
@@ -386,3 +386,16 @@ def test_a_mark_at_a_files_beginning_is_no_entry(world: World) -> None:
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
     asyncio.run(world.desk.reader.notes())
     assert [row.action for row in rows(world)] == ["add", "add"]
+
+
+def test_another_judge_in_the_gates_place_hears_the_claim_and_whose_it_is(world: World) -> None:
+    """A trial without the gate is what the gate is measured against."""
+    heard: list[tuple[str, str]] = []
+
+    def takes(claim: Claim, origin: Origin) -> GateVerdict:
+        heard.append((claim.text, origin.write_origin))
+        return GateVerdict("observed")
+
+    world.desk.changes.instead = takes
+    assert remember(world, "Deploys go out on Mondays").state == "active"
+    assert heard == [("Deploys go out on Mondays", "user")]

@@ -10,6 +10,7 @@ from benchmarks.lessons.fabricated import KINDS
 from benchmarks.lessons.run import Tally, corpora, leaked_facts
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
 
+from tests.memory.evidence import shell, trust
 from whet.memory.gate import judge_given
 from whet.memory.requests import Claim, MemoryRequest, Refused
 from whet.memory.scan import scan
@@ -137,6 +138,13 @@ def test_what_only_a_files_text_says_waits_and_names_the_file(world: World) -> N
     assert state == "quarantined"
     row = world.database.read_now(lambda db: ledger.get(db, outcome.ledger_id))
     assert row.reason == "only the text of cat NOTES.md says it, and nobody said or tried it"
+
+
+def test_only_what_ran_after_a_file_was_read_has_tried_what_it_says() -> None:
+    said = "The registry listens on port 41870 for uploads."
+    ask, read, run = User("look"), shell("cat NOTES.md", said), shell("make publish PORT=41870", "ok")
+    assert trust([ask, read, run], said, said) == "observed"
+    assert trust([ask, run, read], said, said) == "quarantined"
 
 
 def test_a_duplicate_is_refused(world: World) -> None:

@@ -83,7 +83,7 @@ class Journal:
             if content is None:
                 disk.drop_empty(place.parent, self._folder / "skills")
             self._seen.saw(path, content)
-            return False
+            return True
         if there is not None and path in notes.FILES.values():
             as_text(there, place)
         base = self._seen.base(state)
