@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.agent.rig import ListGate, Rig, calls, rig
 from whet.context.engines import NoEngine
-from whet.contract.changes import TextChange
+from whet.contract.changes import TextChange, call_digest, hash_of
 from whet.contract.events import Emit, ToolStarted
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput
@@ -115,6 +116,68 @@ def test_a_gate_is_shown_what_a_call_makes_of_files_and_nothing_where_the_tool_d
             r.session = msgspec.structs.replace(r.session, gate=gate)
             await r.turn("go")
             assert gate.shown == [(TextChange("a", str(tmp_path / "a"), None, "new"),), ()]
+
+    asyncio.run(main())
+
+
+class Shown(ListGate):
+    """A person who saw one text of the file, whatever it is by now."""
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        seen = (TextChange("a", str(Path(call.workspace) / "a"), "", "new", hash_of(b"before")),)
+        digest = call_digest(call.tool.name, call.arguments, call.workspace, seen)
+        return Decision("allow", "person", digest=digest, changes=seen)
+
+
+@pytest.mark.parametrize(("now", "said"), [(b"before", "written"), (b"after", "The file changed after")])
+def test_a_file_that_changed_after_the_question_is_not_written(tmp_path: Path, now: bytes, said: str) -> None:
+    async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
+        return (TextChange("a", str(ctx.workspace / "a"), "", arguments["what"], hash_of(now)),)
+
+    @tool(toolset="file", effects={"write"})
+    async def write(ctx: ToolContext, what: str) -> str:
+        """Write."""
+        return "written"
+
+    tools = [msgspec.structs.replace(write, preview=preview)]
+
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("write", '{"what": "new"}')), ANSWER], more_tools=tools) as r:
+            r.session = msgspec.structs.replace(r.session, gate=Shown())
+            assert (await r.turn("go")).reason == "answered"
+            assert results(r)[0].startswith(said)
+
+    asyncio.run(main())
+
+
+def test_a_call_that_was_over_at_once_is_not_begun_later(tmp_path: Path) -> None:
+    """Its start is stored with its result, and the timer that would have stored it is off."""
+    starts: list[list[tuple[Any, ...]]] = []
+
+    @tool(toolset="file", effects={"read"}, repeatable=True)
+    async def see(ctx: ToolContext) -> str:
+        """See."""
+        return "seen"
+
+    @tool(toolset="file", effects={"read"}, repeatable=True)
+    async def gaze(ctx: ToolContext) -> str:
+        """Look until this call's own start is on disk, which its timer does after that of the other."""
+        while not (rows := r.database.read_now(_starts))[-1][0]:
+            await asyncio.sleep(0)
+        starts.append(rows)
+        return "seen"
+
+    def _starts(db: Any) -> list[tuple[Any, ...]]:
+        return db.execute("SELECT started, finished FROM tool_calls").fetchall()
+
+    r: Rig
+
+    async def main() -> None:
+        nonlocal r
+        async with rig(tmp_path, [calls(("see", "{}"), ("gaze", "{}")), ANSWER], more_tools=[see, gaze]) as r:
+            await r.turn("go")
+        (started, finished), _ = starts[0]
+        assert started <= finished
 
     asyncio.run(main())
 

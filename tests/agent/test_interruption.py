@@ -196,6 +196,19 @@ def test_a_slow_approval_ends_no_turn(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_question_that_outlasts_its_turn_ends_nothing_later() -> None:
+    async def main() -> None:
+        clock = TurnClock(8)
+        with ExitStack() as question:
+            async with clock:
+                question.enter_context(clock.paused())
+            await go_by(100)
+        await go_by(100)
+        assert clock.left_s is None
+
+    asyncio.run(main())
+
+
 def test_how_long_a_person_was_asked_is_counted_once() -> None:
     now_s = 10.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def test_turn_runs_tools_and_answers_on_every_wire(tmp_path: Path, wire: str) ->
     async def main() -> None:
         async with rig(tmp_path, script, wire=wire) as r:
             end = await r.turn("go")
-            assert (end.reason, end.text, end.steps) == ("answered", "All done.", 3), end.error
+            assert (end.reason, end.text, end.steps, end.error) == ("answered", "All done.", 3, "")
             assert r.trace() == ["put a", "look b"]
             assert roles(r.session.log.messages) == "u a t a t a"
             assert prefix_holds(r.server)
@@ -130,6 +131,20 @@ def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path) -> N
             await r.turn("go")
             assert r.trace() == ["fail"] * 3
             assert "was not run again" in r.session.log.messages[-2].text
+
+    asyncio.run(main())
+
+
+def test_a_call_that_failed_may_be_made_again_after_another_one_or_a_persons_word(tmp_path: Path) -> None:
+    one, other = calls(("fail", "{}")), calls(("fail", '{"why": "rain"}'))
+    script = [one, other] * 4 + [one, one, one, ANSWER, one, ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script) as r:
+            await r.turn("go")
+            assert r.trace() == ["fail"] * 11
+            await r.turn("try once more")
+            assert r.trace() == ["fail"] * 12
 
     asyncio.run(main())
 
@@ -242,12 +257,14 @@ def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tmp_path
 
 
 def test_cancel_while_text_streams_keeps_what_was_shown(tmp_path: Path) -> None:
-    slow = ScriptedReply(text="one two three four", pieces=4, fault=Fault(stall_after=3))
+    slow = ScriptedReply(text="one two three or", pieces=4, fault=Fault(stall_after=3))
 
     async def main() -> None:
         async with rig(tmp_path, [slow, ANSWER]) as r:
             await cancel_when(r, TextDelta)
             shown = "".join(e.text for e in r.events if isinstance(e, TextDelta))
+            # Nobody counted what was cut: four characters, or what is left of them, are a token.
+            assert r.session.usage.output_tokens == math.ceil(len(shown) / 4)
             assert shown and r.session.log.messages[-1].text == shown
             assert (await r.turn("go on")).text == "All done."
             assert prefix_holds(r.server)

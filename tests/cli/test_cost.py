@@ -18,10 +18,8 @@ from whet.cli import stored
 from whet.cli.cost import report, rest_of_day
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings, WalletSettings
-from whet.contract.errors import ConfigError
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.practice.server import PracticeServer
-from whet.providers import catalog
 from whet.store import wallet
 
 
@@ -88,21 +86,6 @@ def test_calls_are_settled_at_what_they_took_and_a_near_cap_is_said(tmp_path: Pa
 def test_without_caps_nothing_is_reserved(tmp_path: Path) -> None:
     _, spent, _ = _run(tmp_path, WalletSettings(), 1)
     assert spent == (0.0, 0)
-
-
-def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "_own_prices", {})
-    path = tmp_path / "prices.csv"
-    path.write_text(
-        "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd\n"
-        "2026-01-01,openrouter/x/big,1,2,,\n2026-06-01,openrouter/x/big,3,4,0.3,\n2027-01-01,openrouter/x,9,9,9,9\n"
-    )
-    catalog.learn_prices(path, "2026-11-22")
-    info = catalog.describe("openrouter", "x/big-2")
-    assert (info.input_usd_per_mtok, info.output_usd_per_mtok, info.cache_read_usd_per_mtok) == (3, 4, 0.3)
-    path.write_text("nonsense\n")
-    with pytest.raises(ConfigError, match="no price table"):
-        catalog.learn_prices(path, "2026-11-22")
 
 
 @pytest.mark.slow

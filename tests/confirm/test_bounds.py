@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, touch
-from tests.confirm.test_attacks import ask, signed_in
+from tests.confirm.test_attacks import ask
 from whet.confirm.addresses import AddressRefused, resolve, taken_apart
 from whet.confirm.callbacks import Callbacks, _Slots  # pyright: ignore[reportPrivateUsage]
 from whet.confirm.records import Vote
@@ -170,7 +170,7 @@ def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None
 )
 def test_a_page_called_by_an_address_that_is_none_decides_nothing(tmp_path: Path, host: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made, person = ask(server), signed_in(server, "alice")
+        made, person = ask(server), server.signed_in("alice")
         shown = person.get(f"/r/{made['id']}").text
         csrf = re.search(r'name="csrf" value="([^"]+)"', shown)
         assert csrf is not None

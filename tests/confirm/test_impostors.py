@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from tests.confirm.provider import CLIENT, SECRET, Provider
 from tests.confirm.running import Running, ToolUse, touch
-from tests.confirm.test_attacks import Authenticator, ask, page
+from tests.confirm.test_attacks import Authenticator, ask
 from tests.confirm.test_factors import POLICY as WITH_CODE
 from tests.confirm.test_factors import Guarded
 from tests.confirm.test_oidc import ANN, browser, gone
@@ -262,7 +262,7 @@ def test_a_callback_is_good_once_in_one_browser_and_begins_a_new_session(
     values = [one.value for one in client.cookies.jar if one.name == number]
     assert any(value != "A" * 43 for value in values)
     assert client.get(back).status_code == 403  # the same answer again
-    chosen = page(company, f"{number}={'A' * 43}")
+    chosen = company.page(f"{number}={'A' * 43}")
     assert chosen.get("/").headers["location"].startswith("/login")
 
 

@@ -15,7 +15,7 @@ from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import Message, TextPart, VendorReplay
 from whet.providers.catalog import SERVERS
 from whet.providers.chat_completions import ChatCompletions, ChatDecoder
-from whet.providers.wire import ServerDialect
+from whet.providers.wire import RequestOptions, ServerDialect
 
 OPENAI = SERVERS["openai"].dialect
 
@@ -33,6 +33,10 @@ def test_the_head_holds_what_the_settings_ask_for():
     assert sent["prompt_cache_key"] == "s-1"
     assert sent["stream_options"] == {"include_usage": True}
     assert "temperature" not in sent
+    (tool,) = sent["tools"]
+    assert tool["type"] == "function" and tool["function"]["name"] == "read_file"
+    bare = ChatCompletions(OPENAI).head("", (), RequestOptions("m-1"))
+    assert msgspec.json.decode(bare + b"]}").keys() == {"model", "stream", "stream_options", "messages"}
     assert sent["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import ConfigError
+from whet.providers import catalog
 from whet.providers.backoff import Backoff
 from whet.providers.catalog import SERVERS, describe, families
 from whet.providers.connect import ServerProvider, connect, connect_one
@@ -95,7 +98,16 @@ def test_prices_hold_only_at_the_vendors_own_server():
 
 def test_a_text_kept_by_the_server_has_prices_of_its_own():
     info = describe("anthropic", "claude-haiku-4-5")
+    assert (info.input_usd_per_mtok, info.output_usd_per_mtok) == (1, 5)
     assert (info.cache_read_usd_per_mtok, info.cache_write_usd_per_mtok) == (0.1, 1.25)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_here"),
+    [("localhost", True), ("127.0.0.1", True), ("127.0.0.9", True), ("[::1]", True), ("box.local", False)],
+)
+def test_a_server_on_this_machine_is_known_by_its_address(host, is_here):
+    assert one(base_url=f"http://{host}:9/v1", model="m").wiring.backoff.is_local is is_here
 
 
 def test_an_answers_length_has_a_bound_where_the_settings_say_none():
@@ -111,6 +123,23 @@ def test_a_call_that_is_not_tried_again_has_no_patience():
         return connect_one(settings, {}, patience_s=30.0).wiring.backoff
 
     assert backoff(1).patience_s == 30.0 and backoff(0).patience_s == 0.0
+
+
+def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_own_prices", {})
+    path = tmp_path / "prices.csv"
+    path.write_text(
+        "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd\n"
+        "2026-01-01,openrouter/x/big,1,2,,\n2026-06-01,openrouter/x/big,3,4,0.3,\n2027-01-01,openrouter/x,9,9,9,9\n"
+    )
+    catalog.learn_prices(path, "2026-11-22")
+    info = catalog.describe("openrouter", "x/big-2")
+    assert (info.input_usd_per_mtok, info.output_usd_per_mtok, info.cache_read_usd_per_mtok) == (3, 4, 0.3)
+    head = path.read_text("utf-8").splitlines()[0]
+    for table in ("nonsense\n", f"{head}\n2026-01-01,openrouter/x/big,1,-0.5,,\n"):
+        path.write_text(table)
+        with pytest.raises(ConfigError, match="no price table"):
+            catalog.learn_prices(path, "2026-11-22")
 
 
 def test_settings_win_over_the_catalog():

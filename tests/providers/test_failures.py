@@ -103,6 +103,25 @@ def test_status_and_words_choose_the_class(status, body, expected):
     assert error.retryable is (expected in (RateLimited, Unavailable))
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "expected"),
+    [
+        ("overloaded_error", 529, Unavailable),
+        ("rate_limit_error", 429, RateLimited),
+        ("authentication_error", 401, AuthRejected),
+        ("permission_error", 403, AuthRejected),
+        ("not_found_error", 404, BadRequest),
+        ("invalid_request_error", 400, BadRequest),
+        ("billing_error", 402, QuotaExhausted),
+        ("request_too_large", 413, ContextOverflow),
+        ("api_error", 500, Unavailable),
+    ],
+)
+def test_an_error_inside_a_stream_counts_as_its_kind_would_have_been_answered(kind, status, expected):
+    error = failures.from_payload(INFO, json.dumps(said("no", type=kind)).encode())
+    assert type(error) is expected and error.status == status
+
+
 def test_model_errors_say_how_to_list_models_and_pages_are_named():
     assert "whet model list" in error_of(404, said("model x not found")).hint
     assert "an HTML page" in error_of(502, b"<html><title>x</title></html>").message

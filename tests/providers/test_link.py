@@ -436,6 +436,9 @@ def test_the_window_of_a_local_server_is_asked(name, answers, tokens, paths):
             assert await source.probe_window() == tokens
             assert source.info.window_tokens == (tokens or before)
             assert [request.target for request in server.requests] == paths
+            # Ollama is told which model is meant; everybody else is only asked.
+            methods = ["POST" if path == "/api/show" else "GET" for path in paths]
+            assert [request.method for request in server.requests] == methods
             await source.aclose()
 
     run(test)

@@ -19,7 +19,7 @@ from whet.agent.interruption import TurnClock, shielded
 from whet.agent.session import CallRound, Session, TurnObserver, shell_folder
 from whet.contract.changes import FileEdit, TextChange, call_digest, changes_digest
 from whet.contract.errors import BadInput, StoreError, ToolError
-from whet.contract.events import Emit, EndReason, Event, ToolFinished, ToolProgress, ToolStarted
+from whet.contract.events import Emit, Event, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart, ToolCall
 from whet.contract.protocols import CallPreview, Decision, GateCall
 from whet.contract.receipts import CallEffects
@@ -150,7 +150,7 @@ async def _plan(
             open_call, ToolOutput(_unknown_tool(session, call.name), error_kind="unknown_tool")
         )
     try:
-        tool, arguments = _meant(session, tool, _arguments(call))
+        tool, arguments = meant(session, tool, arguments_of(call))
     except ToolError as error:
         return AnsweredCall(open_call, _failed(error))
     placed = _placed(session, open_call, tool, arguments)
@@ -186,7 +186,7 @@ async def _plan(
     return RunnableCall(open_call, question, decision)
 
 
-def _arguments(call: ToolCall) -> dict[str, object]:
+def arguments_of(call: ToolCall) -> dict[str, object]:
     """Read a call's arguments. Raises BadInput."""
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
@@ -200,7 +200,7 @@ def _arguments(call: ToolCall) -> dict[str, object]:
         ) from None
 
 
-def _meant(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Tool, dict[str, object]]:
+def meant(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Tool, dict[str, object]]:
     """Give the tool that a call is about: the gate, hooks and the person see that one. Raises ToolError."""
     if tool.stands_for is None:
         return tool, arguments
@@ -271,7 +271,7 @@ async def _run_one(
     )
     edits = edits_of(output.changes)
     if question is not None and _has_effects(begun, question, output):
-        output = _with_facts(session, question, output, edits)
+        output = with_facts(session, (question.tool, question.arguments), output, edits)
     is_unstored = begun is not None and not begun.is_stored
     await session.log.call_finished(
         turn,
@@ -298,17 +298,20 @@ async def _run_one(
 
 
 def _has_effects(begun: _Begun | None, question: GateCall, output: ToolOutput) -> bool:
-    if begun is None:  # a command that a crash cut off ran before this
-        return output.error_kind == "interrupted" and "command" in question.tool.tags
+    if begun is None and output.error_kind != "interrupted":  # what a crash cut off ran before this
+        return False
     return bool(output.changes or question.tool.effects - {"read"})
 
 
-def _with_facts(
-    session: Session, question: GateCall, output: ToolOutput, edits: tuple[FileEdit, ...]
+def with_facts(
+    session: Session,
+    ran: tuple[Tool, dict[str, object]],
+    output: ToolOutput,
+    edits: tuple[FileEdit, ...] = (),
 ) -> ToolOutput:
     from whet.agent.facts import call_facts  # noqa: PLC0415 - 2 ms, and most calls only read
 
-    facts = call_facts(question.tool, question.arguments, output, edits, session.workspace)
+    facts = call_facts(*ran, output, edits, session.workspace)
     return msgspec.structs.replace(output, facts=facts) if facts else output
 
 
@@ -453,23 +456,6 @@ def _context(
         clock.paused,
         key=f"{turn.number}.{open_call.step}.{open_call.index}",
     )
-
-
-async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason) -> None:
-    """Give every call that still has no result one that says why, so that the transcript is whole."""
-    for open_call in session.log.open_calls(turn):
-        fate = "was stopped while it ran; its outcome is unknown" if open_call.started else "was not started"
-        text = f"The turn ended ({reason}) before this call had a result: it {fate}."
-        output = ToolOutput(text, error_kind="cancelled")
-        result = Message(
-            role="tool",
-            content=text,
-            tool_call_id=open_call.call.id,
-            tool_name=open_call.call.name,
-            is_error=True,
-        )
-        await session.log.call_finished(turn, open_call, result, output=output, duration_s=0.0)
-    session.log.live.fold_results()
 
 
 def _fails_repeatedly(messages: Sequence[Message], name: str, arguments: str) -> bool:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from whet.agent.dispatch import close_open_calls, dispatch
+from whet.agent.dispatch import dispatch
 from whet.agent.interruption import Pause, TurnClock, or_undone, shielded, then_late
 from whet.agent.model_call import ask_model, keep_reply
 from whet.agent.session import InboxEntry, Session, with_receipt
@@ -143,7 +143,8 @@ async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> bool:
 async def _finish(
     session: Session, turn: TurnRecord, reason: EndReason, error: WhetError | None
 ) -> Sequence[Queued]:
-    await session.log.drain()  # a reply whose cancelled write is still under way has open calls too
+    from whet.agent.cut_calls import close_open_calls  # noqa: PLC0415 - no request waits for it
+
     await close_open_calls(session, turn, reason)
     turn.error = error.message if error else ""
     return await session.log.end_turn(turn, reason, turn.error, await session.at_end(turn, reason))

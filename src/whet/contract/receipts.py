@@ -85,11 +85,13 @@ class CommandRun(msgspec.Struct, frozen=True):
 
 
 class SentOut(msgspec.Struct, frozen=True):
-    """Something that went out: by which tool, about what, and whether the call succeeded."""
+    """Something that went out: by which tool, about what, and whether the call succeeded. `how` says how a
+    call ended that may have sent it although it did not succeed: cut off, or too late with its answer."""
 
     tool: str
     about: str
     ok: bool
+    how: str = ""
 
 
 class TurnReceipt(msgspec.Struct, frozen=True):
@@ -123,8 +125,10 @@ class TurnReceipt(msgspec.Struct, frozen=True):
         if self.tests is not None:
             found.append(self.tests.text)
         if self.sent:
-            failed = sum(not one.ok for one in self.sent)
-            found.append(f"sent {len(self.sent) - failed}" + (f", {failed} failed" if failed else ""))
+            failed = sum(not one.ok and not one.how for one in self.sent)
+            unknown = sum(bool(one.how) for one in self.sent)
+            some = f"sent {len(self.sent) - failed - unknown}" + (f", {failed} failed" if failed else "")
+            found.append(some + (f", {unknown} not known" if unknown else ""))
         if self.state == "stale":
             found.append("stale: files changed after the last test run")
         elif self.state == "mixed":
@@ -150,7 +154,9 @@ class TurnReceipt(msgspec.Struct, frozen=True):
         for run in self.commands:
             end = run.how or ("runs on" if run.exit_code is None else f"exit {run.exit_code}")
             found.append(f"$ {run.command}  [{end}]" + (f"  {run.tests.text}" if run.tests else ""))
-        found += [f"{one.tool}: {one.about}  [{'sent' if one.ok else 'failed'}]" for one in self.sent]
+        for one in self.sent:
+            end = "sent" if one.ok else f"{one.how}: it may have been sent" if one.how else "failed"
+            found.append(f"{one.tool}: {one.about}  [{end}]")
         found += [f"{path}  [changed after the tests, by no call of this turn]" for path in self.later]
         found += [f"“{one}”  [said, and borne out by no call]" for one in self.marked]
         return tuple(found)

@@ -18,6 +18,9 @@ from whet.contract.receipts import (
 )
 from whet.contract.texts import from_json
 
+_MAY_BE_DONE = ("interrupted", "timeout")
+"""How a call ended whose effect may have come all the same."""
+
 
 class FactRow(msgspec.Struct, frozen=True):
     """A stored call that had an effect."""
@@ -174,7 +177,8 @@ def summed(found: Iterable[FactRow]) -> TurnReceipt:
             tests, later = facts.tests, facts.later
             state = "stale" if later else "mixed" if facts.touched and not tests.direct else "fresh"
         if facts.sent:
-            sent.append(SentOut(row.name, facts.sent, not row.error_kind))
+            how = row.error_kind if row.error_kind in _MAY_BE_DONE else ""
+            sent.append(SentOut(row.name, facts.sent, not row.error_kind, how))
     return TurnReceipt(
         tuple(files.values()), tuple(commands), tuple(sent), tests, state, later, tuple(marked), unmarked
     )

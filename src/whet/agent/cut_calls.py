@@ -1,0 +1,44 @@
+"""Calls that a turn's end cuts off: each gets a result that says so, and what it may have done is kept."""
+
+from __future__ import annotations
+
+from whet.agent.dispatch import arguments_of, meant, with_facts
+from whet.agent.session import Session
+from whet.contract.errors import ToolError
+from whet.contract.events import EndReason
+from whet.contract.messages import Message
+from whet.contract.tools import ToolOutput
+from whet.store.transcript import OpenCall, TurnRecord
+
+
+async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason) -> None:
+    """Give every call that still has no result one that says why, so that the transcript is whole."""
+    await session.log.drain()  # a reply whose cancelled write is still under way has open calls too
+    for open_call in session.log.open_calls(turn):
+        text = f"The turn ended ({reason}) before this call had a result: it "
+        if open_call.started:
+            output = _cut_off(session, open_call, text + "was stopped while it ran; its outcome is unknown.")
+        else:
+            output = ToolOutput(text + "was not started.", error_kind="cancelled")
+        result = Message(
+            role="tool",
+            content=output.text,
+            tool_call_id=open_call.call.id,
+            tool_name=open_call.call.name,
+            is_error=True,
+        )
+        await session.log.call_finished(turn, open_call, result, output=output, duration_s=0.0)
+    session.log.live.fold_results()
+
+
+def _cut_off(session: Session, open_call: OpenCall, text: str) -> ToolOutput:
+    """Give the result of a call that was stopped while it ran, with what it may have done all the same."""
+    output = ToolOutput(text, error_kind="interrupted")
+    tool = session.tools.get(open_call.call.name)
+    if tool is None:
+        return output
+    try:
+        tool, arguments = meant(session, tool, arguments_of(open_call.call))
+    except ToolError:
+        return output
+    return with_facts(session, (tool, arguments), output)

@@ -1,0 +1,78 @@
+"""What a turn's end cut off may have happened all the same: its receipt says so."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import Rig, calls, rig
+from tests.support import let_pass
+from whet.agent.facts import call_facts
+from whet.agent.loop import run_turn
+from whet.agent.session import TurnLimits
+from whet.contract.events import ToolProgress, TurnEnd
+from whet.contract.messages import Message
+from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput
+from whet.practice.script import ScriptedReply
+from whet.store import facts
+from whet.tools.signature import tool
+
+ANSWER = ScriptedReply(text="All done.")
+
+
+def endless(effect: Effect, *tags: str) -> Tool:
+    """A tool that says that it runs, and never ends."""
+
+    @tool(toolset="x", effects={effect}, tags=set(tags), timeout_s=None)
+    async def act(ctx: ToolContext, command: str) -> str:
+        """Act."""
+        ctx.output("running")
+        await asyncio.Event().wait()
+        return ""
+
+    return act
+
+
+async def _out_of_time(r: Rig) -> TurnEnd:
+    def emit(event: object) -> None:
+        if isinstance(event, ToolProgress):
+            let_pass(60)
+
+    return await run_turn(r.session, Message("user", "go"), emit)
+
+
+@pytest.mark.parametrize(
+    ("effect", "tags", "line", "row"),
+    [
+        ("execute", ("command",), "did: 1 command, 1 failed", "$ make world  [interrupted]"),
+        ("send", (), "did: sent 0, 1 not known", "act: make world  [interrupted: it may have been sent]"),
+        ("read", (), None, None),
+    ],
+)
+def test_what_ran_when_the_time_was_up_is_in_the_receipt(
+    tmp_path: Path, effect: Effect, tags: tuple[str, ...], line: str | None, row: str | None
+) -> None:
+    limits = TurnLimits(steps=9, turn_s=60)
+    script = [calls(("act", '{"command": "make world"}'), ("put", '{"what": "x"}')), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, limits=limits, more_tools=[endless(effect, *tags)]) as r:
+            end = await _out_of_time(r)
+            assert (end.reason, end.error) == ("budget", "the turn reached its limit of 60 s")
+            kinds = r.database.read_now(lambda db: db.execute("SELECT error_kind FROM tool_calls").fetchall())
+            assert kinds == [("interrupted",), ("cancelled",)]
+            made = r.database.read_now(lambda db: facts.receipt(db, r.session.log.live.key, 1))
+            assert (made and made.line) == line
+            assert (made and made.rows) == (row and (row,))
+
+    asyncio.run(main())
+
+
+def test_what_was_sent_is_named_in_brief(tmp_path: Path) -> None:
+    made = call_facts(endless("send"), {"command": "x" * 500}, ToolOutput("done"), (), tmp_path)
+    assert f'"sent":"{"x" * 200}"' in made
+    assert (
+        call_facts(endless("send"), {"command": "x"}, ToolOutput("", error_kind="denied"), (), tmp_path) == ""
+    )
