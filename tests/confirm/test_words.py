@@ -85,6 +85,10 @@ def test_a_request_stands_in_a_list_with_its_times() -> None:
         "resolved_by": "",
         "created": "2026-11-26 08:00:00 UTC",
     }
+    long = card(asked(requester="r" * 200, principal="p" * 200, description="d" * 200), AT)
+    assert {name: len(long[name].split("\n")[0]) for name in ("requester", "principal", "summary")} == {
+        "requester": 16, "principal": 16, "summary": 116,
+    }  # fmt: skip
     over = card(ended("expired", resolved_by=BY_TIMEOUT, expires_at=AT + 0.5), AT + 700)
     assert (over["left_s"], over["timeout_s"], over["resolved_by"]) == (0.0, 1.0, "")
     assert (over["status_word"], over["resolved"]) == ("Expired", "2026-11-26 08:01:00 UTC")

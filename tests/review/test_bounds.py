@@ -126,6 +126,9 @@ def test_long_results_are_cut_before_anything_else_and_only_as_far_as_needed() -
     assert "s" * 3_900 in whole and "r" * 3_900 in whole
     less = digest([said, result], 1_700)
     assert "s" * 3_900 in less and "r" * 1_200 in less and "r" * 1_300 not in less
+    even = Message("user", "s" * 3_902)
+    size = len(digest([even, result], 9_000)) - len("<conversation>\n\n</conversation>")
+    assert size % 4 == 0 and "r" * 3_900 in digest([even, result], size // 4)
     exact = digest([Message("user", "s" * 72)], 20)
     assert "s" * 72 in exact and "s" * 73 not in digest([Message("user", "s" * 73)], 20)
 
@@ -218,7 +221,10 @@ def test_a_write_of_a_skill_sets_the_steps_back_and_keeps_what_came_after() -> N
 def test_reasons_are_named_once() -> None:
     said = ReviewedTurn(("No, use ./check instead", "no, that is wrong"), (), 10)
     once = count(Counters(), said, ReviewSettings(), corrects=True)
-    assert count(once, said, ReviewSettings()).reasons == ("correction",)
+    assert once.reasons == count(once, said, ReviewSettings()).reasons == ("correction",)
+    assert count(Counters(), said, ReviewSettings()).reasons == ("correction",), "said while it worked"
+    asked = ReviewedTurn(("Have a look at it",), (), 10)
+    assert count(Counters(), asked, ReviewSettings()).reasons == ()
 
 
 def test_a_recovery_is_near_its_failure() -> None:

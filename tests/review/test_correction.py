@@ -50,6 +50,7 @@ def test_work_that_is_done_again_otherwise(said: str, calls: list[TurnCall], bef
         "Ab jetzt bitte kurze Antworten.",
         "Отвечай мне всегда коротко.",
         "以后请用中文回答",
+        "以后用中文答",
     ],
 )
 def test_what_is_only_said_may_be_one(said: str) -> None:
@@ -63,6 +64,7 @@ def test_what_is_only_said_may_be_one(said: str) -> None:
         ("Thanks a lot!", []),
         ("Is that the right folder for it?", []),
         ("これは正しいですか", []),
+        ("再看看这里", []),
         ("Now add a test for this function.", [edit("tests/x.py", "", "def test(): ...")]),
         ("Do the rest of the list, then stop.", [ran("make docs")]),
         ("> that is wrong, use ./check\n> no such file\n", []),

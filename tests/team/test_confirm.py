@@ -21,8 +21,9 @@ from tests.confirm.running import ToolUse
 from tests.confirm.test_races import race
 from tests.support import wait_until
 from whet.config.paths import Home
-from whet.confirm import audit
+from whet.confirm import audit, tokens
 from whet.confirm.decide import DecisionInput
+from whet.confirm.ledger import Tx
 from whet.confirm.open import Places, open_service, places
 from whet.confirm.records import Caller, Verdict
 from whet.confirm.service import CallerLimits, ConfirmService
@@ -110,6 +111,20 @@ def test_what_somebody_else_changes_is_found_and_never_sealed(where):
         )
         with pytest.raises(StoreCorrupt, match="tokens was changed"):
             asyncio.run(service.submit(AGENT, Submission("third", "d")))
+
+
+def test_a_change_that_fails_midway_is_undone_and_the_next_one_is_sealed(where):
+    def broken(tx: Tx) -> None:
+        tokens.create(tx, "lost", "submit", by="test")
+        raise ValueError("a bug")
+
+    with opened(where) as service:
+        with pytest.raises(ValueError, match="a bug"):
+            asyncio.run(service.change(broken))
+        asyncio.run(service.submit(AGENT, Submission("act", "d")))
+        assert verified(service, where) == ()
+        found = service.database.read_now(lambda db: db.execute("SELECT name FROM tokens").fetchall())
+        assert ("lost",) not in found
 
 
 @pytest.mark.slow
