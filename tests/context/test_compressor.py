@@ -191,6 +191,8 @@ def test_a_host_that_counts_on_from_the_real_size_is_believed():
 def test_7_after_a_compaction_the_real_size_is_awaited():
     compressor, talk = engine(), full()
     rows = compressor.compress(talk.rows, 7_000)
+    saved = chat.estimate(talk.rows) - chat.estimate(rows)
+    assert compressor.last_compression_rough_tokens == 7_000 - saved
     assert not compressor.should_compress(compressor.threshold_tokens), "an estimate has to be above it"
     compressor.last_prompt_tokens = -1
     assert not compressor.should_compress(compressor.last_compression_rough_tokens + 1_000)

@@ -18,6 +18,16 @@ from whet.contract.context_engine import ChatRows
 from whet.practice.script import Fault, ScriptedReply
 
 
+class Idle(RecordingEngine):
+    """Finds nothing to make smaller, and answers with data."""
+
+    def compress(self, messages: ChatRows, *_: object, **given: object) -> ChatRows:
+        return messages
+
+    def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> Any:
+        return {"found": [1, None], "in": Path("/a")}
+
+
 def overflow(limit: int) -> ScriptedReply:
     message = f"This model's maximum context length is {limit} tokens. You requested 99999."
     return ScriptedReply(fault=Fault(status=400, message=message, code="context_length_exceeded"))
@@ -45,6 +55,28 @@ def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp_path:
             assert any("8,192" in text for text in notices(one))
             assert (await one.turn(LONG)).reason == "failed"
             assert (await one.turn("again")).text == "Alive."
+
+    asyncio.run(main())
+
+
+def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_does(tmp_path: Path) -> None:
+    async def main() -> None:
+        engine, spare = Idle([]), Puppet(last_two, "spare")
+        replies = [ScriptedReply(text=LONG), overflow(8192), ScriptedReply(text="Fits.")]
+        async with rig(tmp_path, replies, engine=engine, spare=spare) as one:
+            await one.turn(LONG)
+            assert (await one.turn("go on")).text == "Fits."
+            assert [event.engine for event in compactions(one)] == ["spare"]
+
+    asyncio.run(main())
+
+
+def test_a_tools_answer_that_is_no_text_is_given_as_json(tmp_path: Path) -> None:
+    async def main() -> None:
+        replies = [calls(("rec_find", "{}")), ScriptedReply(text="One.")]
+        async with rig(tmp_path, replies, engine=Idle([])) as one:
+            assert (await one.turn("find")).text == "One."
+            assert one.session.log.messages[2].text == '{"found":[1,null],"in":"/a"}'
 
     asyncio.run(main())
 

@@ -30,6 +30,11 @@ class Newer(RecordingEngine):
     selects: Callable[[ChatRows], Any] = staticmethod(lambda rows: None)
     prunes: Callable[[ChatRows], Any] = staticmethod(lambda rows: (rows, 0))
     words: Any = "tidying up"
+    early = False
+
+    def should_compress_preflight(self, messages: ChatRows) -> bool:
+        early, self.early = self.early, False
+        return super().should_compress_preflight(messages) or early
 
     def pending_compression_operation(self, messages: ChatRows) -> str | None:
         self._write("pending_compression_operation")
@@ -194,6 +199,9 @@ def test_results_pruned_without_a_model_are_recorded(tmp_path: Path) -> None:
         lambda rows: None,
         lambda rows: ([], 3),
         lambda rows: (rows[:1], 2),
+        lambda rows: [[{**row, "content": "(cut)"} for row in rows], 1],
+        lambda rows: ([{**row, "content": "(cut)"} if row["role"] == "tool" else row for row in rows], 0),
+        lambda rows: ([{**row, "content": "(cut)"} if row["role"] == "tool" else row for row in rows], 1, 2),
         lambda rows: ([*rows, {"role": "user", "content": "x"}], 1),
         lambda rows: ([{**row, "content": row["content"] + "y" * 9000} for row in rows], 1),
         lambda rows: [row.update(content="gone") for row in rows],
@@ -338,3 +346,18 @@ def test_observe_gives_each_engine_a_dict_of_its_own(tmp_path: Path) -> None:
         assert engine.last_prompt_tokens == 5
 
     run(tmp_path, [], act)
+
+
+@pytest.mark.parametrize(("share", "phase"), [(0.0, "preflight"), (1.0, "engine_preflight_maintenance")])
+def test_a_compaction_below_the_engines_own_threshold_is_called_its_maintenance(
+    tmp_path: Path, share: float, phase: str
+) -> None:
+    async def act(one: Rig, engine: Newer) -> None:
+        await one.turn(LONG)
+        engine.threshold_tokens = int(engine.context_length * share)
+        engine.early = True
+        await one.turn("go on")
+        assert len(compactions(one)) == 1
+
+    trace = run(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="b")], act)
+    assert [line.split()[1] for line in trace if "status_message" in line] == [phase]

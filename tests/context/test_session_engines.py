@@ -167,6 +167,14 @@ def test_a_host_ends_its_session_once(tmp_path: Path) -> None:
         for _ in range(2):
             await host.aclose()
         assert host.closed and [line.split()[0] for line in trace[2:]] == ["on_session_end", "shutdown"]
+        given = EngineHost(
+            log, EngineRunner.of(RecordingEngine(trace), Deadlines()), HostFacts(lambda: SMALL)
+        )
+        await given.begin()
+        await given.hand_over()
+        begun = len(trace)
+        await given.aclose()
+        assert given.closed and trace[begun:] == [], "it is another session's by now"
         database.close()
 
     asyncio.run(main())

@@ -114,3 +114,5 @@ def test_the_prompt_keeps_to_the_window_and_the_record_can_not_end_itself():
         assert text.count("Wie geht es?") == 1
         for number in range(2, 14):
             assert f"## {number}. " in text
+    sample = prompt(SummaryRequest(talk.rows, "", "", "", "w" * 400, date(2026, 11, 21), 300, 8_000), 500)
+    assert "w" * 100 in sample and "w" * 161 not in sample

@@ -9,6 +9,7 @@ import pytest
 from tests.context.talk import BODY, Model, assert_valid, engine, full, summary_of
 from tests.support import FixedClock
 from whet.context import rows as chat
+from whet.context import summary
 from whet.contract.errors import (
     AuthRejected,
     BadRequest,
@@ -52,6 +53,8 @@ def test_16_17_where_no_model_gives_a_summary_code_writes_it_and_the_model_rests
     assert "## 4. Completed actions" in summary_of(rows) and "ran make unit" in summary_of(rows)
     assert '- The person: "Now go on with the unit after number' in summary_of(rows)
     assert '- The assistant: "Unit' in summary_of(rows)
+    body = summary.parse(next(one for one in rows if summary.is_summary(one))).body
+    assert "- terminal command=make unit" in body, "beside the trail, in the order of what was said"
     assert_valid(rows)
     assert "without a model" in (compressor._last_summary_error or "")
     asked = len(model.asked)

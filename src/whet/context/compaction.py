@@ -18,7 +18,6 @@ from whet.context.compaction_policy import (
     BY_HAND,
     REASON_CHARS,
     CircuitBreaker,
-    CompactionAnswer,
     optional_hook,
 )
 from whet.context.engine_runner import EngineRunner, accepted
@@ -72,10 +71,11 @@ class CompactionRunner:
         self._begun: _Begun | None = None
         self.memory_context: Callable[[], Awaitable[str]] | None = None
 
-    async def announce(self, wish: CompactionAnswer, tokens: int, emit: Emit) -> None:
+    async def announce(self, phase: str, tokens: int, emit: Emit) -> None:
         """Show that a compaction begins: it may take as long as a model's answer."""
         seat, window = self._engines.chosen, self._engines.window
-        phase = BELOW if tokens < seat.threshold and wish.phase == "preflight" else wish.phase
+        if phase == "preflight" and tokens < seat.threshold:
+            phase = BELOW
         default = f"making the context smaller ({tokens:,} of {window:,} tokens)"
         facts = {"tokens": tokens, "threshold_tokens": seat.threshold, "context_length": window}
         outcome = await seat.run("its status line", lambda: _status_line(seat.engine, phase, default, facts))

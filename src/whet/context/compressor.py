@@ -62,7 +62,6 @@ class Compressor(ContextEngine):
         self._rough_at_real = 0
         self.saved_tokens: int = 0
         self._last_summary_error: str | None = None
-        self._last_compression_made_progress = False
 
     @property
     def name(self) -> str:
@@ -157,7 +156,6 @@ class Compressor(ContextEngine):
         `force` (by hand) forgives strikes and waits; a list larger than the window is tried in spite of them.
         """
         self._last_summary_error = None
-        self._last_compression_made_progress = False
         if force:
             self._forgive()
         elif self.is_exhausted and (current_tokens or 0) <= self.context_length:
@@ -178,7 +176,7 @@ class Compressor(ContextEngine):
         self.compression_count: int = self.compression_count + 1
         self.last_compression_rough_tokens = max(current_tokens or plan.before, 0) - plan.before + after
         self._last_rough = self.last_compression_rough_tokens
-        self._awaits_verdict = self._last_compression_made_progress = True
+        self._awaits_verdict = True
         return compacted
 
     def recorded(self, tokens: int) -> None:

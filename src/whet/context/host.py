@@ -412,7 +412,7 @@ class EngineHost:
         if wish is None:
             return
         if wish.wants and self._brake.allows(tokens):
-            await self._compactions.announce(wish, tokens, emit)
+            await self._compactions.announce(wish.phase, tokens, emit)
             done = await self._compactions.compact(emit, tokens, wish.phase)
             if not done and self._brake.idle(tokens, self._engines.window):
                 self._engines.say_stopped(self._brake.stopped)
@@ -436,7 +436,7 @@ class EngineHost:
         self._engines.narrow(limit)
         await self._follow_model()
         tokens = max(self._live.tokens(), (limit or self._engines.window) + 1)
-        await self._compactions.announce(CompactionAnswer(wants=True, phase="overflow"), tokens, emit)
+        await self._compactions.announce("overflow", tokens, emit)
         return await self._compactions.compact(emit, tokens, "overflow", anyone=True)
 
     async def _catch_up(self, emit: Emit) -> None:

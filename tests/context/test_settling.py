@@ -1,0 +1,46 @@
+"""Transactions that an engine left open are committed, on its own connections only."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from types import SimpleNamespace
+
+from whet.context.settling import settle
+
+
+class Part:
+    """A part of the engine, which knows it."""
+
+    def __init__(self, engine: Engine, connection: sqlite3.Connection) -> None:
+        self.engine = engine
+        self.connection = connection
+
+
+class Engine:
+    """An engine with a connection that it holds twice, one in a part, and one in an object of others."""
+
+    def __init__(self, file: Path) -> None:
+        def opened(name: str) -> sqlite3.Connection:
+            made = sqlite3.connect(file.with_name(name))
+            made.execute("CREATE TABLE t (a)")
+            made.execute("INSERT INTO t VALUES (1)")
+            return made
+
+        self.first = self.same = opened("first")
+        self.part = Part(self, opened("part"))
+        self.shared = SimpleNamespace(connection=opened("shared"))
+
+    @property
+    def connections(self) -> list[sqlite3.Connection]:
+        return [self.first, self.part.connection, self.shared.connection]
+
+
+def test_what_it_began_is_committed_once_and_nothing_of_others(tmp_path: Path) -> None:
+    engine = Engine(tmp_path / "db")
+    assert [one.in_transaction for one in engine.connections] == [True, True, True]
+    assert settle(engine) == 2
+    assert [one.in_transaction for one in engine.connections] == [False, False, True]
+    assert settle(engine) == 0
+    for one in engine.connections:
+        one.close()
