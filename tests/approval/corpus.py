@@ -245,6 +245,7 @@ tar xzf a.tar.gz
 tar -czf out.tgz src
 unzip a.zip -d out
 docker build -t app .
+docker volume
 docker compose up -d
 docker run --rm -it app
 docker exec web ls /app

@@ -49,6 +49,18 @@ def test_each_simple_command_is_listed_without_its_quotes() -> None:
     ] or [piece.text for piece in risk.commands] == ["> out.txt", "cd src", "git commit -m 'a b'", "tee x"]
 
 
+def test_safe_commands_in_an_unusual_text_are_shown_with_the_text() -> None:
+    """A rule that allows the command alone does not allow what the text makes of it."""
+    (alone, whole) = judge("echo ${!x}").commands
+    assert (alone.text, alone.level, alone.program) == ("echo ${!x}", "safe", "echo")
+    assert (whole.text, whole.level, whole.program) == ("echo ${!x}", "normal", "")
+
+
+@pytest.mark.parametrize(("chars", "level"), [(1_000_000, "normal"), (1_000_001, "dangerous")])
+def test_an_input_that_is_too_long_to_be_looked_through_is_dangerous(chars: int, level: str) -> None:
+    assert judge("tee x.txt", "x" * chars).level == level
+
+
 def test_a_wrapper_shows_what_it_runs() -> None:
     assert [piece.text for piece in judge("timeout 5 env FOO=1 nice pytest -q").commands] == ["pytest -q"]
     assert {piece.text for piece in judge("sudo -u bob pytest").commands} == {"pytest", "sudo -u bob pytest"}

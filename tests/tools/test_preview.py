@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from tests.tools.calls import Desk
 from tests.tools.running import context
 from whet.contract.changes import TextChange, hash_of
 from whet.tools.paths import resolve
 from whet.tools.preview import change_of, proposed
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        ("write_file", {"content": "bye\n"}, "bye\n"),
+        ("patch", {"old_string": "hello hello", "new_string": "bye"}, "bye\n"),
+        ("patch", {"old_string": "hello", "new_string": "bye", "replace_all": True}, "bye bye\n"),
+    ],
+)
+def test_our_own_edits_show_what_they_would_write_and_write_nothing(
+    file: Path, name: str, arguments: dict[str, object], text: str
+) -> None:
+    desk = Desk(file.parent)
+    preview = desk.registry.get(name).preview
+    assert preview is not None
+    (change,) = asyncio.run(preview(context(file.parent), {"path": "greeting.txt", **arguments}))
+    assert (change.old, change.new, change.place) == ("hello hello\n", text, str(file))
+    assert file.read_text("utf-8") == "hello hello\n"
 
 
 @pytest.fixture
