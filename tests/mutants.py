@@ -60,6 +60,7 @@ TESTS = {
     ],
     "sqlite": ["tests/store", "tests/confirm"],
     "stats.py": ["tests/test_stats.py"],
+    "shell": ["tests/shell", "tests/approval", "tests/memory/test_bytes.py", "tests/memory/test_steps.py"],
     "store": [
         "tests/store",
         "tests/team/test_clocks.py",

@@ -118,6 +118,7 @@ cat <<< "hello"
 basename "$PWD"
 readlink -f a
 npm ls
+npm --version
 pip list
 pip show requests
 docker ps
@@ -150,6 +151,12 @@ make
 make test
 make -j4 build
 npm test
+npm run
+npm exec
+npm version
+npm version patch
+python -m
+python3 -m
 npm run build
 npm install
 npm ci

@@ -63,6 +63,12 @@ def test_what_stays_inside_is_not_asked_about(tmp_path: Path, command: str, mode
     assert bench.person.asked == []
 
 
+def test_a_call_that_is_no_command_has_no_jail_to_open(tmp_path: Path) -> None:
+    bench, jails = confined(tmp_path, mode="auto")
+    assert bench.decide("write_file", path="a.py", content="x").verdict == "allow"
+    assert not jails.policy(bench.workspace, "s1", "c1").may_write(tmp_path / "other/f")
+
+
 @pytest.mark.parametrize("command", ["make test", "rm -rf build", "python3 x.py"])
 def test_mode_deny_keeps_its_meaning(tmp_path: Path, command: str) -> None:
     bench, _ = confined(tmp_path, mode="deny")

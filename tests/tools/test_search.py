@@ -156,6 +156,8 @@ def test_pages_join_to_the_whole(workspace: Path, engine: str | None) -> None:
     assert second.startswith("src/b.py\n3|# needle again\nsrc/c.ts")
     assert second.endswith("[6-11 of 11 matches in 10 files]")
     assert "offset 50 is past the last" in desk.text("search_files", pattern="needle", offset=50)
+    first = desk.text("search_files", pattern="*", target="names", glob="*.py", limit=1)
+    assert first == "a.py\n[1-1 of 2 files; go on with offset=1]"
     assert desk.text("search_files", pattern="*.py", target="names", limit=1) == (
         "a.py\n[1-1 of 2 files; go on with offset=1]"
     )
@@ -189,6 +191,17 @@ def test_a_search_that_is_stopped_reads_what_still_came(tmp_path: Path) -> None:
         return (await asyncio.wait_for(desk.acall("search_files", pattern="x", limit=1), 40)).text
 
     assert "stopped at 2" in asyncio.run(search())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_glob_leaves_hidden_files_out_wherever_they_lie(tmp_path: Path, engine: str | None) -> None:
+    for name in (".shown", "src/.shown", "src/a.py"):
+        (tmp_path / "src").mkdir(exist_ok=True)
+        (tmp_path / name).write_text("needle\n")
+    (tmp_path / ".gitignore").write_text("!.shown\n")
+    desk = Desk(tmp_path, ripgrep=engine)
+    found = desk.text("search_files", pattern="needle", glob="*")
+    assert found == "src/a.py\n1|needle\n[1 match in 1 file]"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -406,6 +406,17 @@ def test_a_background_process_from_start_to_end(processes: Processes, tmp_path: 
     with_tools(processes, work)
 
 
+def test_what_a_process_says_as_it_is_killed_is_shown(processes: Processes, tmp_path: Path) -> None:
+    async def work(terminal: Tool, process: Tool) -> None:
+        ctx = context(tmp_path)
+        says = "(trap '' TERM; yes | head -c 300000; echo last words) & exit"
+        await call(terminal, ctx, command=f'trap "{says}" TERM; echo up; sleep 987 & wait', background=True)
+        await until(lambda: processes.listed()[0].output.total_bytes > 0)
+        assert "last words" in (await call(process, ctx, action="kill", id="p1")).text
+
+    with_tools(processes, work)
+
+
 @pytest.mark.slow
 def test_wait_gives_up_and_kill_ends_the_group(processes: Processes, tmp_path: Path) -> None:
     async def work(terminal: Tool, process: Tool) -> None:
