@@ -61,6 +61,21 @@ def test_an_input_that_is_too_long_to_be_looked_through_is_dangerous(chars: int,
     assert judge("tee x.txt", "x" * chars).level == level
 
 
+@pytest.mark.parametrize(
+    ("command", "grant"),
+    [
+        ("npm run build --watch", "npm run build *"),
+        ("npm test x", "npm test *"),
+        ("npm run $SCRIPT", "npm run $SCRIPT"),
+        ("npm run --silent build", "npm run --silent build"),
+        ("npm run", "npm run"),
+        ("cargo run --bin x", "cargo run --bin x"),
+    ],
+)
+def test_a_yes_to_what_is_run_covers_that_and_nothing_else(command: str, grant: str) -> None:
+    assert judge(command).commands[-1].grant == grant
+
+
 def test_a_wrapper_shows_what_it_runs() -> None:
     assert [piece.text for piece in judge("timeout 5 env FOO=1 nice pytest -q").commands] == ["pytest -q"]
     assert {piece.text for piece in judge("sudo -u bob pytest").commands} == {"pytest", "sudo -u bob pytest"}

@@ -32,9 +32,12 @@ def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> s
         first = words[0] if words else None
         if first is None or first.dynamic or not re.fullmatch(r"[a-z][\w:-]*", first.text):
             return exactly(text)
-        if first.text in ("run", "exec", "x") and len(words) > 1 and not words[1].dynamic:
-            return f"{exactly(program)} {first.text} {exactly(words[1].shown)} *"
-        return f"{exactly(program)} {first.text} *"
+        if first.text not in ("run", "exec", "x"):
+            return f"{exactly(program)} {first.text} *"
+        # What is run decides: without its name at this place the text alone is allowed.
+        if len(words) < 2 or words[1].dynamic or words[1].text.startswith("-"):
+            return exactly(text)
+        return f"{exactly(program)} {first.text} {exactly(words[1].shown)} *"
     return f"{exactly(program)} *"
 
 
