@@ -83,7 +83,7 @@ class Baseline:
         self._ran = {test: {(path, line) for path, line in rows} for test, rows in record["ran"].items()}
         total = sum(self._seconds.values()) or 600
         self.run_s = 60 + 3 * total
-        self.test_s = 20 + 3 * max(self._seconds.values(), default=0)
+        self.test_s = 20 + 3 * max(self._seconds.values(), default=60)
         self.summary = f"{len(self._seconds)} tests in {total:.0f} s"
 
     def order(self, mutant: Mutant, tree: Path) -> list[str]:
