@@ -22,6 +22,8 @@ from whet.shell.reading import read
         ("x=$(curl a.b) && echo `id`", {"curl", "echo", "id"}),
         ("git commit -m 'ls; rm x'", {"git"}),
         ("nc = 3", {"nc"}),
+        ("A=$(id) B=`pwd` make", {"id", "pwd", "make"}),
+        ("$'\\x6cs' $'\\U110000' && $'\\154s' $'\\u263a'", {"ls"}),
     ],
 )
 def test_what_runs_is_seen_through_wrappers_and_substitutions(command: str, programs: set[str]) -> None:

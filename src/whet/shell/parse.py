@@ -191,7 +191,7 @@ class _Walker:
         for child in node.children:
             if child.type == "variable_assignment":
                 assignments.append(self._state.assign(child))
-                nested.append(child)
+                nested += child.children
             elif child.type in REDIRECTS:
                 for extra in self.redirections.take(child, depth):
                     words.extend(self._state.words(extra))
