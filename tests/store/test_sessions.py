@@ -144,6 +144,10 @@ def test_stats_sum_up(db, clock):
     stats = db.read_now(sessions.stats)
     assert (stats.sessions, stats.turns, stats.messages, stats.usage.total_tokens) == (1, 2, 4, 30)
     assert stats.usage.cost_usd == 1.0 and stats.size_bytes > 0
+    assert (stats.private, stats.tool_calls, stats.failed_calls) == (0, 0, 0)
+    db.write_now(lambda c: c.execute("UPDATE sessions SET tool_calls = 3, private = 1"))
+    stats = db.read_now(sessions.stats)
+    assert (stats.private, stats.tool_calls) == (1, 3)
 
 
 @ONLY_SQLITE
