@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.agent.rig import Rig, calls, rig
+from tests.agent.rig import ListGate, Rig, calls, rig
 from tests.support import let_pass
 from whet.agent.facts import call_facts
 from whet.agent.loop import run_turn
 from whet.agent.session import TurnLimits
-from whet.contract.events import ToolProgress, TurnEnd
+from whet.contract.events import Emit, ToolProgress, TurnEnd
 from whet.contract.messages import Message
+from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput
 from whet.practice.script import ScriptedReply
 from whet.store import facts
@@ -66,6 +68,29 @@ def test_what_ran_when_the_time_was_up_is_in_the_receipt(
             made = r.database.read_now(lambda db: facts.receipt(db, r.session.log.live.key, 1))
             assert (made and made.line) == line
             assert (made and made.rows) == (row and (row,))
+
+    asyncio.run(main())
+
+
+class Editing(ListGate):
+    """A person who writes another command and allows that."""
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        return Decision("allow", "person", arguments={"command": "make test"})
+
+
+def test_the_command_that_the_person_wrote_is_what_was_cut_off(tmp_path: Path) -> None:
+    limits = TurnLimits(steps=9, turn_s=60)
+    script = [calls(("act", '{"command": "make world"}'))]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, limits=limits, more_tools=[endless("execute", "command")]) as r:
+            r.session = msgspec.structs.replace(r.session, gate=Editing())
+            await _out_of_time(r)
+            made = r.database.read_now(lambda db: facts.receipt(db, r.session.log.live.key, 1))
+            assert made is not None and made.rows == ("$ make test  [interrupted]",)
+            said = r.session.log.messages[-1].text
+            assert 'These arguments ran: {"command":"make test"}]\nThe turn ended (budget)' in said
 
     asyncio.run(main())
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from whet.agent.dispatch import arguments_of, meant, with_facts
+import msgspec
+
+from whet.agent.dispatch import arguments_of, meant, told_of_edit, with_facts
 from whet.agent.session import Session
 from whet.contract.errors import ToolError
 from whet.contract.events import EndReason
@@ -33,12 +35,15 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
 
 def _cut_off(session: Session, open_call: OpenCall, text: str) -> ToolOutput:
     """Give the result of a call that was stopped while it ran, with what it may have done all the same."""
-    output = ToolOutput(text, error_kind="interrupted")
-    tool = session.tools.get(open_call.call.name)
+    call, ran = open_call.call, open_call.ran
+    output = ToolOutput(told_of_edit(ran, text) if ran else text, error_kind="interrupted")
+    tool = session.tools.get(call.name)
     if tool is None:
         return output
     try:
-        tool, arguments = meant(session, tool, arguments_of(open_call.call))
+        tool, arguments = meant(session, tool, arguments_of(call))
     except ToolError:
         return output
+    if ran:  # they are the meant tool's
+        arguments = arguments_of(msgspec.structs.replace(call, arguments=ran))
     return with_facts(session, (tool, arguments), output)

@@ -342,9 +342,13 @@ async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
     output = await _run_tool(question.tool, question.arguments, context)
     if decision.arguments is None:
         return output
-    ran = clip(_written(item), _EDITED_CHARS)
-    note = f"[The person changed this call before allowing it. These arguments ran: {ran}]"
-    return msgspec.structs.replace(output, text=f"{note}\n{output.text}")
+    return msgspec.structs.replace(output, text=told_of_edit(_written(item), output.text))
+
+
+def told_of_edit(ran: str, text: str) -> str:
+    """Give a result's text to the model that did not write the arguments that ran."""
+    ran = clip(ran, _EDITED_CHARS)
+    return f"[The person changed this call before allowing it. These arguments ran: {ran}]\n{text}"
 
 
 class _Begun:
@@ -359,7 +363,8 @@ class _Begun:
 
     async def store(self) -> None:
         """Store the start and tell of it."""
-        await self.session.log.call_started(self.turn, self.item.open_call, self.item.decided_by)
+        ran = "" if self.item.decision.arguments is None else _written(self.item)
+        await self.session.log.call_started(self.turn, self.item.open_call, self.item.decided_by, ran)
         self.is_stored = True
         self.tell()
 

@@ -48,7 +48,7 @@ class OpenStep(msgspec.Struct):
     number: int
     base: int
     calls: tuple[ToolCall, ...]
-    started: set[int] = msgspec.field(default_factory=set[int])
+    started: dict[int, str] = msgspec.field(default_factory=dict[int, str])
     results: dict[int, Message] = msgspec.field(default_factory=dict[int, Message])
 
 
@@ -389,7 +389,7 @@ def _read_starts(connection: apsw.Connection, key: int, step: OpenStep) -> None:
         "SELECT position FROM tool_calls WHERE session = ? AND seq > ? AND seq <= ? AND started IS NOT NULL",
         (key, step.seq, step.seq + len(step.calls)),
     )
-    step.started.update(row[0] for row in found)
+    step.started.update((row[0], "") for row in found)
 
 
 def _one(connection: apsw.Connection, sql: str, key: int) -> int:

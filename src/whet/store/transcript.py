@@ -31,12 +31,14 @@ def _nobody(turn: TurnRecord) -> None:
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A call without a result; `started` after a crash means that its outcome is unknown."""
+    """A call without a result; `started` after a crash means that its outcome is unknown. `ran`: the
+    arguments that a person wrote in place of the model's, known in the process in which it runs."""
 
     call: ToolCall
     step: int
     index: int
     started: bool
+    ran: str = ""
 
 
 class Transcript:
@@ -193,16 +195,20 @@ class Transcript:
         if step is None:
             return []
         return [
-            OpenCall(call, step.number, index, index in step.started)
+            OpenCall(call, step.number, index, index in step.started, step.started.get(index, ""))
             for index, call in enumerate(step.calls)
             if index not in step.results
         ]
 
-    async def call_started(self, turn: TurnRecord, open_call: OpenCall, decided_by: str) -> None:
-        """Store that a call is about to run; from here on a crash makes its outcome unknown."""
+    async def call_started(
+        self, turn: TurnRecord, open_call: OpenCall, decided_by: str, ran: str = ""
+    ) -> None:
+        """Store that a call is about to run; from here on a crash makes its outcome unknown. `ran` as in
+        `OpenCall`."""
         state, step, started = self.live, self._step(), self._clock.unix_ms()
         values = (started, decided_by, state.key, step.seq + 1 + open_call.index)
-        await self.writer.append(lambda _: step.started.add(open_call.index), (rows.CALL_STARTED, values))
+        begun = {open_call.index: ran}
+        await self.writer.append(lambda _: step.started.update(begun), (rows.CALL_STARTED, values))
 
     async def call_finished(
         self,
