@@ -183,6 +183,8 @@ async def _plan(
         return AnsweredCall(open_call, denied, question, decision.decided_by, decision.told)
     if decision.arguments is not None:
         question = msgspec.structs.replace(question, arguments=decision.arguments)
+        ran = msgspec.json.encode(decision.arguments).decode()
+        open_call = msgspec.structs.replace(open_call, ran=ran)
     return RunnableCall(open_call, question, decision)
 
 
@@ -315,13 +317,6 @@ def with_facts(
     return msgspec.structs.replace(output, facts=facts) if facts else output
 
 
-def _written(item: RunnableCall) -> str:
-    """Give the arguments that run, as JSON text."""
-    if item.decision.arguments is None:
-        return item.open_call.call.arguments
-    return msgspec.json.encode(item.question.arguments).decode()
-
-
 async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
     """Run a call if it is still what was shown, and tell the model where it is not what it asked for."""
     question, decision = item.question, item.decision
@@ -342,7 +337,7 @@ async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
     output = await _run_tool(question.tool, question.arguments, context)
     if decision.arguments is None:
         return output
-    return msgspec.structs.replace(output, text=told_of_edit(_written(item), output.text))
+    return msgspec.structs.replace(output, text=told_of_edit(item.open_call.ran, output.text))
 
 
 def told_of_edit(ran: str, text: str) -> str:
@@ -363,8 +358,7 @@ class _Begun:
 
     async def store(self) -> None:
         """Store the start and tell of it."""
-        ran = "" if self.item.decision.arguments is None else _written(self.item)
-        await self.session.log.call_started(self.turn, self.item.open_call, self.item.decided_by, ran)
+        await self.session.log.call_started(self.turn, self.item.open_call, self.item.decided_by)
         self.is_stored = True
         self.tell()
 
@@ -372,8 +366,8 @@ class _Begun:
         """Emit the start, once, and what came meanwhile."""
         if not self._is_told:
             self._is_told = True
-            call = self.item.open_call.call
-            for event in (ToolStarted(call.id, call.name, _written(self.item)), *self._held):
+            call, ran = self.item.open_call.call, self.item.open_call.ran
+            for event in (ToolStarted(call.id, call.name, ran or call.arguments), *self._held):
                 self._emit(event)
 
     def emit(self, event: Event) -> None:

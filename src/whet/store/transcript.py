@@ -200,14 +200,11 @@ class Transcript:
             if index not in step.results
         ]
 
-    async def call_started(
-        self, turn: TurnRecord, open_call: OpenCall, decided_by: str, ran: str = ""
-    ) -> None:
-        """Store that a call is about to run; from here on a crash makes its outcome unknown. `ran` as in
-        `OpenCall`."""
+    async def call_started(self, turn: TurnRecord, open_call: OpenCall, decided_by: str) -> None:
+        """Store that a call is about to run; from here on a crash makes its outcome unknown."""
         state, step, started = self.live, self._step(), self._clock.unix_ms()
         values = (started, decided_by, state.key, step.seq + 1 + open_call.index)
-        begun = {open_call.index: ran}
+        begun = {open_call.index: open_call.ran}
         await self.writer.append(lambda _: step.started.update(begun), (rows.CALL_STARTED, values))
 
     async def call_finished(
