@@ -51,6 +51,8 @@ def test_compactions_of_a_session_are_summed_without_those_that_were_undone(db, 
         return db.read_now(lambda c: compactions.of_session(c, id_))
 
     asyncio.run(main())
+    turn_of = "SELECT turn FROM compactions WHERE undone = '' ORDER BY id"
+    assert db.read_now(lambda c: c.execute(turn_of).fetchall()) == [(2,), (2,)], "those between turns"
     assert sums("s1") == CompactionSums(2, 800, "simple"), "one that made it longer saved nothing"
     assert sums("other") == CompactionSums(0, 0, "")
     with pytest.raises(NotFound):
