@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -101,3 +102,10 @@ def test_what_was_sent_is_named_in_brief(tmp_path: Path) -> None:
     assert (
         call_facts(endless("send"), {"command": "x"}, ToolOutput("", error_kind="denied"), (), tmp_path) == ""
     )
+
+
+@pytest.mark.parametrize("more", [{"runs_on": "p1"}, {"over": "p1"}])
+def test_a_process_that_runs_on_or_is_over_is_named(tmp_path: Path, more: Any) -> None:
+    ((name, value),) = more.items()
+    made = call_facts(endless("read"), {}, ToolOutput("x", **more), (), tmp_path)
+    assert f'"{name}":"{value}"' in made

@@ -13,6 +13,7 @@ import pytest
 from tests.agent.rig import ListGate, Rig, calls, rig
 from whet.context.engines import NoEngine
 from whet.contract.changes import TextChange, call_digest, hash_of
+from whet.contract.errors import BadInput
 from whet.contract.events import Emit, ToolStarted
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput
@@ -57,6 +58,19 @@ def test_a_command_begins_where_the_last_one_ended(tmp_path: Path) -> None:
                 '{"command":"ls","workdir":"sub"}',
                 '{"command": "ls", "workdir": "."}',
             ], "what runs, as the model wrote it where nothing was added"
+
+    asyncio.run(main())
+
+
+def test_a_command_begins_where_an_earlier_one_of_its_own_reply_ended(tmp_path: Path) -> None:
+    ran: list[tuple[str, str]] = []
+    (tmp_path / "sub").mkdir()
+    script = [calls(("sh", '{"command": "cd sub"}'), ("look", "{}"), ("sh", '{"command": "ls"}')), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[shell(ran)]) as r:
+            await r.turn("go")
+            assert ran == [("cd sub", ""), ("ls", "sub")] and r.trace() == ["look "]
 
     asyncio.run(main())
 
@@ -178,6 +192,23 @@ def test_a_call_that_was_over_at_once_is_not_begun_later(tmp_path: Path) -> None
             await r.turn("go")
         (started, finished), _ = starts[0]
         assert started <= finished
+
+    asyncio.run(main())
+
+
+def test_what_a_person_would_write_is_checked_as_a_call_is(tmp_path: Path) -> None:
+    class Wrong(ListGate):
+        async def decide(self, call: GateCall, emit: Emit) -> Decision:
+            assert call.preview is not None
+            with pytest.raises(BadInput):
+                await call.preview({"what": ["no text"]})
+            assert await call.preview({"what": "b"}) == ()
+            return await super().decide(call, emit)
+
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("put", '{"what": "a"}')), ANSWER]) as r:
+            r.session = msgspec.structs.replace(r.session, gate=Wrong())
+            assert (await r.turn("go")).reason == "answered" and r.trace() == ["put a"]
 
     asyncio.run(main())
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.agent.rig import Rig, calls, rig
+from tests.context.engines import RecordingEngine
 from tests.support import let_pass
 from whet.agent.loop import run_turn
 from whet.agent.session import TurnLimits
@@ -252,6 +253,20 @@ def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tmp_path
             assert roles(r.session.log.messages) == "u a t t"
             assert (await r.turn("and now?")).reason == "answered"
             assert roles(r.session.log.messages) == "u a t t u a"
+
+    asyncio.run(main())
+
+
+def test_the_size_that_an_overflow_names_is_the_window_from_then_on(tmp_path: Path) -> None:
+    said = "This model's maximum context length is 8192 tokens. You requested 99999."
+    full = ScriptedReply(fault=Fault(status=400, message=said, code="context_length_exceeded"))
+
+    async def main() -> None:
+        script = [ScriptedReply(text="word " * 500), full, ANSWER]
+        async with rig(tmp_path, script, engine=RecordingEngine([])) as r:
+            await r.turn("word " * 500)
+            assert (await r.turn("go on")).text == "All done."
+            assert (await r.session.context.status()).window_tokens == 8192
 
     asyncio.run(main())
 
