@@ -21,9 +21,12 @@ class Slow(Notes):
 
     holds_edits: asyncio.Event | None = None
     edits_begun = 0
+    pause_s = 0.0
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         self.edits_begun += 1
+        if self.pause_s:
+            raise SendFailed("too many", retry_after_s=self.pause_s)
         if self.holds_edits is not None:
             await self.holds_edits.wait()
         await super().edit(place, ref, message)
@@ -67,6 +70,23 @@ def test_the_outbox_waits_for_a_change_of_the_draft_that_is_on_its_way(tmp_path:
             draft.hear(TextDelta(LONG))
             await asyncio.sleep(0.02)  # long enough for another change, if one were made
             assert len(board.edits) == 1
+
+    asyncio.run(main())
+
+
+def test_a_platform_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            board, drafts = _slow(post), Drafts()
+            draft = _begun(post, board, drafts, await post.put())
+            await _shown(post, board, draft)
+            board.pause_s = 60.0
+            draft.hear(TextDelta(LONG))
+            await post.until(lambda: board.edits_begun == 1)
+            board.pause_s = 0.0
+            draft.hear(TextDelta(LONG))
+            await asyncio.sleep(0.02)  # long enough for another try, if one were made
+            assert board.edits_begun == 1
 
     asyncio.run(main())
 
