@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whet.context.engines import NoEngine
 from whet.context.live_list import RepairedList, repair
 from whet.context.rows import (
     IMAGE_TOKENS,
     BadEngineRows,
     EngineRows,
     engine_row,
+    fingerprint,
     message_tokens,
     read_back,
     text_tokens,
@@ -158,6 +160,21 @@ def test_estimates_are_near_what_servers_count() -> None:
     assert text_tokens("漢字" * 50) == 100
     assert 30 <= text_tokens("привет, мир " * 5) <= 50
     assert message_tokens(Message("user", (ImagePart("image/png", "x" * 90_000),))) < IMAGE_TOKENS + 10
+
+
+def test_two_results_alike_of_two_calls_are_two_messages() -> None:
+    one: dict[str, Any] = {"role": "tool", "content": "ok", "tool_call_id": "a", "_seq": 3}
+    assert fingerprint(one) == fingerprint({**one, "_seq": 9, "name": "look"})
+    assert fingerprint(one) != fingerprint({**one, "tool_call_id": "b"})
+    assert fingerprint(one) != fingerprint({**one, "tool_call_id": None})
+
+
+def test_what_a_server_does_not_count_is_none() -> None:
+    engine = NoEngine()
+    engine.update_from_response({"prompt_tokens": 7})
+    assert (engine.last_prompt_tokens, engine.last_completion_tokens, engine.last_total_tokens) == (7, 0, 0)
+    engine.update_from_response({})
+    assert engine.last_prompt_tokens == 0
 
 
 def test_a_call_of_a_row_counts_with_its_arguments() -> None:

@@ -147,6 +147,11 @@ def test_only_what_ran_after_a_file_was_read_has_tried_what_it_says() -> None:
     assert trust([ask, run, read], said, said) == "quarantined"
 
 
+def test_prose_of_a_command_is_not_kept_for_one_word_of_its_name() -> None:
+    said = "The docs are written by hand in the wiki."
+    assert trust([User("go"), shell("make docs", said)], said, said) == "quarantined"
+
+
 def test_a_duplicate_is_refused(world: World) -> None:
     steps: list[Step] = [User("Please run the tests with nox, always.")]
     assert tried(world, steps, add("Run the tests with nox.", "run the tests with nox"))[0] == "active"

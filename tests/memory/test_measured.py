@@ -55,6 +55,18 @@ def test_two_steps_of_one_command_stay_two_and_items_become_one_parameter() -> N
     items: list[Step] = [User("Go."), *(Run("terminal", f"./{c}", f"{c} 3/3") for c in calls)]
     text = found(items, "`./prep red`", *(f"{c} 3/3" for c in calls), kind="skill").text
     assert text.splitlines()[:2] == ["1. `./prep <ITEM>`", "2. `./ship <ITEM>`"]
+    numbers: list[Step] = [User("Go."), *(Run("terminal", f"./prep part x{n}", f"x{n} 3/3") for n in (1, 2))]
+    text = found(numbers, "`./prep part x1`", "x1 3/3", "x2 3/3", kind="skill").text
+    assert text.splitlines()[0].startswith("1. `./prep part <ITEM>`")
+
+
+def test_a_skill_is_for_what_the_person_asked_when_its_steps_ran() -> None:
+    steps: list[Step] = [
+        *(User("Look around."), Run("terminal", "ls", "x")),
+        *(User("Build the docs first. Take your time."), Run("terminal", "make docs", "built 12 pages")),
+        *(User("Now deploy it."), Run("terminal", "make deploy", "done")),
+    ]
+    assert found(steps, "1. `make docs`", "make docs", kind="skill").about == "Build the docs first."
 
 
 def test_an_installer_that_names_nothing_is_a_step_without_its_output() -> None:

@@ -151,6 +151,12 @@ def test_tool_calls_are_assembled_however_a_server_sends_them():
     first = '{"id":"a","function":{"name":"f","arguments":"{\\"n\\""}}'
     second = '{"id":"a","function":{"name":"f","arguments":":1}"}}'
     assert calls_of(first, second) == [("a", "f", '{"n":1}')]
+    # pieces without index and id belong to the newest call
+    begun = '{"id":"%s","function":{"name":"f","arguments":"{\\"n\\""}}'
+    rest = '{"function":{"arguments":":%d}"}}'
+    assert calls_of(begun % "a", rest % 1, begun % "b", rest % 2) == [
+        ("a", "f", '{"n":1}'), ("b", "f", '{"n":2}'),
+    ]  # fmt: skip
     # arguments as an object, or none at all
     assert calls_of('{"index":0,"id":"a","function":{"name":"f","arguments":{"n":1}}}') == [
         ("a", "f", '{"n":1}')

@@ -127,6 +127,8 @@ def test_model_errors_say_how_to_list_models_and_pages_are_named():
     assert "an HTML page" in error_of(502, b"<html><title>x</title></html>").message
     for status in (300, 301, 308):
         assert "https://new.example" in error_of(status, b"", {"location": "https://new.example"}).message
+    words = error_of(502, b"w" * 200).message
+    assert "w" * 120 in words and "w" * 121 not in words
 
 
 @pytest.mark.parametrize(

@@ -144,3 +144,10 @@ def test_cut_refused_and_failed_answers():
     for garbage in (b"{", b'{"type":"response.output_item.done","item":5}x', b"{}"):
         with pytest.raises(WireError):
             ResponsesDecoder(INFO).feed(garbage)
+
+
+def test_counts_that_the_server_leaves_out_are_none():
+    decoder = ResponsesDecoder(INFO)
+    replay(decoder, sse('{"type":"response.completed","response":{"id":"r","usage":{}}}'))
+    usage = decoder.reply(()).usage
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (0, 0, 0)
