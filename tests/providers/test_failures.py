@@ -75,6 +75,7 @@ CLASSES = [
     (401, said("Incorrect API key provided", code="invalid_api_key"), AuthRejected),
     (403, said("Country not supported"), AuthRejected),
     (402, said("Insufficient Balance"), QuotaExhausted),
+    (402, said("No."), QuotaExhausted),
     (429, said("You exceeded your current quota", code="insufficient_quota"), QuotaExhausted),
     (400, said("Your credit balance is too low to access the Anthropic API."), QuotaExhausted),
     (429, said("Rate limit reached for input tokens: Limit 30000, Used 29000."), RateLimited),

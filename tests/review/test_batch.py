@@ -57,6 +57,22 @@ def test_the_tenth_one_shot_of_a_folder_has_all_of_them_reviewed_at_once(tmp_pat
     asyncio.run(main())
 
 
+def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, [says("Done.")] * 3, settings=PLENTY) as b:
+            session = await b.app.new_session()
+            counted: list[int] = []
+            for text in ("How wide?", "How deep?", "How high?"):
+                await run_turn(session, session.user_message(text), b.events.append)
+                folder = f"folder:{session.log.session.workspace}"
+                counted.append(
+                    b.app.database.read_now(lambda db, key=folder: reviews.counters(db, key)).turns
+                )
+            assert counted == [1, 0, 0]
+
+    asyncio.run(main())
+
+
 def steps_of(b: Bench, session_id: str) -> list[undo.ForgetStep]:
     return b.app.database.read_now(lambda db: undo.forget_steps(db, "", session_id))
 
