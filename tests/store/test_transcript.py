@@ -172,6 +172,7 @@ def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
         await log.call_started(turn, one, "rule")
         await log.call_started(turn, two, "rule")
         await finish(log, turn, two, "two")
+        log.close()  # the lane's thread may keep it alive for a moment more
 
     async def resume():
         log = await Transcript.open(db, "s1", clock)
