@@ -166,6 +166,7 @@ def test_a_file_that_changed_after_the_question_is_not_written(tmp_path: Path, n
 
 def test_a_call_that_was_over_at_once_is_not_begun_later(tmp_path: Path) -> None:
     """Its start is stored with its result, and the timer that would have stored it is off."""
+    rigs: list[Rig] = []
     starts: list[list[tuple[Any, ...]]] = []
 
     @tool(toolset="file", effects={"read"}, repeatable=True)
@@ -176,19 +177,15 @@ def test_a_call_that_was_over_at_once_is_not_begun_later(tmp_path: Path) -> None
     @tool(toolset="file", effects={"read"}, repeatable=True)
     async def gaze(ctx: ToolContext) -> str:
         """Look until this call's own start is on disk, which its timer does after that of the other."""
-        while not (rows := r.database.read_now(_starts))[-1][0]:
+        sql = "SELECT started, finished FROM tool_calls"
+        while not (rows := rigs[0].database.read_now(lambda db: db.execute(sql).fetchall()))[-1][0]:
             await asyncio.sleep(0)
         starts.append(rows)
         return "seen"
 
-    def _starts(db: Any) -> list[tuple[Any, ...]]:
-        return db.execute("SELECT started, finished FROM tool_calls").fetchall()
-
-    r: Rig
-
     async def main() -> None:
-        nonlocal r
         async with rig(tmp_path, [calls(("see", "{}"), ("gaze", "{}")), ANSWER], more_tools=[see, gaze]) as r:
+            rigs.append(r)
             await r.turn("go")
         (started, finished), _ = starts[0]
         assert started <= finished

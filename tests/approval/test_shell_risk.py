@@ -49,6 +49,11 @@ def test_each_simple_command_is_listed_without_its_quotes() -> None:
     ] or [piece.text for piece in risk.commands] == ["> out.txt", "cd src", "git commit -m 'a b'", "tee x"]
 
 
+def test_an_assignment_before_a_command_is_asked_about_once() -> None:
+    shown = [(piece.text, piece.level) for piece in judge("LD_PRELOAD=./x.so ls").commands]
+    assert shown == [("LD_PRELOAD=./x.so", "dangerous"), ("ls", "safe")]
+
+
 def test_safe_commands_in_an_unusual_text_are_shown_with_the_text() -> None:
     """A rule that allows the command alone does not allow what the text makes of it."""
     (alone, whole) = judge("echo ${!x}").commands

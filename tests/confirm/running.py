@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
 from pathlib import Path
@@ -183,6 +184,13 @@ def outside(places: Places) -> apsw.Connection:
     made = apsw.Connection(str(places.database))
     made.set_busy_timeout(30_000)
     return made
+
+
+def field_of(page: str, name: str) -> str:
+    """Give the value of a form's field on a page."""
+    found = re.search(rf'name="{name}" value="([^"]+)"', page)
+    assert found is not None, page
+    return found[1]
 
 
 def touch(places: Places, sql: str, *values: apsw.SQLiteValue) -> None:

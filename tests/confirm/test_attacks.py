@@ -7,7 +7,6 @@ import ctypes
 import hashlib
 import json
 import os
-import re
 import secrets
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from tests.confirm.running import SUBMIT, Running, touch
+from tests.confirm.running import SUBMIT, Running, field_of, touch
 from whet.confirm import decide, people, tokens
 from whet.confirm.callbacks import Callbacks
 from whet.confirm.decide import DecisionInput
@@ -408,9 +407,8 @@ def test_the_page_reads_changed_details_as_strictly_as_the_api(tmp_path: Path, d
     with Running(tmp_path, upkeep=False) as server:
         made = ask(server, accepts_edits=True)
         alice = server.signed_in("alice")
-        csrf = re.search(r'name="csrf" value="([^"]+)"', alice.get(f"/r/{made['id']}").text)
-        assert csrf is not None
-        form = {"csrf": csrf[1], "digest": made["digest"], "details": details}
+        csrf = field_of(alice.get(f"/r/{made['id']}").text, "csrf")
+        form = {"csrf": csrf, "digest": made["digest"], "details": details}
         assert alice.post(f"/r/{made['id']}/amend", data=form).status_code == 400
         assert server.stored(made["id"]).digest == made["digest"]
         form["details"] = '{"version": "1.4.3"}'

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, touch
+from tests.confirm.running import SUBMIT, Running, field_of, touch
 from tests.confirm.test_attacks import ask
 from whet.confirm.addresses import AddressRefused, resolve, taken_apart
 from whet.confirm.callbacks import Callbacks, _Slots  # pyright: ignore[reportPrivateUsage]
@@ -172,9 +171,8 @@ def test_a_page_called_by_an_address_that_is_none_decides_nothing(tmp_path: Path
     with Running(tmp_path, upkeep=False) as server:
         made, person = ask(server), server.signed_in("alice")
         shown = person.get(f"/r/{made['id']}").text
-        csrf = re.search(r'name="csrf" value="([^"]+)"', shown)
-        assert csrf is not None
-        form = {"csrf": csrf[1], "verdict": "approve", "digest": made["digest"], "sure": "yes"}
+        csrf = field_of(shown, "csrf")
+        form = {"csrf": csrf, "verdict": "approve", "digest": made["digest"], "sure": "yes"}
         heads = {"host": host, "origin": f"http://{host}"}
         answer = person.post(f"/r/{made['id']}/decide", data=form, headers=heads)
         # With a port that there is not the name is still ours: whoever sends that is no browser.

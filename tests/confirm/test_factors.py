@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-import httpx2
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse
+from tests.confirm.running import SUBMIT, Running, ToolUse, field_of
 from whet.cli.confirm import explained
 from whet.confirm import factors
 from whet.confirm.client import Failed
@@ -122,28 +120,19 @@ def test_the_secret_is_sealed_and_another_key_opens_nothing(guarded):
 @pytest.mark.slow
 def test_the_page_asks_for_the_code_and_a_chat_has_no_button(guarded):
     made, server = guarded.ask(), guarded.server
-    site = f"http://127.0.0.1:{server.page_port}"
-    with httpx2.Client(base_url=site, headers={"origin": site}, timeout=20) as browser:
-        secret = server.token("approve", "alice")
-        assert browser.post("/login", data={"token": secret}).status_code == 303
-        page = browser.get(f"/r/{made['id']}").text
-        form = {"csrf": _field(page, "csrf"), "digest": made["digest"], "verdict": "approve", "reason": ""}
-        path = f"/r/{made['id']}/decide"
-        asked = browser.post(path, data=form)
-        assert asked.status_code == 200 and 'name="code"' in asked.text
-        wrong = browser.post(path, data=form | {"sure": "yes", "code": guarded.wrong()})
-        assert wrong.status_code == 403 and "This code is wrong" in wrong.text and 'name="code"' in wrong.text
-        assert browser.post(path, data=form | {"sure": "yes"}).status_code == 403
-        assert browser.post(path, data=form | {"sure": "yes", "code": guarded.code()}).status_code == 303
+    browser = server.signed_in("alice")
+    page = browser.get(f"/r/{made['id']}").text
+    form = {"csrf": field_of(page, "csrf"), "digest": made["digest"], "verdict": "approve", "reason": ""}
+    path = f"/r/{made['id']}/decide"
+    asked = browser.post(path, data=form)
+    assert asked.status_code == 200 and 'name="code"' in asked.text
+    wrong = browser.post(path, data=form | {"sure": "yes", "code": guarded.wrong()})
+    assert wrong.status_code == 403 and "This code is wrong" in wrong.text and 'name="code"' in wrong.text
+    assert browser.post(path, data=form | {"sure": "yes"}).status_code == 403
+    assert browser.post(path, data=form | {"sure": "yes", "code": guarded.code()}).status_code == 303
     request = server.service.get(made["id"])
     assert request is not None and request.status == "approved"
     assert not notice_of(request, [], link="").may_approve
-
-
-def _field(page: str, name: str) -> str:
-    found = re.search(f'name="{name}" value="([^"]*)"', page)
-    assert found is not None
-    return found[1]
 
 
 def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.confirm.provider import CLIENT, SECRET, Provider
-from tests.confirm.running import SUBMIT, Running
+from tests.confirm.running import SUBMIT, Running, field_of
 from whet.confirm import people, stand_ins
 from whet.confirm.oidc import OidcProvider, OidcSettings, SignInRefused, read_oidc
 from whet.contract.errors import ConfigError
@@ -70,9 +69,8 @@ def _known(server: Running, provider: Provider) -> None:
 
 def approve(client: httpx2.Client, made: dict[str, str]) -> httpx2.Response:
     page = client.get(f"/r/{made['id']}").text
-    csrf = re.search(r'name="csrf" value="([^"]+)"', page)
-    assert csrf is not None, page
-    form = {"csrf": csrf[1], "verdict": "approve", "digest": made["digest"]}
+    csrf = field_of(page, "csrf")
+    form = {"csrf": csrf, "verdict": "approve", "digest": made["digest"]}
     origin = str(client.base_url).rstrip("/")
     return client.post(f"/r/{made['id']}/decide", data=form, headers={"origin": origin})
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.confirm.running import SUBMIT, Running
+from tests.confirm.running import SUBMIT, Running, field_of
 from tests.confirm.test_sight import page_of
 
 
@@ -77,9 +76,8 @@ def test_the_page_lets_tick_what_was_opened_and_shown_whole(server: Running) -> 
         page = browser.get("/several").text
         assert f'name="r.{opened["id"]}"' in page
         assert f'name="r.{unopened["id"]}"' not in page and f'name="r.{hiding["id"]}"' not in page
-        csrf = re.search(r'name="csrf" value="([^"]+)"', page)
-        assert csrf is not None
-        form = {"csrf": csrf[1], "verdict": "approve"}
+        csrf = field_of(page, "csrf")
+        form = {"csrf": csrf, "verdict": "approve"}
         form |= {f"r.{one['id']}": one["digest"] for one in (opened, unopened, hiding)}
         origin = {"origin": str(browser.base_url).rstrip("/")}
         said = browser.post("/several", data=form, headers=origin).text

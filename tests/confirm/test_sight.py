@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.confirm.running import Running
+from tests.confirm.running import Running, field_of
 from whet.cli.confirm import _described
 from whet.cli.confirm_risk import read_risk
 from whet.confirm import sight
@@ -31,16 +31,11 @@ HIDING = [
 @contextlib.contextmanager
 def page_of(server: Running, name: str = "alice") -> Iterator[httpx2.Client]:
     """A browser in which somebody is signed in."""
-    url = f"http://127.0.0.1:{server.page_port}"
-    with httpx2.Client(base_url=url, headers={"origin": url}, timeout=20) as browser:
-        assert browser.post("/login", data={"token": server.token("approve", name)}).status_code == 303
-        yield browser
+    yield server.signed_in(name)
 
 
 def form(text: str, **more: str) -> dict[str, str]:
-    csrf, digest = (re.search(rf'name="{name}" value="([^"]+)"', text) for name in ("csrf", "digest"))
-    assert csrf and digest
-    return {"csrf": csrf[1], "digest": digest[1], **more}
+    return {"csrf": field_of(text, "csrf"), "digest": field_of(text, "digest"), **more}
 
 
 def ask(server: Running, details: dict, **more: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.people import Desk, off
-from tests.confirm.running import SUBMIT, Running, ToolUse, touch
+from tests.confirm.running import SUBMIT, Running, ToolUse, field_of, touch
 from tests.confirm.test_sight import page_of
 from whet.confirm import decide, recovery
 from whet.confirm.audit import verify
@@ -250,10 +249,9 @@ def test_the_page_lets_decide_on_the_others(tmp_path: Path) -> None:
             assert made[2]["id"] in browser.get("/").text
             page = browser.get("/several").text
             assert f'name="r.{made[2]["id"]}"' in page and f'name="r.{made[1]["id"]}"' not in page
-            csrf = re.search(r'name="csrf" value="([^"]+)"', page)
-            assert csrf is not None
+            csrf = field_of(page, "csrf")
             ticked = {f"r.{one['id']}": one["digest"] for one in (made[0], made[2])}
-            form = {"csrf": csrf[1], "verdict": "deny", "reason": "", **ticked}
+            form = {"csrf": csrf, "verdict": "deny", "reason": "", **ticked}
             said = browser.post("/several", data=form, headers={"origin": str(browser.base_url).rstrip("/")})
             assert "Not decided: a request&#39;s plan" in said.text, said.text
             found = server.service.get(made[2]["id"])

@@ -6,23 +6,31 @@ import hashlib
 import hmac
 import http.server
 import json
-import re
 import threading
 import time
+from http.cookies import SimpleCookie
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvicorn
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 from uvicorn.server import ServerState
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, answered, request
+from tests.confirm.running import SUBMIT, Running, ToolUse, answered, field_of, request
 from tests.support import ended, wait_until
+from whet.clock import SystemClock
 from whet.confirm import tokens
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.http import pulse
 from whet.confirm.records import Caller
+from whet.confirm.web.accounts import SessionRows, TokenAccounts
+from whet.confirm.web.live import RequestStream
+from whet.web.guard import place
+from whet.web.line import WebConnection
 from whet.web.protocol import LimitedProtocol
+from whet.web.sessions import Sessions
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +163,34 @@ def test_an_open_page_hears_that_something_changed_until_its_person_signs_out(se
         lines = answer.iter_lines()
         told = json.loads(next(line for line in lines if line.startswith("data: "))[6:])
         assert told == {"requests": [made["id"]], "kinds": ["submitted"]}
-        csrf = re.search(r'name="csrf" value="([^"]+)"', page.get("/").text)
-        assert csrf is not None and page.post("/logout", data={"csrf": csrf[1]}).status_code == 303
+        csrf = field_of(page.get("/").text, "csrf")
+        assert page.post("/logout", data={"csrf": csrf}).status_code == 303
         asked(agent)
         assert not [line for line in lines if line.startswith("data: ")]  # it ends
+
+
+def test_a_page_whose_person_signed_out_hears_nothing_of_what_is_there_already(server):
+    """As in busy times, in which there is always something that needs no waiting for."""
+    service, secret = server.service, server.token("approve", "alice")
+    asked(server.client("submit", "agent"))
+
+    async def listen() -> list[Any]:
+        accounts = TokenAccounts(service, is_open=False)
+        sessions = Sessions(accounts, SessionRows(service), SystemClock(), place("127.0.0.1"), "live")
+        scope: dict[str, Any] = {
+            "type": "http", "method": "GET", "path": "/live", "query_string": b"after=0", "headers": [],
+            "extensions": {"whet.line": WebConnection()},
+        }  # fmt: skip
+        entered = Response()
+        assert await sessions.sign_in(Request(scope), secret, entered)
+        cookie = SimpleCookie(entered.headers["set-cookie"])["live"].value
+        scope["headers"] = [(b"cookie", f"live={cookie}".encode())]
+        opened = await RequestStream(service, sessions).serve(Request(scope))
+        await sessions.sign_out(Request(scope))
+        assert isinstance(opened, StreamingResponse)
+        return [piece async for piece in opened.body_iterator]
+
+    assert server.run(listen()) == [b"retry: 2000\n\n"]
 
 
 def test_old_events_come_from_the_database(server):

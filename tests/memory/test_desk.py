@@ -388,6 +388,19 @@ def test_a_mark_at_a_files_beginning_is_no_entry(world: World) -> None:
     assert [row.action for row in rows(world)] == ["add", "add"]
 
 
+def test_an_edit_by_hand_meets_what_could_not_be_written_before(world: World) -> None:
+    remember(world, "Tests run with nox")
+    file = memory_file(world)
+    text = file.read_text("utf-8")
+    make_folder(file)
+    remember(world, "Deploys go out on Mondays")
+    file.rmdir()
+    file.write_text(text + "- my own line\n", "utf-8")
+    asyncio.run(world.prompt())
+    text = file.read_text("utf-8")
+    assert "nox" in text and "my own line" in text and "Mondays" in text
+
+
 def test_another_judge_in_the_gates_place_hears_the_claim_and_whose_it_is(world: World) -> None:
     """A trial without the gate is what the gate is measured against."""
     heard: list[tuple[str, str]] = []

@@ -51,6 +51,12 @@ def test_two_steps_of_one_command_stay_two_and_items_become_one_parameter() -> N
     two: list[Step] = [User("Go."), *(Run("terminal", f"make {w}", f"{w} 3/3") for w in ("clean", "site"))]
     lines = found(two, "`make clean`", "clean 3/3", "site 3/3", kind="skill").text.splitlines()
     assert [line.partition(" →")[0] for line in lines] == ["1. `make clean`", "2. `make site`"]
+    quiet: list[Step] = [
+        User("Go."),
+        *(Run("terminal", f"make -s {w}", f"{w} 3/3") for w in ("clean", "site")),
+    ]
+    lines = found(quiet, "`make -s clean`", "clean 3/3", "site 3/3", kind="skill").text.splitlines()
+    assert [line.partition(" →")[0] for line in lines] == ["1. `make -s clean`", "2. `make -s site`"]
     calls = ("prep red", "ship red", "prep blue", "ship blue")
     items: list[Step] = [User("Go."), *(Run("terminal", f"./{c}", f"{c} 3/3") for c in calls)]
     text = found(items, "`./prep red`", *(f"{c} 3/3" for c in calls), kind="skill").text

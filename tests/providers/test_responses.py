@@ -150,4 +150,4 @@ def test_counts_that_the_server_leaves_out_are_none():
     decoder = ResponsesDecoder(INFO)
     replay(decoder, sse('{"type":"response.completed","response":{"id":"r","usage":{}}}'))
     usage = decoder.reply(()).usage
-    assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (0, 0, 0)
+    assert (usage.prompt_tokens, usage.cache_read_tokens, usage.output_tokens) == (0, 0, 0)

@@ -41,9 +41,7 @@ def _cut_off(session: Session, open_call: OpenCall, text: str) -> ToolOutput:
     if tool is None:
         return output
     try:
-        tool, arguments = meant(session, tool, arguments_of(call))
+        tool, asked = meant(session, tool, arguments_of(call))
     except ToolError:
         return output
-    if ran:  # they are the meant tool's
-        arguments = arguments_of(msgspec.structs.replace(call, arguments=ran))
-    return with_facts(session, (tool, arguments), output)
+    return with_facts(session, (tool, msgspec.json.decode(ran) if ran else asked), output)

@@ -319,7 +319,7 @@ def with_facts(
 
 async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
     """Run a call if it is still what was shown, and tell the model where it is not what it asked for."""
-    question, decision = item.question, item.decision
+    question, decision, ran = item.question, item.decision, item.open_call.ran
     if decision.digest:
         try:
             changes = await question.preview(question.arguments) if question.preview else ()
@@ -335,9 +335,7 @@ async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
                 error_kind="denied",
             )
     output = await _run_tool(question.tool, question.arguments, context)
-    if decision.arguments is None:
-        return output
-    return msgspec.structs.replace(output, text=told_of_edit(item.open_call.ran, output.text))
+    return msgspec.structs.replace(output, text=told_of_edit(ran, output.text)) if ran else output
 
 
 def told_of_edit(ran: str, text: str) -> str:

@@ -56,6 +56,7 @@ class RequestStream:
                     found = self._service.log.history(after_id=after)
                     if not found:
                         await asyncio.wait((future,), timeout=_BEAT_S)
+                        found = self._service.log.history(after_id=after)
                     # A session that ended meanwhile hears no more, also where something happens all the time.
                     if await self._sessions.visit(request) is None:
                         return
