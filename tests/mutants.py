@@ -1,12 +1,12 @@
 """Change the source at random places, one change at a time, and name those that no test notices.
 
     python tests/mutants.py memory store --count 40 --seed 7
-    python tests/mutants.py memory --quick    # without the first run, which says what each test calls
 
 An area is a folder or module of `src/whet`; its mutants run against the area's own test folder, in a copy of
-the tree, the tests that run the changed function first. A run that hangs counts as noticed. Survivors that
-change nothing a caller could see stand in `mutants_accepted.toml` with the reason. Exit status 1: more than a
-tenth of an area's mutants survive. With 20 mutants that is a rough measure, with 200 a good one.
+the tree: first in forks of one process, with the tests that call the changed function (`mutant_forks.py`),
+then, where none noticed, in a process of its own with the whole folder. A run that hangs counts as noticed.
+Survivors that change nothing a caller could see stand in `mutants_accepted.toml` with the reason. Exit status
+1: more than a tenth of an area's mutants survive. With 20 it is a rough measure, with 200 a good one.
 
 Not mutmut (one suite for all code, only inside functions, no sampling), nor cosmic-ray (edits the checkout,
 one test command, no order of tests): here a mutant meets its own folder only, and a sample takes minutes.
@@ -24,12 +24,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
 import pytest
@@ -37,7 +35,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.mutations import SOURCE, Mutant, sample  # noqa: E402  (run as a file, its folder is not the root)
+from tests.mutant_forks import NOTICED, PLAN, RECORD, write  # noqa: E402  (run as a file, not from the root)
+from tests.mutations import SOURCE, Mutant, sample  # noqa: E402
 
 CEILING = 0.1
 _UNNOTICED = (0, 5)  # pytest's exit status where all tests passed, and where none was collected
@@ -73,17 +72,14 @@ TESTS = {
 
 
 class Baseline:
-    """What the unchanged source gives: which test runs which function, and how long each takes.
-
-    An empty record stands for a run that was left out: then only names say which tests are near.
-    """
+    """What the unchanged source gives: which test runs which function, and how long each takes."""
 
     def __init__(self, record: dict[str, Any]) -> None:
         self._seconds: dict[str, float] = record["seconds"]
         self._ran = {test: {(path, line) for path, line in rows} for test, rows in record["ran"].items()}
-        total = sum(self._seconds.values()) or 600
+        total = sum(self._seconds.values())
         self.run_s = 60 + 3 * total
-        self.test_s = 20 + 3 * max(self._seconds.values(), default=60)
+        self.test_s = 20 + 3 * max(self._seconds.values())
         self.summary = f"{len(self._seconds)} tests in {total:.0f} s"
 
     def order(self, mutant: Mutant, tree: Path) -> list[str]:
@@ -136,14 +132,20 @@ class Copy:
         if (ROOT / ".venv").exists():
             (self.tree / ".venv").symlink_to(ROOT / ".venv")
         self._plan = folder / "plan.json"
-        self._moment = time.time()
 
-    def baseline(self, tests: list[str]) -> Baseline:
-        """Run the unchanged tests; a folder that fails by itself is no measure."""
+    def try_forked(self, mutants: Sequence[Mutant], tests: list[str]) -> tuple[Baseline, set[str]]:
+        """Learn what the unchanged tests call and try mutants in forks; gives the ids of those noticed.
+
+        A folder that fails by itself is no measure.
+        """
+        record, noticed = self._plan.with_name("record"), self._plan.with_name("noticed")
+        self._plan.write_text(json.dumps([asdict(mutant) for mutant in mutants]), "utf-8")
+        noticed.touch()
+        files = {PLAN: str(self._plan), RECORD: str(record), NOTICED: str(noticed)}
         for attempt in (1, 2):
-            code, out = self._run(tests, 1800, {"MUTANTS_RECORD": str(self._plan)}, [])
+            code, out = self._run(tests, 3600 + 60 * len(mutants), files, ["-p", "tests.mutant_forks"])
             if code == 0:
-                return Baseline(json.loads(self._plan.read_text("utf-8")))
+                return Baseline(json.loads(record.read_text("utf-8"))), {*noticed.read_text("utf-8").split()}
             print(f"the unchanged source fails, attempt {attempt}:\n{out[-3000:]}", flush=True)
         sys.exit(2)
 
@@ -152,7 +154,7 @@ class Copy:
         path = self.tree / "src" / "whet" / mutant.path
         before = path.read_bytes()
         self._plan.write_text(json.dumps(baseline.order(mutant, self.tree)), "utf-8")
-        self._write(path, mutant.applied(before))
+        write(path, mutant.applied(before))
         limits = ["--timeout", str(baseline.test_s)]
         order = {"MUTANTS_ORDER": str(self._plan)}
         near = baseline.near(mutant, self.tree, tests)
@@ -163,17 +165,12 @@ class Copy:
                 return False
             return self._run(tests, baseline.run_s, order, [*limits, *far])[0] in _UNNOTICED
         finally:
-            self._write(path, before)
-
-    def _write(self, path: Path, text: bytes) -> None:
-        path.write_bytes(text)
-        self._moment += 2  # bytecode is matched by whole seconds and size
-        os.utime(path, (self._moment, self._moment))
+            write(path, before)
 
     def _run(
         self, tests: list[str], limit_s: float, extra: dict[str, str], options: list[str]
     ) -> tuple[int, str]:
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "tests.mutants", *options]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", *options, "-p", "tests.mutants"]
         command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-m", "not soak and not live", *tests]
         environ = {**os.environ, **extra, "PYTHONPATH": str(self.tree / "src")}
         with (self.tree.parent / "out").open("w+") as out:
@@ -197,11 +194,9 @@ class Copy:
             return code, out.read()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """As a plugin of such a run: a mutant may not eat the machine."""
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
-    if target := os.environ.get("MUTANTS_RECORD"):
-        config.pluginmanager.register(_Recorder(Path(target)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -211,42 +206,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     if plan := os.environ.get("MUTANTS_ORDER"):
         rank = {test: i for i, test in enumerate(json.loads(Path(plan).read_text("utf-8")))}
         items.sort(key=lambda item: rank.get(item.nodeid, len(rank)))
-
-
-class _Recorder:
-    """Writes down which functions of the source each test calls, and its seconds."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-        self._seen: set[CodeType] = set()
-        self._seconds: dict[str, float] = {}
-        self._ran: dict[str, list[tuple[str, int]]] = {}
-
-    def _profile(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            self._seen.add(frame.f_code)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool | None, bool | None]:
-        self._seen.clear()
-        start = time.monotonic()
-        threading.setprofile(self._profile)
-        sys.setprofile(self._profile)
-        try:
-            return (yield)
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
-            self._seconds[item.nodeid] = round(time.monotonic() - start, 3)
-            top = str(SOURCE) + os.sep
-            self._ran[item.nodeid] = [
-                (code.co_filename.removeprefix(top), code.co_firstlineno)
-                for code in self._seen.copy()
-                if code.co_filename.startswith(top)
-            ]
-
-    def pytest_sessionfinish(self) -> None:
-        self._target.write_text(json.dumps({"seconds": self._seconds, "ran": self._ran}), "utf-8")
 
 
 def areas() -> list[str]:
@@ -275,23 +234,22 @@ def measure(area: str, arguments: argparse.Namespace) -> bool:
             chosen = [
                 m for m in sample(area, -1, 0, copies[0].tree / "src" / "whet") if m.id in arguments.only
             ]
-        empty = Baseline({"seconds": {}, "ran": {}})
-        baseline = empty if arguments.quick else copies[0].baseline(tests)
-        print(f"{area}: {len(chosen)} mutants against {' '.join(tests)}, {baseline.summary}", flush=True)
+        print(f"{area}: {len(chosen)} mutants against {' '.join(tests)}", flush=True)
         survivors = 0
 
-        def run(mutant: Mutant) -> tuple[Mutant, bool]:
-            copy = copies.pop()
-            try:
-                return mutant, copy.survives(mutant, tests, baseline)
-            finally:
-                copies.append(copy)
+        def run(copy: Copy, mine: Sequence[Mutant]) -> Iterator[tuple[Mutant, bool, bool]]:
+            baseline, noticed = copy.try_forked(mine, tests)
+            for mutant in mine:
+                survives = mutant.id not in noticed and copy.survives(mutant, tests, baseline)
+                yield mutant, survives, baseline.runs(mutant)
 
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            for mutant, survived in pool.map(run, chosen):
-                survivors += survived
-                if survived or arguments.verbose:
-                    print(mutant.told(survived, arguments.quick or baseline.runs(mutant)), flush=True)
+            shares = [chosen[i :: arguments.jobs] for i in range(arguments.jobs)]
+            for tried in pool.map(lambda *each: [*run(*each)], copies, shares):
+                for mutant, survived, called in tried:
+                    survivors += survived
+                    if survived or arguments.verbose:
+                        print(mutant.told(survived, called), flush=True)
     share = survivors / max(len(chosen), 1)
     print(f"{area}: {survivors} of {len(chosen)} survive ({share:.0%})", flush=True)
     return share <= CEILING
@@ -306,7 +264,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--only", nargs="+", metavar="ID", help="these, whatever the seed")
     parser.add_argument("--jobs", type=int, default=1, help="how many run at once, each in a copy of its own")
-    parser.add_argument("--quick", action="store_true", help="trust the unchanged source")
     parser.add_argument("--verbose", action="store_true", help="print the noticed ones too")
     arguments = parser.parse_args(argv)
     unknown = [area for area in arguments.area if not (SOURCE / area).exists() or not tests_of(area)]

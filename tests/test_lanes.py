@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from whet.lanes import LaneTimeout, PluginLane, attempt, tell_loop
+from whet.lanes import LaneTimeout, PluginLane, ToolPool, attempt, tell_loop
 
 
 def test_calls_run_in_order_on_one_thread_off_the_loop() -> None:
@@ -119,3 +119,47 @@ def test_a_loop_is_told_from_any_thread_until_it_is_closed() -> None:
 
     loop = asyncio.run(main())
     assert heard == ["here"] and not tell_loop(loop, heard.append, "gone")
+
+
+def test_who_is_cancelled_while_he_waits_takes_back_a_call_that_has_not_begun() -> None:
+    async def main() -> None:
+        lane, begun, release, ran = PluginLane("x"), threading.Event(), threading.Event(), list[str]()
+        first = lane.submit(lambda: (begun.set(), release.wait(20)))
+        waiting = asyncio.create_task(lane.run(lambda: ran.append("cancelled"), 30))
+        assert await asyncio.to_thread(begun.wait, 20)
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        release.set()
+        first.result(20)
+        await lane.run(lambda: ran.append("next"), 30)
+        assert ran == ["next"]
+        lane.close()
+
+    asyncio.run(main())
+
+
+def test_a_pool_runs_tools_beside_each_other_and_a_closed_one_drops_what_has_not_begun() -> None:
+    async def main() -> None:
+        pool, release, both, ran = ToolPool(workers=2), threading.Event(), threading.Barrier(3), list[str]()
+        pool.close()  # nothing was run yet
+
+        def tool(word: str, *, end: str) -> str:
+            both.wait(20)
+            release.wait(20)
+            return word + end
+
+        running = [asyncio.create_task(pool.run(tool, word, end="!")) for word in ("a", "b")]
+        queued = asyncio.create_task(pool.run(ran.append, "late"))
+        await asyncio.to_thread(both.wait, 20)
+        pool.close()
+        release.set()
+        assert await asyncio.gather(*running) == ["a!", "b!"]
+        with pytest.raises(asyncio.CancelledError):
+            await queued
+        assert ran == []
+        with pytest.raises(RuntimeError):
+            await pool.run(ran.append, "closed")
+
+    asyncio.run(main())
