@@ -14,6 +14,7 @@ from whet.contract.errors import ModelRefused, RateLimited, Unavailable, WireErr
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import Message, TextPart, VendorReplay
 from whet.providers.anthropic_messages import AnthropicDecoder, AnthropicMessages, thinking_fields
+from whet.providers.wire import RequestOptions
 
 
 def body(*messages: Message, **options: Any) -> dict[str, Any]:
@@ -98,6 +99,18 @@ def test_argument_bytes_are_spliced_as_received():
         ("claude-haiku-4-5-20251001", "low", {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
         ("claude-sonnet-4-20250514", "high", {"thinking": {"type": "enabled", "budget_tokens": 24_000}}),
         ("claude-haiku-4-5", "none", {}),
+        ("claude-opus-4-10", "none", {"thinking": {"type": "disabled"}}),
+        ("claude-opus-5-4", "none", {"thinking": {"type": "disabled"}}),
+        ("claude-opus-6", "none", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+        ("claude-fable-5", "none", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+        ("claude-mythos-5", "none", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+        (
+            "claude-sonnet-5",
+            "medium",
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"}},
+        ),
+        ("another", "minimal", {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+        ("another", "medium", {"thinking": {"type": "enabled", "budget_tokens": 8192}}),
     ],
 )
 def test_effort_is_said_in_the_models_own_terms(model, effort, expected):
@@ -106,7 +119,12 @@ def test_effort_is_said_in_the_models_own_terms(model, effort, expected):
 
 def test_a_thinking_budget_stays_below_the_output_limit():
     assert thinking_fields("claude-haiku-4-5", "high", 4096)["thinking"]["budget_tokens"] == 3072
-    assert thinking_fields("claude-haiku-4-5", "high", 1500) == {}
+    assert thinking_fields("claude-haiku-4-5", "high", 2048)["thinking"]["budget_tokens"] == 1024
+    assert thinking_fields("claude-haiku-4-5", "high", 2047) == {}
+    options = RequestOptions("claude-sonnet-4-5", max_output_tokens=3000, reasoning_effort="high")
+    head = msgspec.json.decode(AnthropicMessages().head("", [], options) + b"]}")
+    assert head["max_tokens"] == 3000 and head["thinking"]["budget_tokens"] == 1976
+    assert not head.keys() & {"system", "tools"}
 
 
 THINKING_STREAM = sse(
@@ -222,6 +240,20 @@ def test_counts_that_the_server_leaves_out_are_none():
     usage = decoder.reply(()).usage
     assert (usage.prompt_tokens, usage.input_tokens, usage.cache_read_tokens) == (0, 0, 0)
     assert (usage.cache_write_tokens, usage.output_tokens, usage.reasoning_tokens) == (0, 0, 0)
+
+
+def test_an_answer_is_whole_once_it_says_why_it_stopped():
+    decoder = AnthropicDecoder(INFO)
+    seen: list[tuple[bool, bool]] = []
+    for event in (
+        b'{"type":"message_start","message":{"model":"m"}}',
+        b'{"type":"message_delta","delta":{"stop_reason":null}}',
+        b'{"type":"message_delta","delta":{"stop_reason":"end_turn"}}',
+        b'{"type":"message_stop"}',
+    ):
+        assert decoder.feed(event) == ()
+        seen.append((decoder.is_done, decoder.is_ended))
+    assert seen == [(False, False), (False, False), (True, False), (True, True)]
 
 
 def test_failures_inside_the_stream():

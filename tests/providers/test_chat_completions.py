@@ -221,6 +221,38 @@ def test_openrouters_reasoning_blocks_are_joined_and_go_back_unchanged():
     ]
 
 
+def thought(number: int | None, kind: str = "text", **fields: Any) -> dict[str, Any]:
+    return {"type": f"reasoning.{kind}", "index": number, **fields}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "kept"),
+    [
+        (
+            [thought(0, text="a"), thought(1, text="b"), thought(1, text="c")],
+            [thought(0, text="a"), thought(1, text="bc")],
+        ),
+        (
+            [thought(0, "summary", summary="a"), thought(0, "summary", summary="b", format=None)],
+            [thought(0, "summary", summary="ab")],
+        ),
+        (
+            [thought(0, text=None, signature="s"), thought(0, text="a", signature=None)],
+            [thought(0, text="a", signature="s")],
+        ),
+        ([thought(0, text="a"), thought(0, "summary", summary="b")],) * 2,
+        ([thought(0, "encrypted", data="a"), thought(0, "encrypted", data="b")],) * 2,
+        ([{"text": "a"}, {"text": "b"}],) * 2,
+    ],
+)
+def test_pieces_of_one_reasoning_block_are_joined_and_others_are_not(pieces, kept):
+    decoder = ChatDecoder(INFO, ("reasoning_details",))
+    for piece in pieces:
+        assert not decoder.feed(msgspec.json.encode({"choices": [{"delta": {"reasoning_details": [piece]}}]}))
+    sent = decoder.reply(()).message.replay
+    assert sent is not None and msgspec.json.decode(sent.blocks_json) == {"reasoning_details": kept}
+
+
 def test_geminis_thought_signature_goes_back_with_its_call():
     stream = sse(
         '{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"f1","function":{"name":"f","arguments":"{}"},'
@@ -296,3 +328,4 @@ def test_no_usage_is_zero_tokens_at_an_unknown_price():
     decoder.feed(b'{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}')
     usage = decoder.reply(()).usage
     assert usage.prompt_tokens == 0 and usage.cost_usd is None
+    assert usage.completion_tokens == usage.cache_read_tokens == usage.cache_write_tokens == 0

@@ -87,7 +87,10 @@ CLASSES = [
     (422, {"detail": [{"loc": ["body"], "msg": "extra fields"}]}, BadRequest),
     (403, said("Your input was flagged by moderation"), ModelRefused),
     (400, said("Response blocked", code="content_filter"), ModelRefused),
+    (407, said("a name, please"), BadRequest),
     (408, said("timeout"), Unavailable),
+    (409, said("not now"), Unavailable),
+    (425, said("too early"), Unavailable),
     (500, said("internal"), Unavailable),
     (529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, Unavailable),
     (502, b"<!DOCTYPE html><html><body>Bad gateway</body></html>", Unavailable),
@@ -149,8 +152,30 @@ def test_secrets_in_an_error_are_masked():
     log.protect(["hunter2-hunter2"])
     error = error_of(401, said("Incorrect API key provided: sk-proj-abcdefghijklmnop1234 or hunter2-hunter2"))
     assert "hunter2" not in error.message and "abcdefgh" not in error.message
-    excerpt = failures.unreadable(INFO, b"x" * 9000 + b"sk-proj-abcdefghijklmnop1234").excerpt
-    assert len(excerpt) <= 500
+
+
+def test_an_excerpt_has_500_characters_however_many_bytes_they_take():
+    for letter in "xé日🙂":
+        assert failures.unreadable(INFO, (letter * 9000).encode()).excerpt == letter * 500
+    assert failures.unreadable(INFO, b" a \n\n b\xff").excerpt == "a b\ufffd"
+    assert repr("y" * 120) in failures.unreadable(INFO, b"y" * 121).message
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (401, "whet doctor"),
+        (402, "add credit at vendor"),
+        (404, "model.base_url"),
+        (407, "HTTPS_PROXY"),
+        (413, "/new"),
+        (422, "did not accept"),
+        (429, "wait"),
+        (503, "trying again"),
+    ],
+)
+def test_the_hint_says_what_to_do_about_a_status(status: int, words: str):
+    assert words in error_of(status, said("no")).hint
 
 
 def test_the_request_id_is_kept():
@@ -171,13 +196,30 @@ NOW = 1_700_000_000.0
         ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, 30.0),
         ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after-ms": "-250", "retry-after": "1"}, 1.0),
+        ({"retry-after-ms": "inf", "retry-after": "1"}, 1.0),
+        ({"retry-after-ms": "nan", "retry-after": "1"}, 1.0),
+        ({"retry-after-ms": "0", "retry-after": "1"}, 0.0),
         ({"x-ratelimit-reset": "12"}, 12.0),
+        ({"x-ratelimit-reset": "0.5"}, 0.5),
         ({"x-ratelimit-reset": str(NOW + 9)}, 9.0),
+        ({"x-ratelimit-reset": str(NOW - 9)}, 0.0),
         ({"x-ratelimit-reset": str((NOW + 9) * 1000)}, 9.0),
         ({"x-ratelimit-reset-requests": "6m0s", "x-ratelimit-remaining-requests": "0"}, 360.0),
         ({"x-ratelimit-reset-tokens": "20ms", "x-ratelimit-remaining-tokens": "0"}, 0.02),
         ({"x-ratelimit-reset-tokens": "1h2m3.5s", "x-ratelimit-remaining-tokens": "0"}, 3723.5),
         ({"x-ratelimit-reset-tokens": "9s", "x-ratelimit-remaining-tokens": "55"}, None),
+        (
+            {
+                f"x-ratelimit-{what}-{of}": value
+                for of in ("requests", "tokens")
+                for what, value in (("remaining", "0"), ("reset", "3s" if of == "tokens" else "2s"))
+            },
+            3.0,
+        ),
+        ({"x-ratelimit-reset-tokens": "1.2.3s", "x-ratelimit-remaining-tokens": "0"}, None),
+        ({"x-ratelimit-reset-tokens": "", "x-ratelimit-remaining-tokens": "0"}, None),
+        ({"x-ratelimit-reset-tokens": "4", "x-ratelimit-remaining-tokens": "0"}, 4.0),
         ({}, None),
     ],
 )
@@ -189,6 +231,11 @@ def test_waiting_times_are_read_from_the_words_where_no_header_says():
     assert wait_of(429, said("Please try again in 1.5s.")) == 1.5
     assert wait_of(429, said("Please try again in 6m0s")) == 360
     assert wait_of(429, said("Please try again in 20ms")) == 0.02
+    assert wait_of(429, said("Retry after 7 seconds")) == 7
+    for nothing in ("Please try again in ... seconds", "try again in .s", "try again in 5 minutes"):
+        assert wait_of(429, said(nothing)) is None
     gemini = [said("quota", details=[{"@type": "RetryInfo", "retryDelay": "39s"}])]
     assert wait_of(429, gemini) == 39
+    others = [said("quota", details=["x", {"retryDelay": 5}, {"retryDelay": "1.5s"}, {"retryDelay": "9s"}])]
+    assert wait_of(429, others) == 1.5
     assert wait_of(429, said("slow down"), {"retry-after": "3"}) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from tests.providers.server import Script, Server, running, sse
 from tests.providers.test_link import FIRST, GOOD, HI, run
 from whet.config.schema import FallbackSettings, ModelSettings
-from whet.contract.errors import BadRequest, Unavailable
+from whet.contract.errors import BadRequest, ProviderError, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
-from whet.contract.protocols import ModelReply, Provider
+from whet.contract.messages import Message
+from whet.contract.protocols import ModelInfo, ModelReply, Provider
 from whet.providers.backoff import Backoff
-from whet.providers.connect import connect, learn_windows
+from whet.providers.connect import connect, judged_by, learn_windows
 from whet.providers.fallback import FallbackProvider
 
 DOWN = Script([b"{}"], status=503, content_type="application/json")
@@ -39,8 +41,10 @@ def test_the_second_answers_and_stays_with_a_notice():
             link = provider.open("s", [], "s")
             assert link.info.model == "big"
             items = await drain(link)
-            assert isinstance(items[0], Retry) and isinstance(items[-1], ModelReply)
-            assert "small at vllm answers from now on" in items[-1].notices[0]
+            assert isinstance(items[-1], ModelReply)
+            (notice,) = items[-1].notices
+            assert notice.endswith("; small at vllm answers from now on")
+            assert items[0] == Retry(1, 0.0, notice)
             assert link.info.model == "small" and provider.info.model == "big"
             assert (await drain(link))[-1].notices == ()
             assert len(first.requests) == 1 and len(second.requests) == 2
@@ -69,6 +73,26 @@ def test_the_change_is_final_only_once_the_second_has_answered():
                 await drain(link)
             assert link.info.model == "big"
             assert isinstance((await drain(link))[-1], ModelReply)
+            await provider.aclose()
+
+    run(test)
+
+
+def test_who_judges_failures_hears_of_those_of_both():
+    heard: list[tuple[str, bool]] = []
+
+    async def judge(info: ModelInfo, error: ProviderError, messages: Sequence[Message]) -> ProviderError:
+        heard.append((info.model, messages == HI))
+        return error
+
+    async def test() -> None:
+        async with running(DOWN, DOWN) as first, running(DOWN, GOOD) as second:
+            provider = judged_by(pair(first, second), judge)
+            with pytest.raises(Unavailable):
+                await drain(provider.open("s", [], "s"))
+            assert heard == [("big", True), ("small", True)]
+            await drain(judged_by(provider, None).open("s", [], "s"))
+            assert len(heard) == 3, "without a judge all stays as it was"
             await provider.aclose()
 
     run(test)

@@ -8,7 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.providers.wire import encode, is_object, quote, unique_ids, wire_id, wire_name
+from whet.contract.tools import ToolSpec
+from whet.providers.wire import encode, is_object, quote, sent_schema, unique_ids, wire_id, wire_name
 
 
 @given(st.text())
@@ -40,6 +41,21 @@ def test_ids_and_names_are_stable_and_acceptable():
     assert wire_id("fc:1/2", allowed) == "1k188cpxald19cgyo7fetqax", "an old session's requests change"
     assert wire_id("fc:1/2", allowed, 9) == "1k188cpxa" != wire_id("fc:1/3", allowed, 9)
     assert (wire_name("ok_1"), wire_name("a b.c"), wire_name("")) == ("ok_1", "a_b_c", "unnamed")
+
+
+def test_a_schema_is_sent_without_the_ban_on_unknown_arguments_and_what_no_request_describes():
+    inner = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+    fields = {
+        "list": {"type": "array", "items": inner},
+        "additionalProperties": {"type": "string"},
+        "own": {},
+    }
+    spec = ToolSpec("t", "Do.", {**inner, "properties": fields}, unsent=("own",))
+    plain = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    sent = {"list": {"type": "array", "items": plain}, "additionalProperties": {"type": "string"}}
+    assert sent_schema(spec) == {"type": "object", "properties": sent} and "own" in fields
+    free = {"type": "object", "additionalProperties": False}
+    assert sent_schema(ToolSpec("t", "Do.", free)) == free
 
 
 def test_ids_become_unique():

@@ -25,7 +25,7 @@ from whet.contract.errors import (
     Unavailable,
     WireError,
 )
-from whet.contract.events import Retry, StreamRestarted, TextDelta
+from whet.contract.events import ReasoningDelta, Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelLink, ModelReply
 from whet.providers.backoff import Backoff
@@ -129,6 +129,19 @@ async def reply(link: ModelLink, messages: Sequence[Message]) -> ModelReply:
     return last
 
 
+def test_many_pieces_that_came_together_are_shown_as_one_of_each_kind():
+    pieces = ['{"reasoning":"a"}', '{"reasoning":"b"}', *(f'{{"content":"{letter}"}}' for letter in "cdef")]
+    stream = sse(*(f'{{"choices":[{{"delta":{piece}}}]}}' for piece in pieces), LAST, b"[DONE]")
+
+    async def test() -> None:
+        async with running(Script([stream])) as server:
+            items = await items_of(provider(server))
+            assert items[:-1] == [ReasoningDelta("ab"), TextDelta("cdeflo")]
+            assert items[-1].message.content == "cdeflo" and items[-1].message.reasoning == "ab"
+
+    run(test)
+
+
 def test_a_call_id_that_was_used_before_is_made_new():
     called = (
         b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_0","function":{"name":"f",'
@@ -174,11 +187,13 @@ def test_failures_before_the_first_delta_are_retried_with_back_off():
         busy = Script([b"{}"], status=503, content_type="application/json")
         limited = Script([b"{}"], status=429, headers={"retry-after": "7"})
         async with running(busy, limited, GOOD) as server:
-            items = await items_of(provider(server, waits=waits))
+            items = await items_of(provider(server, waits=waits, provider="vllm"))
             retries = [item for item in items if isinstance(item, Retry)]
             assert [(retry.attempt, retry.wait_s) for retry in retries] == [(1, 0.5), (2, 7.25)]
             assert waits.asked == [0.5, 7.25]
             assert isinstance(items[-1], ModelReply)
+            # A window that nobody asked for before is not asked for afterwards.
+            assert {request.target for request in server.requests} == {"/v1/chat/completions"}
 
     run(test)
 

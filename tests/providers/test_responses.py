@@ -81,7 +81,8 @@ def stream_of(*items: str, end: str = "completed", details: str = "null") -> byt
         ),
         f'{{"type":"response.{end}","response":{{"model":"m-1-dated","incomplete_details":{details},'
         f'"usage":{USAGE}}}}}',
-        names=["n"] * (len(items) + 5),
+        "[DONE]",
+        names=["n"] * (len(items) + 6),
     )
 
 

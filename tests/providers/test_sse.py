@@ -50,9 +50,28 @@ def test_a_last_event_without_its_empty_line_counts():
     assert parser.has_events
 
 
-def test_a_line_without_end_is_stopped():
+@pytest.mark.parametrize(("begins", "ends", "words"), [(b"", b"", "a line"), (b"data: ", b"\n", "an event")])
+def test_a_line_and_an_event_without_end_are_stopped(begins: bytes, ends: bytes, words: str):
     parser = SseParser()
-    block = b"x" * (16 * 1024 * 1024)
-    with pytest.raises(WireError, match="without end"):
-        for _ in range(5):
+    block = begins + b"x" * (16 * 1024 * 1024) + ends
+    for _ in range(3):
+        assert parser.feed(block) == []
+    with pytest.raises(WireError, match=f"{words} without end"):
+        for _ in range(2):
             parser.feed(block)
+
+
+@pytest.mark.parametrize(
+    ("lines", "last_id", "retry_ms"),
+    [
+        (b"id:7\nretry:5\n\n", "7", 5),
+        (b"id: 7 \nretry: 5 \n\n", "7", 5),
+        (b"id: 7\n\nid: 8\n", "7", None),
+        (b"id: 7\n\nid\nretry: soon\nretry\nx: 9\n\n", "7", None),
+        (b"id:\xff\nretry: 12345678901\n\n", "\ufffd", 123456789),
+    ],
+)
+def test_a_streams_place_and_the_pause_it_asks_for_are_kept(lines: bytes, last_id: str, retry_ms: int | None):
+    parser = SseParser()
+    assert parser.feed(lines) == [] and not parser.has_events
+    assert (parser.last_id, parser.retry_ms) == (last_id, retry_ms)

@@ -81,6 +81,16 @@ def test_a_message_is_encoded_once_however_often_it_is_sent():
     assert codec.encoded == 50
 
 
+def test_a_past_that_was_rewritten_is_sent_as_if_it_had_never_been_another():
+    codec = ChatCompletions(ServerDialect())
+    one, two, three, four = (Message("user", str(number)) for number in range(4))
+    for rewritten in ([one, four], [four, two, three], [one, four, three, two], [one], [], [one, two, three]):
+        cache = shapes.cache(codec)
+        cache.body([one, two, three])
+        for _ in range(2):
+            assert cache.body(rewritten) == shapes.cache(codec).body(rewritten)
+
+
 def test_the_call_ids_of_all_messages_are_known():
     cache = shapes.cache(ChatCompletions(ServerDialect()))
     cache.body([Message("assistant", "", (shapes.call("a"), shapes.call("b")))])

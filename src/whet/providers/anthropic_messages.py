@@ -104,15 +104,17 @@ def thinking_fields(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
     if not effort:
         return {}
     found = _VERSION.search(model)
-    version = float(f"{found[2]}.{found[3] or 0}") if found else 0.0
-    if found and version >= 4.6:
-        always_on = found[1] in ("fable", "mythos") or (found[1] == "opus" and version >= 5.5)
+    version = (int(found[2]), int(found[3] or 0)) if found else (0, 0)
+    if found and version >= (4, 6):
+        always_on = found[1] in ("fable", "mythos") or (found[1] == "opus" and version >= (5, 5))
         if effort == "none" and not always_on:
             return {"thinking": {"type": "disabled"}}
         level = effort if effort in ("medium", "high") else "low"
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
-    budget = min(_BUDGETS.get(effort, 0), max_tokens - 1024)
-    return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= 1024 else {}
+    # The API wants a budget of at least 1,024, and room for the answer beside it.
+    if effort not in _BUDGETS or max_tokens < 2048:
+        return {}
+    return {"thinking": {"type": "enabled", "budget_tokens": min(_BUDGETS[effort], max_tokens - 1024)}}
 
 
 def _wire_role(message: Message) -> bytes:

@@ -7,6 +7,7 @@ and the error texts of llama.cpp, vLLM, Ollama, LM Studio (November 2026). Does 
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ _OVERFLOW_WORDS = (
     r"|prompt is too long|input is too long|too many input tokens|reduce the length of|input token count"
     r"|input length exceeds|input tokens exceed|request too large for model|max_new_tokens\W{0,3}must be <="
 )
+_PLAIN_OVERFLOW_WORDS = r"(?i)maximum context length|context size|context window of"
 _OVERFLOW_TYPES = {"context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded"}
 _LIMITS = (
     r"(?i)maximum (?:context|model|prompt) length (?:is|of|:)\s*([\d,_]+)",
@@ -57,8 +59,8 @@ _NO_MODEL = (
     r"|not found.{0,20}pull"
 )
 _REFUSED = r"(?i)content_policy|content_filter|content management policy|flagged|safety system|moderation"
-_TRY_AGAIN = r"(?i)(?:try again|retry) (?:in|after) (?:(\d+)m)?([\d.]+)\s*(ms|s|seconds)"
-_DURATION = r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?"
+_TRY_AGAIN = r"(?i)(?:try again|retry) (?:in|after) (?:(\d+)m)?(\d+\.?\d*)\s*(ms|s)"
+_DURATION = r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+\.?\d*)s)?(?:(\d+\.?\d*)ms)?"
 
 
 class ServerError(msgspec.Struct, frozen=True):
@@ -140,7 +142,7 @@ def _line(text: str, answered: int | None) -> str:
 
 def _by_words(info: ModelInfo, status: int, said: ServerError, line: str) -> ProviderError | None:
     text = f"{said.kind} {said.message}"
-    if status in (400, 413, 422, 429, 500) and _is_overflow(said, text, status):
+    if status in (400, 413, 422, 429, 500) and _is_overflow(said, text, is_usual=status not in (429, 500)):
         return _overflow(line, said)
     if status == 402 or re.search(_QUOTA, text):
         return QuotaExhausted(line, hint=f"add credit at {info.provider}, or set another key or model")
@@ -239,16 +241,14 @@ def _status_of(said: ServerError) -> int:
     for word, status in kinds:
         if word in said.kind:
             return status
-    return 400 if _is_overflow(said, f"{said.kind} {said.message}", 400) else 500
+    return 400 if _is_overflow(said, f"{said.kind} {said.message}", is_usual=True) else 500
 
 
-def _is_overflow(said: ServerError, text: str, status: int) -> bool:
+def _is_overflow(said: ServerError, text: str, *, is_usual: bool) -> bool:
     if said.limit_tokens or any(kind in text for kind in _OVERFLOW_TYPES):
         return True
     # A 429 or 500 needs plainer words than a 400, or "rate limit of input tokens" would be an overflow.
-    if status in (429, 500):
-        return bool(re.search(r"maximum context length|context size|context window of", text, re.IGNORECASE))
-    return bool(re.search(_OVERFLOW_WORDS, text))
+    return bool(re.search(_OVERFLOW_WORDS if is_usual else _PLAIN_OVERFLOW_WORDS, text))
 
 
 def _limit_in(message: str) -> int | None:
@@ -265,7 +265,7 @@ def waiting_time_s(headers: Mapping[str, str], now_s: float | None = None) -> fl
     now = time.time() if now_s is None else now_s
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
-        return max(milliseconds / 1000, 0.0)
+        return milliseconds / 1000
     after = headers.get("retry-after")
     return retry_after_s(after, now) if after else _reset_s(headers, now)
 
@@ -288,7 +288,7 @@ def _wait_in(message: str) -> float | None:
     found = re.search(_TRY_AGAIN, message)
     if not found:
         return None
-    amount = float(found.group(2).rstrip("."))
+    amount = float(found.group(2))
     return int(found.group(1) or 0) * 60 + (amount / 1000 if found.group(3).lower() == "ms" else amount)
 
 
@@ -301,10 +301,12 @@ def _duration_s(text: str) -> float | None:
 
 
 def _number(text: str | None) -> float | None:
+    """Read a number from 0 on; None for what is none, and for one without end."""
     try:
-        return float(text) if text else None
+        number = float(text or "")
     except ValueError:
         return None
+    return number if 0 <= number < math.inf else None
 
 
 def _not_json(status: int, headers: Mapping[str, str], body: bytes, where: str) -> ServerError:

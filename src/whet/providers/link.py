@@ -80,7 +80,7 @@ class KeyPool:
             return None
         now = self._monotonic_s()
         self._rests_until[self.keys.index(used)] = now + rest_s
-        for step in range(1, len(self.keys)):
+        for step in range(len(self.keys)):
             at = (self.keys.index(used) + step) % len(self.keys)
             if self._rests_until[at] <= now:
                 self._at = at
