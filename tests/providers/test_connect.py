@@ -131,12 +131,19 @@ def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: py
     path.write_text(
         "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd\n"
         "2026-01-01,openrouter/x/big,1,2,,\n2026-06-01,openrouter/x/big,3,4,0.3,\n2027-01-01,openrouter/x,9,9,9,9\n"
+        "\n2026-11-22, openrouter/x ,5,6,0,0\n2026-11-23,openrouter/x,7,7,7,7\n"
+        "2026-01-01,openrouter/x,8,8,8,8\n"
     )
     catalog.learn_prices(path, "2026-11-22")
     info = catalog.describe("openrouter", "x/big-2")
     assert (info.input_usd_per_mtok, info.output_usd_per_mtok, info.cache_read_usd_per_mtok) == (3, 4, 0.3)
+    assert info.cache_write_usd_per_mtok is None
+    small = catalog.describe("openrouter", "x/small")
+    assert (small.input_usd_per_mtok, small.output_usd_per_mtok, small.cache_write_usd_per_mtok) == (5, 6, 0)
+    assert catalog.describe("openrouter", "y/small").input_usd_per_mtok is None
     head = path.read_text("utf-8").splitlines()[0]
-    for table in ("nonsense\n", f"{head}\n2026-01-01,openrouter/x/big,1,-0.5,,\n"):
+    wrong = ("1,-0.5,,", "1,2,3", "1,2,3,4,5", "one,2,3,4")
+    for table in ("nonsense\n", "", *(f"{head}\n2026-01-01,openrouter/x/big,{row}\n" for row in wrong)):
         path.write_text(table)
         with pytest.raises(ConfigError, match="no price table"):
             catalog.learn_prices(path, "2026-11-22")

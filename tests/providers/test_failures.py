@@ -19,6 +19,7 @@ from whet.contract.errors import (
     QuotaExhausted,
     RateLimited,
     Unavailable,
+    WireError,
 )
 from whet.providers import failures
 
@@ -239,3 +240,66 @@ def test_waiting_times_are_read_from_the_words_where_no_header_says():
     others = [said("quota", details=["x", {"retryDelay": 5}, {"retryDelay": "1.5s"}, {"retryDelay": "9s"}])]
     assert wait_of(429, others) == 1.5
     assert wait_of(429, said("slow down"), {"retry-after": "3"}) == 3
+
+
+@pytest.mark.parametrize(
+    ("payload", "status", "words"),
+    [
+        ({"error": {"message": "no", "code": 400}}, 400, "vendor: no (HTTP 400)"),
+        ({"error": {"message": "no", "code": 599}}, 599, "vendor: no (HTTP 599)"),
+        ({"error": {"message": "no", "code": 399}}, 500, "vendor: no"),
+        ({"error": {"message": "no", "code": 600}}, 500, "vendor: no"),
+        ({"error": {"message": "HTTP 503 no", "code": 503}}, 503, "vendor: HTTP 503 no"),
+        ({"error": "no"}, 500, "vendor: no"),
+        ({"response": {"error": {"message": "no"}}}, 500, "vendor: no"),
+        ([{"error": {"message": "no"}}, 1], 500, "vendor: no"),
+        ({"message": "no", "code": 404}, 404, "vendor: no (HTTP 404)"),
+        ({"error": {"code": 404}, "message": "no"}, 404, "vendor: no (HTTP 404)"),
+        ({"error": {"detail": {"a": [1]}}}, 500, 'vendor: {"a":[1]}'),
+        ({"error": {"message": "no", "metadata": {"raw": "busy"}}}, 500, "vendor: no: busy"),
+        ({"error": {"message": "no", "metadata": {"raw": 5}}}, 500, "vendor: no"),
+        ({"error": {"message": "no", "n_ctx": 0}}, 500, "vendor: no"),
+        ({"error": {"message": "y" * 301}}, 500, f"vendor: {'y' * 300}"),
+        ({"error": {"message": "context size 9"}}, 400, "vendor: context size 9"),
+    ],
+)
+def test_the_error_object_is_found_wherever_a_vendor_puts_it(payload, status, words):
+    error = failures.from_payload(INFO, json.dumps(payload).encode())
+    assert (error.status, error.message) == (status, words)
+
+
+@pytest.mark.parametrize("payload", [[], 5, {}, {"error": {}}, {"error": 5}, {"response": {"id": 1}}])
+def test_what_holds_no_error_object_can_not_be_read(payload):
+    error = failures.from_payload(INFO, json.dumps(payload).encode())
+    assert type(error) is WireError and error.excerpt == json.dumps(payload)
+
+
+def test_what_went_wrong_is_named_by_the_server_and_the_kinds_that_it_gave():
+    error = error_of(400, said("no", type="a", code="b", status="c"))
+    assert (error.code, error.model, error.provider, error.status) == ("a b c", "m-1", "vendor", 400)
+    assert failures.refused(INFO, "z" * 201).message == f"vendor declined to answer: {'z' * 200}"
+    assert failures.refused(INFO).message == "vendor declined to answer"
+
+
+def test_a_server_says_when_it_is_back_and_whether_to_try_again():
+    asked = {"retry-after": "9", "x-should-retry": "False"}
+    for status, expected in ((503, 9.0), (429, 9.0)):
+        error = error_of(status, said("no"), asked)
+        assert isinstance(error, Unavailable | RateLimited)
+        assert (error.retry_after_s, error.retryable) == (expected, False)
+    assert error_of(503, said("no"), {"x-should-retry": "true"}).retryable
+    assert not hasattr(error_of(400, said("no"), asked), "retry_after_s")
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("context length is 128,000 tokens", 128_000),
+        ("context window of 8_192", 8_192),
+        ("maximum context length: , only", None),
+        ("too many input tokens: 9 > 7", 7),
+    ],
+)
+def test_a_limit_is_read_with_its_separators(words, limit):
+    error = error_of(400, said(words, code="context_length_exceeded"))
+    assert isinstance(error, ContextOverflow) and error.limit_tokens == limit

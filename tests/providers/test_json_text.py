@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,3 +61,14 @@ def test_a_schema_is_sent_without_the_ban_on_unknown_arguments_and_what_no_reque
 
 def test_ids_become_unique():
     assert unique_ids(["a", "a", "", "a_2"], ("call_2",)) == ["a", "a_2", "call_2_2", "a_2_2"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33])
+def test_a_call_gets_the_first_number_that_is_free(count: int):
+    taken = ("a", *(f"a_{number}" for number in range(2, count + 1)))
+    assert unique_ids(["a"], taken) == unique_ids(["a"], set(taken)) == [f"a_{count + 1}"]
+    assert unique_ids(["a"] * count + ["b"], ()) == [*taken, "b"]
+
+
+def test_a_name_has_64_characters_at_most():
+    assert wire_name("x" * 64) == wire_name("x" * 65) == wire_name("x" * 99) == "x" * 64

@@ -59,7 +59,8 @@ def test_the_tenth_one_shot_of_a_folder_has_all_of_them_reviewed_at_once(tmp_pat
 
 def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path: Path) -> None:
     async def main() -> None:
-        async with bench(tmp_path, [says("Done.")] * 3, settings=PLENTY) as b:
+        async with bench(tmp_path, [says("Done.")] * 4, settings=PLENTY) as b:
+            await one_shot(b, "How far?")
             session = await b.app.new_session()
             counted: list[int] = []
             for text in ("How wide?", "How deep?", "How high?"):
@@ -68,7 +69,7 @@ def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path: Path
                 counted.append(
                     b.app.database.read_now(lambda db, key=folder: reviews.counters(db, key)).turns
                 )
-            assert counted == [1, 0, 0]
+            assert counted == [2, 1, 1]
 
     asyncio.run(main())
 

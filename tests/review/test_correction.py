@@ -69,10 +69,33 @@ def test_what_is_only_said_may_be_one(said: str) -> None:
         ("Do the rest of the list, then stop.", [ran("make docs")]),
         ("> that is wrong, use ./check\n> no such file\n", []),
         ("Now deploy it to the staging host.", [ran("ls -la")]),
+        ("Now run it once more for me.", [ran("pytest -q")]),
+        ("Do the same with the other tool.", [TurnCall(1, "ops", '{"command": "pytest -q -x"}', "")]),
     ],
 )
 def test_the_next_task_an_answer_and_a_question_are_none(said: str, calls: list[TurnCall]) -> None:
     assert correction(said, calls, [ran("pytest -q")]) == ""
+
+
+def looked(path: str) -> TurnCall:
+    return TurnCall(1, "read_file", json.dumps({"path": path, "offset": 9}), "")
+
+
+def test_who_only_looks_again_has_done_no_work_again() -> None:
+    assert correction("That is not the file I mean.", [looked("b.py")], [looked("a.py")]) == "said"
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "expected"),
+    [
+        ("./go b c x y", "./go b c v w", "redone"),
+        ("./go b x y z", "./go b t u v", ""),
+        ("./go b c d e f g h", "./go b c", ""),
+        ("./go b c", "./go b c d e f g h", ""),
+    ],
+)
+def test_work_is_done_again_where_three_fifths_of_it_are_alike(now: str, before: str, expected: str) -> None:
+    assert correction("Please take the other ones now.", [ran(now)], [ran(before)]) == expected
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ def test_the_real_optimiser_finds_steps_that_win_on_held_out_cases() -> None:
     found = improve(SKILL, cases, lambda prompt: prompts.append(prompt) or BETTER, 3)
     assert found.steps == ("kiln warm BATCH", "kiln fire BATCH") and found.is_gain
     assert 1 <= found.calls <= 3 and found.held_out == ("s-b1", "s-b3")
+    assert "```\n1. `kiln fire BATCH`\n```" in prompts[0]
     assert "kiln warm b0" in prompts[0] and not any("b1" in one or "b3" in one for one in prompts)
     text = with_steps(SKILL, found.steps)
     assert steps_of(text) == list(found.steps)

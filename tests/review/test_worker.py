@@ -22,6 +22,9 @@ REVOKED = ScriptedReply(
 )
 
 
+FAILS = "CREATE TRIGGER full BEFORE UPDATE OF state ON ledger BEGIN SELECT RAISE(ABORT, 'full'); END"
+
+
 def due_now(b: Bench) -> None:
     b.app.database.write_now(lambda db: db.execute("UPDATE jobs SET run_after = created"))
 
@@ -79,9 +82,13 @@ def test_a_loop_ends_at_the_limit_of_steps_and_keeps_what_it_saved(tmp_path: Pat
     async def main() -> None:
         async with bench(tmp_path, corrected(SAVED[0], *again), settings={"review.max_steps": "4"}) as b:
             await talk(b)
+            b.app.database.write_now(lambda db: db.execute(FAILS))
+            assert [done.state for done in await b.review()] == ["waiting"]
+            b.app.database.write_now(lambda db: db.execute("DROP TRIGGER full"))
+            due_now(b)
             [done] = await b.review()
             assert done.state == "saved" and "4 steps" in done.note
-            assert len(b.server.requests) == 2 + 4
+            assert len(b.server.requests) == 2 + 4, "it had come to its end before"
 
     asyncio.run(main())
 
@@ -218,6 +225,8 @@ def test_a_session_deleted_or_made_private_before_its_review(tmp_path: Path) -> 
             await b.session.log.details.set_private(True)
             [done] = await b.review()
             assert done.state == "failed" and "private" in done.note
+            [listed] = b.listed()
+            assert (listed.state, listed.note) == ("failed", done.note) and listed.finished > listed.created
             with pytest.raises(ConfigError, match="private"):
                 await b.app.reviews.ask(b.session.id)
             b.session = await b.app.new_session()

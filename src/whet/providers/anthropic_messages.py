@@ -104,9 +104,9 @@ def thinking_fields(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
     if not effort:
         return {}
     found = _VERSION.search(model)
-    version = (int(found[2]), int(found[3] or 0)) if found else (0, 0)
-    if found and version >= (4, 6):
-        always_on = found[1] in ("fable", "mythos") or (found[1] == "opus" and version >= (5, 5))
+    version = [int(part) for part in found.group(2, 3) if part] if found else []
+    if found and version >= [4, 6]:
+        always_on = found[1] in ("fable", "mythos") or (found[1] == "opus" and version >= [5, 5])
         if effort == "none" and not always_on:
             return {"thinking": {"type": "disabled"}}
         level = effort if effort in ("medium", "high") else "low"

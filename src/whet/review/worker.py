@@ -258,15 +258,13 @@ class ReviewWorker:
         line = _line(error)
 
         def work(connection: apsw.Connection) -> str:
-            now = time_of(connection, self._clock)
             failures = reviews.count_failure(connection, job.id, line)
             wait_s = None if order is None else retry_in_s(error, failures)
             if not jobs.fail(connection, job, line, self._clock, retry_in_s=wait_s):
                 raise LeaseLost
             if wait_s is not None:
-                return iso(now + timedelta(seconds=wait_s))
+                return iso(time_of(connection, self._clock) + timedelta(seconds=wait_s))
             self._desk_of("").discard(connection, job.id)
-            reviews.finish(connection, job.id, "", line, iso(now))
             return ""
 
         until = await self._write(work)
