@@ -263,6 +263,13 @@ def test_failures_inside_the_stream():
     assert caught.value.status == 529
     with pytest.raises(RateLimited):
         AnthropicDecoder(INFO).feed(b'{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}')
+    with pytest.raises(RateLimited):
+        AnthropicDecoder(INFO).feed(
+            b'{"error":{"message":"slow","code":429}}'
+        )  # by a server that stands between
+    with pytest.raises(WireError):
+        AnthropicDecoder(INFO).feed(b'{"type":"content_block_start","index":0,"content_block":5}')
+    assert AnthropicDecoder(INFO).feed(b"{}") == ()
     with pytest.raises(WireError):
         AnthropicDecoder(INFO).feed(b"{")
     with pytest.raises(WireError, match="never opened"):

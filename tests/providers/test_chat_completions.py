@@ -285,6 +285,19 @@ def test_an_answer_that_was_not_streamed_is_read_too():
     assert decoder.is_done and decoder.reply(()).stop == "length"
 
 
+def test_pieces_that_say_nothing_show_nothing():
+    decoder = ChatDecoder(INFO)
+    for silent in (
+        '{"choices":[{}]}',
+        '{"choices":[{"delta":null}]}',
+        '{"choices":[]}',
+        '{"choices":[{"delta":{}}]}',
+    ):
+        assert not list(decoder.feed(silent.encode())) and not decoder.is_done
+    reply = decoder.reply(())
+    assert (reply.message.content, reply.message.tool_calls, reply.stop) == ("", (), "end")
+
+
 def test_errors_inside_the_stream_are_typed():
     cases: list[tuple[bytes, type[Exception]]] = [
         (b'{"error":{"code":429,"message":"Rate limit exceeded"}}', RateLimited),

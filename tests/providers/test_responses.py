@@ -32,6 +32,11 @@ def test_the_request_is_stateless():
     assert sent["instructions"] == "Be brief." and sent["reasoning"] == {"effort": "high"}
     assert sent["max_output_tokens"] == 9 and sent["prompt_cache_key"] == "s-1"
     assert list(sent)[-1] == "input"
+    [tool] = sent["tools"]
+    assert (tool["type"], tool["strict"], tool["description"]) == ("function", False, "Read a file.")
+    assert CODEC.head("", [], RequestOptions("m")) == (
+        b'{"model":"m","stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":['
+    )
     assert b"include" not in CODEC.head("", [], RequestOptions("gpt-4.1-mini"))
 
 
@@ -120,6 +125,8 @@ def test_items_that_could_be_refused_are_made_from_the_message_instead():
     assert message_of(plain, CALL).replay is None
     assert message_of(TEXT).replay is None
     assert message_of(CALL, REASONING).replay is None
+    assert message_of(REASONING, CALL, REASONING).replay is None
+    assert message_of(REASONING, REASONING, CALL).replay is not None
     assert message_of(REASONING, CALL.replace("1}", "")).replay is None
     assert message_of(REASONING, CALL, taken=("call_1",)).replay is None
     changed = msgspec.structs.replace(message_of(REASONING, CALL), tool_calls=())

@@ -50,6 +50,13 @@ def test_a_last_event_without_its_empty_line_counts():
     assert parser.has_events
 
 
+def test_a_byte_order_mark_counts_at_the_beginning_only():
+    marked = b"\xef\xbb\xbfdata: a\n\n"
+    parser = SseParser()
+    assert parser.feed(marked) == [(b"", b"a")]
+    assert parser.feed(marked) == [] and parser.feed(b"data: b\n\n") == [(b"", b"b")]
+
+
 @pytest.mark.parametrize(("begins", "ends", "words"), [(b"", b"", "a line"), (b"data: ", b"\n", "an event")])
 def test_a_line_and_an_event_without_end_are_stopped(begins: bytes, ends: bytes, words: str):
     parser = SseParser()

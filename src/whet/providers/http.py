@@ -119,7 +119,5 @@ def _causes(error: BaseException | None) -> list[BaseException]:
     found: list[BaseException] = []
     while error is not None and error not in found:
         found.append(error)
-        if isinstance(error, BaseExceptionGroup):
-            found.extend(error.exceptions)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         error = error.__cause__ or error.__context__
     return found

@@ -263,7 +263,7 @@ def _joined(deltas: Deltas) -> Deltas:
 
 async def _whole(info: ModelInfo, answer: Answer, decoder: Decoder) -> Deltas:
     """Take an answer that was not streamed, or an error object sent with status 200."""
-    body = await answer.read(64 * 1024 * 1024)
+    body = await answer.read(_MOST_IN_EVENT_BYTES)
     deltas = decoder.feed(body)
     if not decoder.is_done:
         from whet.providers import failures  # noqa: PLC0415 as above
