@@ -256,6 +256,39 @@ def test_an_answer_is_whole_once_it_says_why_it_stopped():
     assert seen == [(False, False), (False, False), (True, False), (True, True)]
 
 
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [("max_tokens", "length"), ("model_context_window_exceeded", "length"), ("stop_sequence", "end")],
+)
+def test_an_answer_that_a_limit_cut_says_so(reason, stop):
+    decoder = AnthropicDecoder(INFO)
+    decoder.feed(b'{"type":"message_start","message":{}}')
+    decoder.feed(b'{"type":"message_delta","delta":{"stop_reason":"%s"}}' % reason.encode())
+    reply = decoder.reply(())
+    assert (reply.stop, reply.model) == (stop, "m-1")
+
+
+@pytest.mark.parametrize("given", ["", ',"input":null', ',"input":{}'])
+def test_a_call_without_arguments_has_empty_ones(given):
+    stream = sse(
+        '{"type":"message_start","message":{}}',
+        f'{{"type":"content_block_start","index":0,"content_block":{{"type":"tool_use","id":"a","name":"f"{given}}}}}',
+        '{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta"}}',
+    )
+    assert decoded(stream).tool_calls == (call("a", "f", "{}"),)
+
+
+def test_a_key_is_sent_where_there_is_one():
+    assert AnthropicMessages().headers("k")["x-api-key"] == "k"
+    assert AnthropicMessages().headers("").keys() == {"content-type", "anthropic-version"}
+
+
+def test_a_mark_for_the_cache_stands_on_the_last_block_of_its_message():
+    marked = Message("assistant", "ok", (call(),), cache_until=True)
+    text, use = body(marked, Message("user", "go on"))["messages"][0]["content"]
+    assert use["cache_control"] == {"type": "ephemeral"} and "cache_control" not in text
+
+
 def test_failures_inside_the_stream():
     overloaded = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
     with pytest.raises(Unavailable) as caught:

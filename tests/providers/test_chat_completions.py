@@ -170,6 +170,16 @@ def test_tool_calls_are_assembled_however_a_server_sends_them():
     assert calls_of(*late) == [("a", "f", '{"n":1}')]
     # an id that an earlier message had
     assert calls_of(whole % ("a", 1), taken=("a", "a_2")) == [("a_3", "f", '{"n":1}')]
+    # another id or a whole call before is another call, a name that is said again is none
+    assert calls_of(begun.replace("{", '{"index":0,', 1) % "a", whole % ("b", 2)) == [
+        ("a", "f", '{"n"'), ("b", "f", '{"n":2}'),
+    ]  # fmt: skip
+    again = '{"index":0,"function":{"name":"g","arguments":":1}"}}'
+    assert calls_of(begun.replace("{", '{"index":0,', 1) % "a", again) == [("a", "f", '{"n":1}')]
+    # a call without a name can be answered, one without anything is none
+    assert calls_of('{"index":0,"id":"a","function":{"arguments":"{}"}}', '{"index":1,"id":"b"}') == [
+        ("a", "", "{}")
+    ]
     # cut in the middle: kept as received
     assert calls_of('{"index":0,"id":"a","function":{"name":"f","arguments":"{\\"n"}}') == [("a", "f", '{"n')]
 
@@ -296,6 +306,31 @@ def test_pieces_that_say_nothing_show_nothing():
         assert not list(decoder.feed(silent.encode())) and not decoder.is_done
     reply = decoder.reply(())
     assert (reply.message.content, reply.message.tool_calls, reply.stop) == ("", (), "end")
+
+
+def test_text_beside_calls_and_an_answer_without_text_are_sent():
+    sent = body(Message("assistant", "ok", (call(),)), Message("assistant", ""), Message("user", ()))
+    assert [message["content"] for message in sent["messages"][1:]] == ["ok", "", ""]
+    assert "tool_calls" not in sent["messages"][2]
+
+
+def test_reasoning_goes_back_under_the_name_that_it_came_by():
+    fields = SERVERS["vllm"].dialect.replay_fields
+    for name in fields:
+        decoder = ChatDecoder(INFO, fields)
+        decoder.feed(msgspec.json.encode({"error": None, "choices": [{"delta": {name: "hm"}}]}))
+        sent = body(decoder.reply(()).message, dialect=SERVERS["vllm"].dialect)["messages"][1]
+        assert {key: sent[key] for key in fields if key in sent} == {name: "hm"}
+
+
+@pytest.mark.parametrize("server", ["vllm", "openrouter", "gemini"])
+def test_an_answer_without_anything_to_go_back_has_no_replay(server):
+    decoder = ChatDecoder(INFO, SERVERS[server].dialect.replay_fields)
+    decoder.feed(
+        b'{"choices":[{"delta":{"content":"x","tool_calls":'
+        b'[{"id":"a","function":{"name":"f"},"extra_content":null}]}}]}'
+    )
+    assert decoder.reply(()).message.replay is None
 
 
 def test_errors_inside_the_stream_are_typed():

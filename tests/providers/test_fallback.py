@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.providers.server import Script, Server, running, sse
-from tests.providers.test_link import FIRST, GOOD, HI, run
+from tests.providers.test_link import FIRST, GOOD, HI, Waits, run
 from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import BadRequest, ProviderError, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
@@ -21,12 +21,12 @@ from whet.providers.fallback import FallbackProvider
 DOWN = Script([b"{}"], status=503, content_type="application/json")
 
 
-def pair(first: Server, second: Server) -> Provider:
+def pair(first: Server, second: Server, backoff: Backoff | None = None) -> Provider:
     return connect(
         ModelSettings(provider="practice", base_url=first.url, model="big", max_retries=0),
         FallbackSettings(provider="vllm", base_url=second.url, model="small"),
         {},
-        backoff=Backoff(0),
+        backoff=backoff or Backoff(0),
     )
 
 
@@ -59,6 +59,17 @@ def test_what_was_shown_of_the_first_is_void():
             provider = pair(first, second)
             kinds = [type(item) for item in await drain(provider.open("s", [], "s"))]
             assert kinds == [TextDelta, StreamRestarted, TextDelta, TextDelta, ModelReply]
+            await provider.aclose()
+
+    run(test)
+
+
+def test_what_the_first_has_taken_back_itself_is_not_void_a_second_time():
+    async def test() -> None:
+        async with running(Script([sse(FIRST)], cut=True), DOWN) as first, running(GOOD) as second:
+            provider = pair(first, second, Backoff(1, sleep=Waits()))
+            kinds = [type(item) for item in await drain(provider.open("s", [], "s"))]
+            assert kinds == [TextDelta, StreamRestarted, Retry, TextDelta, TextDelta, ModelReply]
             await provider.aclose()
 
     run(test)

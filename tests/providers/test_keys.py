@@ -6,7 +6,7 @@ import pytest
 
 from whet.contract.errors import AuthRejected, ConfigError, QuotaExhausted, RateLimited, Unavailable
 from whet.providers.connect import find_keys
-from whet.providers.link import Key, KeyPool
+from whet.providers.link import Key, KeyPool, keyless
 
 A, B, C = Key("A", "aaa"), Key("B", "bbb"), Key("C", "ccc")
 
@@ -63,6 +63,25 @@ def test_no_key_is_one_empty_key():
     pool = KeyPool([])
     assert pool.current == Key("", "")
     assert pool.switch(pool.current, AuthRejected("no")) is None
+
+
+def test_a_key_can_be_chosen_by_its_variable():
+    pool = KeyPool([A, B, C])
+    for name, current in (("B", B), ("unknown", B), ("A", A)):
+        pool.prefer(name)
+        assert pool.current is current
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "hint"),
+    [
+        (AuthRejected, Key("", ""), "no key was sent to box.local: set"),
+        (AuthRejected, A, "check it"),
+        (Unavailable, Key("", ""), "check it"),
+    ],
+)
+def test_a_rejection_says_so_where_no_key_was_sent(kind, key, hint):
+    assert keyless(kind("no", hint="check it"), key, "box.local").hint.startswith(hint)
 
 
 @pytest.mark.parametrize(

@@ -417,9 +417,11 @@ def test_models_are_listed_and_a_wrong_list_is_said():
             [b'{"object":"list","data":[{"id":"b"},{"id":"a"}]}'], content_type="application/json"
         )
         wrong = Script([b"<html>"], content_type="text/html")
-        async with running(listed, wrong) as server:
+        named = Script([b'{"models":[{"name":"d"},{"name":"c"},{},{"name":"d"}]}'], content_type=JSON)
+        async with running(listed, named, wrong) as server:
             source = provider(server)
             assert await source.list_models() == ["a", "b"]
+            assert await source.list_models() == ["c", "d"]
             assert server.requests[0].target == "/v1/models"
             with pytest.raises(WireError, match="no list of models"):
                 await source.list_models()

@@ -13,12 +13,14 @@ from tests.listening import listening
 from tests.providers.machine import Machine
 from tests.providers.server import SSE, Script, Server, running, sse
 from whet.config.schema import ModelSettings
-from whet.contract.errors import BadRequest, ProviderError, RateLimited, Unavailable
+from whet.contract.errors import AuthRejected, BadRequest, ProviderError, RateLimited, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelReply
 from whet.providers.backoff import Backoff
 from whet.providers.connect import ServerProvider, connect_one
+from whet.providers.link import Key, KeyPool
+from whet.providers.outage import Outage
 
 ANSWER = Script([sse(b'{"choices":[{"delta":{"content":"done"},"finish_reason":"stop"}]}', b"[DONE]")])
 HI = [Message("user", "hi")]
@@ -142,6 +144,49 @@ def test_after_a_sleep_the_patience_begins_again():
     machine.at = {290.0: sleeps}
     items = asyncio.run(through(machine, DOWN["busy"], 500.0, 300.0))
     assert isinstance(items[-1], ModelReply) and machine.now_s > 500.0
+
+
+NO_KEY = Key("", "")
+
+
+def test_the_patience_counts_from_the_first_failure_on_and_not_while_an_answer_streamed():
+    machine = Machine()
+    outage = Outage(machine.backoff(100.0), KeyPool([NO_KEY]))
+    machine.now_s = 50.0
+    down = Unavailable("down", hint="wait")
+    assert outage.failed(down, NO_KEY, 10.0) == [Retry(1, 0.5, "down", 100.0, "wait")]
+    asyncio.run(outage.wait())
+    assert machine.now_s == 50.5
+    machine.now_s = 80.0
+    assert outage.failed(down, NO_KEY, 60.0) == [Retry(2, 1.0, "down", 79.5, "wait")]
+    retries = [StreamRestarted("down"), Retry(3, 2.0, "down", 79.5, "wait")]
+    assert outage.failed(down, NO_KEY, None) == retries
+    asyncio.run(outage.wait())
+    assert (machine.now_s, machine.slept) == (82.0, [0.5, 1.0, 1.0])
+    assert outage.failed(down, NO_KEY, 82.0)[0] == Retry(4, 4.0, "down", 77.5, "wait")
+
+
+def test_without_patience_only_the_tries_are_counted():
+    machine = Machine()
+    outage = Outage(machine.backoff(0.0, retries=2), KeyPool([NO_KEY]))
+    down = Unavailable("down")
+    assert outage.failed(down, NO_KEY, None) == [StreamRestarted("down")]
+    asyncio.run(outage.wait())
+    assert outage.failed(down, NO_KEY, 0.0) == [Retry(2, 1.0, "down")]
+    with pytest.raises(Unavailable):
+        outage.failed(down, NO_KEY, 0.0)
+    assert machine.slept == [0.5]
+
+
+def test_another_key_is_used_without_a_wait_and_counts_as_no_try():
+    machine = Machine()
+    first, second = Key("A", "a"), Key("B", "b")
+    outage = Outage(machine.backoff(0.0), KeyPool([first, second]))
+    said = "A was rejected; B is used now"
+    assert outage.failed(AuthRejected("no", hint="check"), first, 0.0) == [Retry(1, 0.0, said)]
+    asyncio.run(outage.wait())
+    assert outage.failed(Unavailable("down"), second, 0.0) == [Retry(1, 0.5, "down")]
+    assert outage.notices == [said] and machine.slept == []
 
 
 def test_text_that_was_shown_is_void_and_the_wait_is_told():

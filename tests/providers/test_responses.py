@@ -133,6 +133,30 @@ def test_items_that_could_be_refused_are_made_from_the_message_instead():
     assert [item.get("type") for item in body(changed)["input"]] == [None]
 
 
+def test_text_and_reasoning_are_shown_as_they_come():
+    decoder = ResponsesDecoder(INFO)
+    for name, shown in (
+        ("output_text", [TextDelta("a")]),
+        ("reasoning_text", [ReasoningDelta("a")]),
+        ("reasoning_summary_text", [ReasoningDelta("a")]),
+        ("audio", []),
+    ):
+        assert list(decoder.feed(b'{"type":"response.%s.delta","delta":"a"}' % name.encode())) == shown
+        assert not decoder.feed(b'{"type":"response.%s.delta"}' % name.encode()) and not decoder.is_done
+    decoder.feed(b'{"type":"response.completed","response":{}}')
+    reply = decoder.reply(())
+    assert (reply.message.content, reply.message.reasoning, reply.model) == ("a", "aa", "m-1")
+    assert reply.stop == "end" and decoder.is_done
+
+
+def test_text_beside_calls_and_an_answer_without_text_are_sent():
+    raw = shapes.cache(CODEC).body(
+        [Message("assistant", "ok", (call(),)), Message("assistant", "", (call(),)), Message("assistant", "")]
+    )
+    sent = msgspec.json.decode(raw)["input"]
+    assert [item.get("content", item.get("name")) for item in sent] == ["ok", *["read_file"] * 2, ""]
+
+
 def test_cut_refused_and_failed_answers():
     decoder = ResponsesDecoder(INFO)
     replay(decoder, stream_of(TEXT, end="incomplete", details='{"reason":"max_output_tokens"}'))
