@@ -160,7 +160,7 @@ def put_all(database: StateDatabase, *orders: Order) -> list[jobs.Queued]:
 
 
 def test_a_waiting_review_is_widened(database: StateDatabase) -> None:
-    first = order(turn=5, focus="tests", reasons=("turns",))
+    first = order(turn=5, focus="tests", reasons=("turns",), others=("x", "y"))
     second = order(turn=3, kinds=("skill",), reasons=("steps", "turns"), focus="deploys")
     one, two = put_all(database, first, second)
     assert one.job_id == two.job_id and two.kinds == ("memory", "skill")
@@ -171,6 +171,7 @@ def test_a_waiting_review_is_widened(database: StateDatabase) -> None:
         ("turns", "steps"),
         "tests\ndeploys",
     )
+    assert found.others == ("x", "y"), "those of its first turn"
 
 
 def test_a_review_by_hand_is_due_at_once(database: StateDatabase) -> None:

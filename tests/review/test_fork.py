@@ -11,9 +11,13 @@ import pytest
 from tests.providers import shapes
 from tests.review.rig import LESSON, SAID, TITLE, Bench, bench, corrected, does, says, talk, use
 from tests.stories.program import REQUEST_TYPES
-from whet.contract.messages import Message
+from whet.contract.events import Emit
+from whet.contract.messages import Message, ToolCall
+from whet.contract.protocols import Decision, GateCall
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.practice.endpoints import Recorded
 from whet.practice.script import ScriptedReply
+from whet.review.fork import ReviewGate
 from whet.store import compactions, live, sessions
 from whet.warm.prime import Prime, encode_prime
 
@@ -156,6 +160,39 @@ def test_everything_but_memory_skills_and_probes_is_denied_and_the_denial_names_
             assert "alpha" not in later[3]
 
     asyncio.run(main())
+
+
+class Careful:
+    """A policy of a program where nobody is: it says no."""
+
+    async def decide(self, call: GateCall, emit: Emit) -> Decision:
+        return Decision("deny", "nobody", "by the policy")
+
+    async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
+        raise AssertionError("nothing was asked")
+
+
+@pytest.mark.parametrize(
+    ("name", "tag", "verdict", "reason"),
+    [
+        ("memory", "notes", "allow", ""),
+        ("skill_manage", "skills", "allow", ""),
+        ("read_file", "probe", "deny", "by the policy"),
+        ("todo", "tasks", "deny", "todo is denied in a review, so nothing was run. Allowed are: memory, "),
+        ("learn", "notes", "deny", "learn is denied in a review"),
+    ],
+)
+def test_what_reads_is_decided_by_the_policy_and_what_learns_by_the_review(
+    name: str, tag: str, verdict: str, reason: str
+) -> None:
+    async def run(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
+        raise AssertionError
+
+    tool = Tool(ToolSpec(name, "", {}), "", frozenset(), run, tags=frozenset({tag}))
+    gate = ReviewGate(Careful(), ("memory", "skill_manage", "read_file"))
+    call = GateCall("s", ToolCall("c", name, "{}"), tool, {}, "/")
+    found = asyncio.run(gate.decide(call, lambda event: None))
+    assert found.verdict == verdict and found.reason.startswith(reason)
 
 
 def test_the_parent_is_not_touched(tmp_path: Path) -> None:

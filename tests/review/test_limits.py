@@ -149,7 +149,7 @@ def test_each_call_is_expected_to_be_as_large_as_the_last(db: StateDatabase, clo
     info = ModelInfo("p", "m", 100_000, 1_000, input_usd_per_mtok=1.0)
     budget = Budget(db, clock, ReviewSettings(daily_tokens=1000, share=1.0))
     link = Link(info, 900, 5, Unavailable("down"))
-    metered = MeteredLink(link, budget, 1001)
+    metered = MeteredLink(link, budget, 1001, by_hand=False)
 
     async def ask() -> list[StreamItem]:
         return [item async for item in metered.stream([])]
@@ -157,7 +157,7 @@ def test_each_call_is_expected_to_be_as_large_as_the_last(db: StateDatabase, clo
     with pytest.raises(BudgetReached):
         asyncio.run(ask())
     assert link.asked == 0 and isinstance(metered.failure, BudgetReached)
-    metered = MeteredLink(link, budget, 1000)
+    metered = MeteredLink(link, budget, 1000, by_hand=False)
     assert len(asyncio.run(ask())) == 1 and metered.failure is None
     spend(db, clock, 100, None)
     assert len(asyncio.run(ask())) == 1, "900 more are just allowed"
@@ -166,11 +166,23 @@ def test_each_call_is_expected_to_be_as_large_as_the_last(db: StateDatabase, clo
     assert isinstance(metered.failure, Unavailable) and link.asked == 3
     money = Budget(db, clock, ReviewSettings(daily_tokens=0, daily_usd=1.0, share=1.0))
     db.write_now(lambda c: c.execute("UPDATE sessions SET cost_usd = 0"))
-    metered = MeteredLink(Link(info, 1), money, 1_000_000)
+    metered = MeteredLink(Link(info, 1), money, 1_000_000, by_hand=False)
     assert len(asyncio.run(ask())) == 1, "a dollar's worth"
-    metered = MeteredLink(Link(info, 1), money, 1_000_001)
+    metered = MeteredLink(Link(info, 1), money, 1_000_001, by_hand=False)
     with pytest.raises(BudgetReached):
         asyncio.run(ask())
+
+
+def test_the_share_of_the_day_bounds_only_what_nobody_asked_for(db: StateDatabase, clock: FixedClock) -> None:
+    budget = Budget(db, clock, ReviewSettings(daily_tokens=0, share=0.5, free_tokens=100))
+
+    async def ask(tokens: int, by_hand: bool) -> int:
+        link = MeteredLink(Link(ModelInfo("p", "m", 100_000, 1_000), 1), budget, tokens, by_hand=by_hand)
+        return len([item async for item in link.stream([])])
+
+    assert asyncio.run(ask(50, False)) == 1 and asyncio.run(ask(10**6, True)) == 1
+    with pytest.raises(BudgetReached, match="share of today"):
+        asyncio.run(ask(51, False))
 
 
 def test_a_digest_keeps_what_the_person_said_longest() -> None:

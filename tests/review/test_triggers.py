@@ -242,3 +242,12 @@ def test_the_same_call_that_works_after_what_its_error_asked_for_was_got_round(
     failed = TurnCall(1, "terminal", json.dumps({"command": command}), "exit", error)
     middle = [call(step=2, command=between)] if between else []
     assert recovered([failed, *middle, call(step=3, command=command)]) is expected
+
+
+def test_what_its_error_asked_for_counts_only_where_the_same_call_worked_after_it() -> None:
+    failed = TurnCall(1, "terminal", json.dumps({"command": "tool ship"}), "exit", "run `tool prep` before")
+    others = [call("ops", step=step, flag="a") for step in range(6)]
+    asked, again = call(step=8, command="tool prep"), call(step=9, command="tool ship")
+    assert not recovered([failed, *others, asked, call(step=9, command="make")])
+    assert recovered([failed, *others, asked, again])
+    assert not recovered([failed, *others, again, asked])

@@ -77,9 +77,7 @@ class Budget:
 class MeteredLink:
     """A review's way to its model, past the budget; it remembers why the last call failed."""
 
-    def __init__(
-        self, link: ModelLink, budget: Budget, context_tokens: int, *, by_hand: bool = False
-    ) -> None:
+    def __init__(self, link: ModelLink, budget: Budget, context_tokens: int, *, by_hand: bool) -> None:
         self._link = link
         self._budget = budget
         self._by_hand = by_hand

@@ -211,7 +211,7 @@ def _session(
         person=NobodyPresent(),
         limits=parts.limits,
         clock=parts.clock,
-        workspace=Path(parent.workspace or "."),
+        workspace=Path(parent.workspace),
     )
 
 

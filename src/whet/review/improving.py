@@ -86,12 +86,8 @@ def with_steps(text: str, steps: Sequence[str]) -> str:
     tails = {step: lines[at].partition(_ticked(step))[2] for at, step in old.items()}
     made = [f"{number}. {_ticked(step)}{tails.get(step, '')}" for number, step in enumerate(steps, 1)]
     first = min(old, default=len(lines))
-    return (
-        "\n".join(
-            [*lines[:first], *made, *(line for at, line in enumerate(lines) if at > first and at not in old)]
-        )
-        + "\n"
-    )
+    rest = [lines[at] for at in range(first, len(lines)) if at not in old]
+    return "\n".join([*lines[:first], *made, *rest]) + "\n"
 
 
 def score(steps: Sequence[str], case: SkillCase) -> float:
@@ -170,9 +166,9 @@ class _Search:
     def _is_spent(self, state: object) -> bool:
         return self.calls >= self._budget
 
-    def _answer(self, prompt: Any) -> str:
+    def _answer(self, prompt: str) -> str:
         self.calls += 1
-        return self._ask(prompt if isinstance(prompt, str) else str(prompt[-1]["content"]))
+        return self._ask(prompt)
 
 
 class _Silent:

@@ -160,7 +160,7 @@ async def ask_once(parts: OnceParts, child: NewSession, link: ModelLink, questio
         person=NobodyPresent(),
         limits=TurnLimits(1, _TIMEOUT_S),
         clock=parts.clock,
-        workspace=Path(child.workspace or "."),
+        workspace=Path(child.workspace),
     )
     why_not = ""
     if await transcript.unfinished_turn() is not None:

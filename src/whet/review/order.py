@@ -6,7 +6,7 @@ name of the variable that has it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Literal
 
 import apsw
@@ -97,15 +97,11 @@ def _merged(payload: str, new: Order) -> Order | None:
     return msgspec.structs.replace(
         new,
         kinds=kinds,
-        reasons=_joined(old.reasons, new.reasons),
+        reasons=tuple(dict.fromkeys((*old.reasons, *new.reasons))),
         focus=focus,
         turn=max(old.turn, new.turn),
-        others=_joined(old.others, new.others),
+        others=old.others or new.others,
     )
-
-
-def _joined(*reasons: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(reason for some in reasons for reason in some))
 
 
 def _text(order: Order) -> str:
