@@ -284,6 +284,8 @@ def test_mistrals_content_pieces_are_read():
         b'{"type":"text","text":"yes"}]},"finish_reason":"stop"}]}'
     )
     assert decoder.feed(data) == [ReasoningDelta("hm"), TextDelta("yes")]
+    message = decoder.reply(()).message
+    assert (message.content, message.reasoning) == ("yes", "hm")
 
 
 def test_an_answer_that_was_not_streamed_is_read_too():

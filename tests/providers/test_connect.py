@@ -125,6 +125,20 @@ def test_a_call_that_is_not_tried_again_has_no_patience():
     assert backoff(1).patience_s == 30.0 and backoff(0).patience_s == 0.0
 
 
+@pytest.mark.parametrize("given", [{}, {"patience_s": 30.0}])
+def test_of_two_servers_only_the_last_is_waited_for(given: dict[str, float]):
+    settings, patience_s = ModelSettings(provider="ollama", model="m"), given.get("patience_s", 0.0)
+    alone = connect(settings, FallbackSettings(), {}, **given)
+    assert isinstance(alone, ServerProvider) and alone.wiring.backoff.patience_s == patience_s
+    both = connect(settings, FallbackSettings(model="n"), {}, **given)
+    assert isinstance(both, FallbackProvider)
+    first, second = both.first, both.second
+    assert isinstance(first, ServerProvider) and first.wiring.backoff.patience_s == 0.0
+    assert isinstance(second, ServerProvider) and second.wiring.backoff.patience_s == patience_s
+    other = one(base_url="http://b/v1", model="o")
+    assert connect(settings, FallbackSettings(), {}, others=lambda _: other) is other
+
+
 def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_own_prices", {})
     path = tmp_path / "prices.csv"

@@ -127,6 +127,7 @@ def test_items_that_could_be_refused_are_made_from_the_message_instead():
     assert message_of(CALL, REASONING).replay is None
     assert message_of(REASONING, CALL, REASONING).replay is None
     assert message_of(REASONING, REASONING, CALL).replay is not None
+    assert message_of(REASONING, plain, CALL).replay is None
     assert message_of(REASONING, CALL.replace("1}", "")).replay is None
     assert message_of(REASONING, CALL, taken=("call_1",)).replay is None
     changed = msgspec.structs.replace(message_of(REASONING, CALL), tool_calls=())
