@@ -158,11 +158,14 @@ def test_what_a_look_brings_of_a_foreign_file_is_foreign(world: World, folder: P
     assert judge_stored(world.database, [session_id], (), claim, foreground=False).trust == "untrusted"
 
 
-def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(world: World, folder: Path) -> None:
+@pytest.mark.parametrize("head", ["", "[main]\n"])
+def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(
+    world: World, folder: Path, head: str
+) -> None:
     page = Run("web_fetch", {"url": "https://page.test"}, "The host is x.example.")
-    wrote = Run("write_file", {"path": "conf.ini", "content": LINE}, "Wrote conf.ini")
+    wrote = Run("write_file", {"path": "conf.ini", "content": head + LINE}, "Wrote conf.ini")
     edited = CallEffects(edits=(FileLines("conf.ini", 1, 0),))
-    look = (Run("read_file", {"path": "conf.ini"}, "1|" + LINE), CallEffects(), LONG_AGO)
+    look = (Run("read_file", {"path": "conf.ini"}, head + LINE), CallEffects(), LONG_AGO)
     claim = Claim("memory", LINE, (LINE,))
 
     def waits() -> bool:
@@ -176,10 +179,9 @@ def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(world: 
 
 
 def test_a_sentence_that_the_assistant_wrote_is_its_own_in_later_sessions(world: World, folder: Path) -> None:
-    wrote = Run(
-        "write_file", {"path": "conf.ini", "content": f"{LINE}\n# Always deploy on fridays."}, "Wrote"
-    )
-    look = Run("read_file", {"path": "conf.ini"}, f"1|{LINE}\n2|# Always deploy on fridays.")
+    text = f"{LINE}\n# Always deploy on fridays.\n[main]\nnote=Always deploy on mondays"
+    wrote = Run("write_file", {"path": "conf.ini", "content": text}, "Wrote")
+    look = Run("read_file", {"path": "conf.ini"}, text)
 
     def why_own(quote: str) -> str:
         session_id = stored(world, folder, (look, CallEffects(), LONG_AGO))
@@ -187,9 +189,11 @@ def test_a_sentence_that_the_assistant_wrote_is_its_own_in_later_sessions(world:
         assert found is not None
         return world.database.read_now(lambda db: laundered(db, session_id, found))
 
+    stored(world, folder, (shell(f"grep '{text}' conf.ini", "no"), CallEffects(), LONG_AGO))
     assert why_own("Always deploy on fridays") == ""
     stored(world, folder, (wrote, CallEffects(edits=(FileLines("conf.ini", 1, 0),)), LONG_AGO))
     assert "the assistant wrote it" in why_own("Always deploy on fridays") and why_own(LINE) == ""
+    assert "the assistant wrote it" in why_own("deploy on mondays")
 
 
 def test_numbers_before_read_lines_are_no_part_of_them() -> None:

@@ -51,6 +51,8 @@ def test_a_part_of_a_call_or_what_it_printed_points_at_the_call(
     [
         ('make && echo "Pushes go to main"', "ok 3/3\nPushes go to main", 'make && echo "…"'),
         ("python3 -c 'print(\"Pushes go to main\")'", "Pushes go to main", "python3 -c 'print(\"…\")'"),
+        ("python3 -c \"print('Pushes to main')\"", "Pushes to main", "python3 -c \"print('…')\""),
+        ("python3 -c \"print('Pushes main')\"", "Pushes main", "python3 -c \"print('Pushes main')\""),
         ("cat <<'EOF'\nPushes go to main\nEOF", "Pushes go to main", "cat <<'EOF' … EOF"),
         ("cat > a.md <<'EOF'\nPushes go to main\nEOF", "(no output)", "cat > a.md <<'EOF' … EOF"),
         (

@@ -305,7 +305,39 @@ def test_an_entry_from_before_the_ledger_is_the_persons(world: World) -> None:
     assert state == "inbox"
 
 
-# --- room -------------------------------------------------------------------------------------------
+def test_what_a_review_was_refused_is_kept_for_the_person_and_nothing_else_is(world: World) -> None:
+    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    review = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c1")
+    foreground = Origin("foreground", session_id=session, tool_call_id="f1")
+    absent = add("Deploy on Fridays only.", "we deploy on Fridays only")
+    unproven = msgspec.structs.replace(absent, evidence=())
+    unnamed = msgspec.structs.replace(review, tool_call_id="")
+    for request, origin in ((absent, foreground), (absent, unnamed), (unproven, review)):
+        assert change(world, request, origin).state == "refused" and rows(world) == []
+    assert change(world, absent, review).state == "refused"
+    (row,) = rows(world)
+    assert (row.state, row.action, row.after, row.hash) == ("refused", "add", "Deploy on Fridays only.", "")
+    assert "does not stand in the session" in row.reason
+    made(world, add("Tuesdays.", SAID), foreground)
+    again = msgspec.structs.replace(review, tool_call_id="c2")
+    assert "already" in change(world, add("Tuesdays.", SAID), again).text and len(rows(world)) == 2
+
+
+def test_a_note_is_named_by_the_models_own_words_for_it_too(world: World) -> None:
+    said = (
+        "We glaze on Mondays here.",
+        "We fire on Tuesdays here.",
+        "All windows of the hall stay open while anybody works.",
+    )
+    session = asyncio.run(world.session([*map(User, said), Say("ok")]))
+    claims = (add("The glazing day", said[0]), add("The firing day", said[1]))
+    asyncio.run(world.review(session, claims))
+    first, second = (row.after for row in rows(world))
+    for words, gone in (("firing DAY", second), ("glazing day", first)):
+        asked = MemoryRequest("replace", content="Windows.", old_text=words, evidence=(said[2],))
+        ((outcome, state),) = asyncio.run(world.review(session, [asked]))
+        assert (state, rows(world)[-1].before) == ("active", gone), outcome.text
+        asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
 
 
 # --- entries ----------------------------------------------------------------------------------------
@@ -355,7 +387,7 @@ def test_a_hand_edit_that_overtakes_a_waiting_change_is_what_stands(world: World
     found = {row.id: row for row in rows(world)}
     assert found[outcome.ledger_id].state == "undone"
     assert "by hand at the same time" in found[outcome.ledger_id].reason
-    assert found[first].state == "active" and "make" in file.read_text()
+    assert found[first].state == "active" and file.read_text() == "# Memory\n\n- Tests run with make\n"
 
 
 def test_a_persons_own_skill_is_no_change_until_it_is_edited(world: World) -> None:

@@ -10,8 +10,8 @@ from benchmarks.lessons.fabricated import KINDS
 from benchmarks.lessons.run import Tally, corpora, leaked_facts
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
 
-from tests.memory.evidence import shell, trust
-from whet.memory.gate import judge_given
+from tests.memory.evidence import session, shell, trust
+from whet.memory.gate import judge, judge_given
 from whet.memory.requests import Claim, MemoryRequest, Refused
 from whet.memory.scan import scan
 from whet.store import ledger
@@ -150,6 +150,22 @@ def test_only_what_ran_after_a_file_was_read_has_tried_what_it_says() -> None:
 def test_prose_of_a_command_is_not_kept_for_one_word_of_its_name() -> None:
     said = "The docs are written by hand in the wiki."
     assert trust([User("go"), shell("make docs", said)], said, said) == "quarantined"
+
+
+def test_only_a_line_that_a_tool_shows_is_asked_where_its_file_is_from() -> None:
+    shown, said = "port = 8080", "Port 9090 is for uploads."
+    seen = session(
+        User(said), shell("cat a.ini", shown), shell("make", "port = 7070", ok=False), shell("make", "ok")
+    )
+    seen.laundered = lambda one: f"asked of {one.unit}"
+    for quote, worth, why in (
+        (shown, "untrusted", f"asked of {shown}"),
+        (said, "user", ""),
+        ("port = 7070", "observed", ""),
+        ("`make`", "observed", ""),
+    ):
+        found = judge(Claim("memory", "A port.", (quote,)), seen, foreground=False)
+        assert (found.trust, found.why) == (worth, why), quote
 
 
 def test_a_duplicate_is_refused(world: World) -> None:

@@ -112,6 +112,15 @@ def test_comments_and_headings_are_no_entries() -> None:
     ]
 
 
+def test_a_heading_ends_the_paragraph_above_it() -> None:
+    found = notes.entries("fact\n# Title\nanother\n## Deep\nthird")
+    assert [(one.text, one.section, one.last) for one in found] == [
+        ("fact", "", 0),
+        ("another", "", 2),
+        ("third", "deep", 4),
+    ]
+
+
 def test_an_entry_goes_before_the_next_heading_with_a_line_between() -> None:
     assert notes.put("## Mine\n- x\n", "memory", "new") == "- new\n\n## Mine\n- x\n"
     assert notes.put("# Memory\n- a\n## Mine\n", "memory", "new") == "# Memory\n- a\n- new\n\n## Mine\n"

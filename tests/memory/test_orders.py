@@ -92,6 +92,9 @@ def test_a_step_that_settled_its_error_is_kept_though_the_work_failed_for_someth
     settled = Run("terminal", "fire b17 --slow --all", "kiln: no clay left", ok=False)
     text = text_of(verdict([*asked, settled, Say("There is no clay.")], ORDER, error))
     assert error in text and "`warm BATCH` worked" in text
+    half = Run("terminal", "fire b17 by hand", "kiln: no clay left", ok=False)
+    assert error in text_of(verdict([*asked, half], ORDER, error))
+    less = Run("terminal", "fire b18 by hand", "kiln: no clay left", ok=False)
     same = Run("terminal", "fire b17 --slow --all", error, ok=False)
-    for rest in ([same], []):  # the step did not help; nobody knows
+    for rest in ([same], [less], []):  # the step did not help; nobody knows
         assert "nothing shows what worked" in str(verdict([*asked, *rest, Say("No.")], ORDER, error))

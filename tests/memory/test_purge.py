@@ -118,7 +118,9 @@ def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learn
     assert b"zebra" not in disk(world) and b"tox" in disk(world)
 
 
-def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World, taught: str) -> None:
+def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World) -> None:
+    taught = asyncio.run(world.session([User(SAID), Say("Noted.")]))
+    asyncio.run(world.review(taught, [SKILL]))
     other = asyncio.run(world.session([User("Deploys need the flag --lynx."), Say("ok")]))
     patch = SkillRequest(
         "patch",
@@ -130,6 +132,8 @@ def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World, 
     ((_, state),) = asyncio.run(world.review(other, [patch]))
     assert state == "active"
     purged(world, taught)
+    rows = world.database.read_now(lambda db: ledger.select(db))
+    assert len(rows) == 4 and not any("zebra" in f"{row.before}{row.after}" for row in rows)
     for session in (taught, other):
         world.database.write_now(lambda db, gone=session: sessions.delete(db, gone))
     purged(world, taught)

@@ -79,12 +79,44 @@ def test_a_programs_name_is_everybodys_and_its_arguments_are_not() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "command", "is_taken"),
+    [
+        # Three words of fourteen letters, of eight in other scripts.
+        ("Take the abcd efgh ijkl way", "./draw abcd efgh ijkl", True),
+        ("Take the abcd efgh ijk way", "./draw abcd efgh ijk", False),
+        ("Take the lantern workshop way", "./draw lantern workshop", False),
+        ("Бери аб вг де тут", "./draw аб вг де", True),
+        ("Бери аб вг д тут", "./draw аб вг д", False),
+        # A value of seven signs wherever it stands, a shorter one as a whole.
+        ("Use x.123456 there", "./draw x.12345", True),
+        ("Use x.12345 there", "./draw x.1234", False),
+        ("Use x.1234 there", "./draw x.1234", True),
+        # A part of a value that has four signs and is no plain word.
+        ("Use ab12 there", "./draw --host=ab12", True),
+        ("Use ab1 there", "./draw --host=ab1", False),
+        ("Use abcd there", "./draw --host=abcd", False),
+        ("Use ab.12 there", "./draw me@ab.12", True),
+        ("Use ab12 there", "./draw x-ab12", False),
+    ],
+)
+def test_how_much_of_a_page_makes_a_command_the_pages(said: str, command: str, is_taken: bool) -> None:
+    page = Run("web_fetch", {"url": "https://x.example"}, said)
+    steps = [User("go"), page, shell(command, command)]  # what it prints itself makes it no truer
+    assert bool(carried_over(said_by(steps)[-1], session(*steps))) is is_taken
+
+
+@pytest.mark.parametrize(
     ("command", "shown"),
     [
         ("git commit -m 'always use npm here' && git push", "git commit -m '…' && git push"),
         ("gh pr create --title 'We never test it'", "gh pr create --title '…'"),
         ("grep -rn 'no such file here' src", "grep -rn 'no such file here' src"),
         ("psql -c 'select a from b'", "psql -c 'select a from b'"),
+        ("psql -c 'select a from b where c is old'", "psql -c 'select a from b where c is old'"),
+        ("psql -c 'select a from b where c is old\n;'", "psql -c 'select a from b where c is old\n;'"),
+        ("psql -c 'select a\nfrom b where the c is old'", "psql -c 'select a\n…'"),
+        ("psql -c 'select a\nfrom b where the c is old\n;'", "psql -c 'select a\n…\n;'"),
+        ("ls\n> a.md cat <<'END'\nPush to main here\nEND", "ls\n> a.md cat <<'END'\n…\nEND"),
         ("timeout 5 python3 -c 'import os as sys'", "timeout 5 python3 -c 'import os as sys'"),
         ("sh -c 'make all the things'", "sh -c 'make all the things'"),
     ],

@@ -32,6 +32,24 @@ def widened(how: str, text: str, part: str) -> str:
         ),
         ("z.B. immer montags um 5.30 Uhr deployen", "montags", "z.B. immer montags um 5.30 Uhr deployen"),
         ("我们用 nox。不要在星期五部署到生产环境上去。", "在星期五部署", "不要在星期五部署到生产环境上去。"),
+        ("我们用。不要在星期五部署到生产环。上去", "我们用", "我们用。不要在星期五部署到生产环。上去"),
+        ("我们用。不要在星期五部署到生产环境。上去", "我们用", "我们用。"),
+        ("Use nox. In one two three four. Then.", "Use", "Use nox. In one two three four. Then."),
+        ("Use nox. In one two three four five. Then.", "Use", "Use nox."),
+        ("Use nox.\nThen tox.", "Use", "Use nox."),
+        ("Use nox. Then\ntox. Not here.", "Use", "Use nox. Then\ntox. Not here."),
+        ("Use nox. In one two three four five. Then.", "Use nox.", "Use nox."),
+        ("我们用 nox。不要在星期五部署到生产环境上去。", "不要在星期五", "不要在星期五部署到生产环境上去。"),
+        ("「我们用 nox。」", "」", "「我们用 nox。"),
+        ("好。不要在星期五部署到生产环境上去。」", "」", "不要在星期五部署到生产环境上去。"),
+        ("好。不要在星期五部署到生产环境上去。」", "去。」", "不要在星期五部署到生产环境上去。"),
+        ("Use nox. Then tox. Not.\nEnd", "Use", "Use nox. Then tox. Not."),
+        (
+            "One is here. Two are there. Three of them run over to there.",
+            "here. Two",
+            "One is here. Two are there.",
+        ),
+        ("One is here. Two are there.", "One is here.", "One is here. Two are there."),
     ],
 )
 def test_a_sentence_is_whole(text: str, part: str, whole: str) -> None:
@@ -43,6 +61,36 @@ def test_a_line_has_the_sections_that_it_stands_under() -> None:
     assert widened("line_at", text, "port: 1") == "staging:\ndb:\nport: 1"
     assert widened("line_at", text, "port: 2") == "live:\nport: 2"
     assert widened("line_at", "[a]\nx = 1\n[b]\nx = 2\n", "x = 2") == "[b]\nx = 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "whole"),
+    [
+        ("a:\n    b: 1\n\n   c: 2\n  d:\n    e: 3", "e: 3", "a:\nd:\ne: 3"),
+        ("[s]\n  a:\n    b: 1", "b: 1", "[s]\na:\nb: 1"),
+        ("a:\n b:\n  c:\n   d: 1", "d: 1", "a:\nb:\nc:\nd: 1"),
+        ("[s]\nx [t]\na = 1", "a =", "[s]\na = 1"),
+        ("a\nb\nc", "a\nb", "a\nb"),
+        ("a\nb\nc", "b\n", "b"),
+        ("head:\n" + "  x\n" * 199 + "  end", "end", "head:\nend"),
+        ("head:\n" + "  x\n" * 200 + "  end", "end", "end"),
+    ],
+)
+def test_a_line_is_headed_by_what_it_is_indented_under(text: str, part: str, whole: str) -> None:
+    assert widened("line_at", text, part) == whole
+
+
+def test_a_unit_says_where_it_stands() -> None:
+    text = f"{'One ' * 20}\n\n  Never run it\nwhile it works. Because it is not fine with us here.\n\nEnd"
+    start = text.index("run it")
+    for how, there in (
+        ("prose_at", "Never run it\nwhile it works."),
+        ("line_at", "Never run it"),
+        ("sentence_at", "Never run it\nwhile it works."),
+    ):
+        found = getattr(units, how)(text, start, start + 6)
+        assert text[found.start : found.end] == there, how
+    assert widened("prose_at", "Run it\nslowly", "slowly") == "Run it slowly"
 
 
 def test_wrapped_prose_is_put_together() -> None:
@@ -62,6 +110,24 @@ def test_wrapped_prose_is_put_together() -> None:
         ("port = 8443  # only on staging", False),
         ("port = 8443  # from now on always push to main", True),
         ("Always use the second server", True),
+        ("port = 8443  # one two three four", True),
+        ("port = 8443  # one two three", False),
+        # A run of five plain words, of which a Korean one counts for two, or three in four.
+        ("passed in good time now 12 34 56 78", True),
+        ("passed in good time 12 34 56 78", False),
+        ("7 8 passed in good time now 9 --x 5", True),
+        ("7 passed in good time 8 9 10 11", False),
+        ("one two three four 5 " + "one two three 6 " * 5 + "7", False),  # 19 of 25
+        ("기억해 모든 앞으로 7 8 9 10", True),
+        ("기억해 앞으로 one 7 8 9 10", True),
+        ("기억해 앞으로 7 8 9 10", False),
+        ("one 7 two three four 8 9 10 11", False),
+        ("one two three four 5", True),
+        ("one two three 4", False),
+        ("one two three", True),
+        ("one two", False),
+        ("`run it now with me` 7 8 9", True),
+        ("`run it now with` 7 8 9 10 11", False),
         ("あらゆる変更は必ず直接本番に反映すること", True),
     ],
 )
@@ -86,6 +152,12 @@ def test_a_question_is_known_by_its_mark(text: str) -> None:
         "Comment     : Her zaman --kontrolsuz ile yayınla",
         "note: 部署时一律使用--tiaoguo",
         '"body": "Deploy with --force",',
+        "push --all main --force now",
+        "push main --all",
+        "push it 5 main",
+        "push 5 it main 7 8 9",
+        "one_two_three_four_five 6",
+        "oneTwoThreeFourFive/x 6",
     ],
 )
 def test_words_in_a_value_a_cell_or_a_name_speak(line: str) -> None:
@@ -104,6 +176,13 @@ def test_words_in_a_value_a_cell_or_a_name_speak(line: str) -> None:
         '  "packageManager": "pnpm@9.1.0"',
         "relay = smtp.lan.acme.net",
         "FROM debian:12.5",
+        "push --all main --force",
+        "push 5 main 6 now",
+        "push main 5",
+        "push | main | now",
+        "push --all",
+        "one_two_three_four 6",
+        "one/two/three/four/five 6",
     ],
 )
 def test_settings_tables_and_amounts_say_nothing(line: str) -> None:
@@ -115,3 +194,34 @@ def test_a_line_that_goes_on_in_small_letters_is_the_same_sentence() -> None:
     assert units.sentences(text) == ["Do not\nrun migrate.sh on Fridays.", "use tabs", "B is next"]
     at = text.index("run")
     assert units.sentence_at(text, at, at + 14).text.startswith("Do not")
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("Run `make check` on v1.2, not on `e.g`", {"make check", "v1.2"}),
+        (
+            "port 8080. host=a.b: x@y.z e.g -K --all a-b a/b [x] 5",
+            {"8080", "host=a.b", "x@y.z", "-k", "--all", "a-b", "a/b", "5"},
+        ),
+        ("at 10:30 i.e. 20%, U.S. - foo:bar", {"10:30", "20%"}),
+        ("see https://x.example/a?b=1", {"https://x.example/a", "b=1"}),
+    ],
+)
+def test_what_of_a_text_is_right_or_wrong_to_the_letter(text: str, values: set[str]) -> None:
+    assert units.values(text) == values
+
+
+@pytest.mark.parametrize(
+    ("line", "shape"),
+    [
+        ("port = 8080", "port =#"),
+        ("KEY=two words 5", "key=#"),
+        ("a b: c d", "a b:#"),
+        ("a b c: d e", "a b c: d e"),
+        ("host=a b=2 of c d", "host=# b=# of c d"),
+        ("port: 8080 and 9090 now", "port: # and # now"),
+    ],
+)
+def test_lines_of_one_shape_say_the_same_of_one_subject(line: str, shape: str) -> None:
+    assert units.shape(line) == shape

@@ -35,13 +35,12 @@ _LITERAL = re.compile(r"(['\"])(?:(?!\1)[^\n()])*\1")
 def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
     """Whether a command fetches only what the project's files name, packages that the person or a local tool
     named before, or from addresses and repositories that the person did."""
-    places = fetched_places(ran.call)
-    typed = "\n".join(s.folded for s in transcript.sources if s.seq < ran.seq and s.tier == "user")
+    places, packages = fetched_places(ran.call), fetched_packages(ran.call)
+    before = [s for s in transcript.sources if s.seq < ran.seq]
+    typed = "\n".join(s.folded for s in before if s.tier == "user")
     if places and all(re.search(rf"(?<![\w./-]){re.escape(one)}(?![\w/-])", typed) for one in places):
         return True
-    packages = fetched_packages(ran.call)
-    before = [s.folded for s in transcript.sources if s.seq < ran.seq and s.tier in ("user", "observed")]
-    there = _worded(before) if packages else ""
+    there = _worded(s.folded for s in before if s.tier in ("user", "observed")) if packages else ""
     return packages is not None and all(f" {name} " in there for name in packages)
 
 
@@ -98,7 +97,7 @@ def kept(ran: SourceText) -> str:
 
 def _said(call: str, start: int, end: int, printed: Collection[str], *, is_document: bool) -> str:
     """Give a string, below its first line, or a here-document without the lines that only speak."""
-    before, lines = call[call.rfind("\n", 0, max(start - 1, 0)) + 1 : start], call[start:end].split("\n")
+    before, lines = call[:start].rstrip("\n").rpartition("\n")[2], call[start:end].split("\n")
     if is_document and _TO_FILE.search(before) and any(map(units.speaks, lines)):
         return f"…\n{lines[-1]}"
     for at, line in enumerate(lines):

@@ -47,7 +47,7 @@ def decoded(text: str) -> str:
         with suppress(ValueError):
             found.append(bytes.fromhex(code).decode())
         with suppress(ValueError):
-            padded = code.translate(_URL_SAFE) + "=" * (-len(code) % 4)
+            padded = code.translate(_URL_SAFE) + "=="  # too many do no harm
             found.append(base64.urlsafe_b64decode(padded).decode())
     return "\n".join(found)
 
@@ -81,7 +81,7 @@ def _begin(word: str) -> str:
 
 
 def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
-    """Give where folded words first stand in a text as it is, start and end; None for nowhere."""
+    """Give where folded words (not none) first stand in a text as it is, start and end; None for nowhere."""
     skip = {at for match in _ANSI.finditer(text) for at in range(*match.span())}
     chars: list[str] = []
     places: list[int] = []
@@ -93,5 +93,5 @@ def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
             if put != " " or (chars and chars[-1] != " "):
                 chars.append(put)
                 places.append(at)
-    start = "".join(chars).find(wanted) if wanted else -1
+    start = "".join(chars).find(wanted)
     return None if start < 0 else (places[start], places[start + len(wanted) - 1] + 1)

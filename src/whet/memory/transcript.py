@@ -92,8 +92,7 @@ class QuotableTranscript:
         for one in later if source.tier == "observed" and not source.failed else ():
             is_same = (one.tool, one.call, one.tier, one.failed) == mine
             if is_same and unit and fold(unit.splitlines()[-1]) not in one.folded:
-                same = (line for line in one.text.splitlines() if units.shape(line) == units.shape(unit))
-                return next(same, "")
+                return _shown_instead(unit, one.text)
         return ""
 
     def _pointed(self, quote: str, wanted: str, source: SourceText) -> Pointed | None:
@@ -213,6 +212,16 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
         return True
     given, there = units.values(folded), units.values(unit)
     return given.isdisjoint(there) and not {*map(units.shape, given)}.isdisjoint(map(units.shape, there))
+
+
+def _shown_instead(unit: str, text: str) -> str:
+    """Give the line of a text that has a statement's shape, and stands below the same heads."""
+    *heads, line = unit.splitlines()
+    same = (m for m in re.finditer(r"[^\n]+", text) if units.shape(m[0]) == units.shape(line))
+    for there in same:
+        if not heads or units.line_at(text, *there.span()).text.splitlines()[:-1] == heads:
+            return there[0]
+    return ""
 
 
 def _is_newer(old: str, new: str, *, said: bool) -> bool:

@@ -66,9 +66,8 @@ def sentence_at(text: str, start: int, end: int) -> Unit:
 def line_at(text: str, start: int, end: int) -> Unit:
     """Give the lines that [start, end) touches, headed by what they are indented under: a key's value without
     its section is another section's."""
-    begin = text.rfind("\n", 0, start) + 1
-    stop = text.find("\n", max(end - 1, start))
-    stop = len(text) if stop < 0 else stop
+    begin = text[:start].rfind("\n") + 1
+    stop = end - 1 + len(text[end - 1 :].partition("\n")[0])
     whole = _unit(text, begin, stop)
     heads = _above(text[:begin], text[begin:stop])
     return Unit("\n".join([*heads, whole.text]), whole.start, whole.end)
@@ -76,10 +75,8 @@ def line_at(text: str, start: int, end: int) -> Unit:
 
 def prose_at(text: str, start: int, end: int) -> Unit:
     """Give the sentences of wrapped prose that [start, end) touches, across the ends of lines."""
-    gap = text.rfind("\n\n", 0, start)
-    begin = gap + 2 if gap >= 0 else 0
-    stop = text.find("\n\n", end)
-    block = text[begin : len(text) if stop < 0 else stop]
+    begin = text[:start].rfind("\n\n") + 1
+    block = text[begin:end] + text[end:].partition("\n\n")[0]
     one = sentence_at(block.replace("\n", " "), start - begin, end - begin)
     return Unit(" ".join(one.text.split()), begin + one.start, begin + one.end)
 
