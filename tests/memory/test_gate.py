@@ -11,7 +11,7 @@ from benchmarks.lessons.run import Tally, corpora, leaked_facts
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
 
 from tests.memory.evidence import session, shell, trust
-from whet.memory.gate import judge, judge_given
+from whet.memory.gate import judge, judge_given, judge_stored
 from whet.memory.requests import Claim, MemoryRequest, Refused
 from whet.memory.scan import scan
 from whet.store import ledger
@@ -128,6 +128,32 @@ def test_a_quote_that_stands_nowhere_is_refused_beside_one_that_does(world: Worl
     request = add("Run the tests with nox.", "run the tests with nox", "never with tox")
     state, text = tried(world, steps, request)
     assert state == "refused" and "does not stand in the session: “never with tox”" in text
+
+
+def test_of_several_sessions_the_one_that_holds_most_quotes_is_pointed_at(world: World) -> None:
+    said = ("We glaze on Mondays here.", "Zinc goes into the blue one.", "The hall closes at six.")
+    texts = ((said[0],), said[:2], said[:1], said[1:])
+    ids = [asyncio.run(world.session([*map(User, each)])) for each in texts]
+
+    def judged(session_ids: list[str], *quotes: str) -> tuple[str, ...]:
+        claim = Claim("memory", "Glaze.", quotes)
+        verdict = judge_stored(world.database, session_ids, (), claim, foreground=False)
+        return tuple(f"{ids.index(one.session_id)} {one.quote}" for one in verdict.evidence)
+
+    # Of two that hold as many it is the first; what it does not hold is left out.
+    assert judged(ids, *said) == (f"1 {said[0]}", f"1 {said[1]}")
+    assert judged(ids[2:], *said) == (f"3 {said[1]}", f"3 {said[2]}")
+    with pytest.raises(Refused, match="does not stand in the session"):
+        judged(ids[:1], *said)
+    private = "UPDATE sessions SET private = 1 WHERE id = ?"
+    world.database.write_now(lambda db: db.execute(private, (ids[3],)) and None)
+    assert judged(ids, *said[:2]) == (f"1 {said[0]}", f"1 {said[1]}")
+    with pytest.raises(Refused, match="private"):
+        judged(ids, *said)
+    called = asyncio.run(world.session([User("Go."), shell("convert a.png -colorspace Gray", "ok")]))
+    steps = Claim("skill", "Do that.", ("`-colorspace Gray`",))
+    verdict = judge_stored(world.database, [ids[0], called], (), steps, foreground=False)
+    assert verdict.text == "1. `convert a.png -colorspace Gray`"
 
 
 def test_what_only_a_files_text_says_waits_and_names_the_file(world: World) -> None:

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 from benchmarks.lessons.world import Run, Say, Step, User, World
 
-from tests.memory.evidence import said_by, session, shell
+from tests.memory.evidence import said_by, session, shell, stored
 from whet.contract.receipts import CallEffects
 from whet.memory.provenance import FileOrigins, is_installed, reaches_out
+from whet.memory.sources import sources
 from whet.memory.transcript import load
 
 
@@ -45,6 +46,46 @@ def test_a_helpers_session_has_no_person_in_it() -> None:
     assert [one.tier for one in said_by([User("Tests run with nox.")], has_person=False)] == ["own"]
 
 
+def test_what_a_person_pasted_is_not_their_word() -> None:
+    found = said_by([User("look at this\n> always use tox\nmine")])
+    assert [(one.tier, one.text) for one in found] == [
+        ("user", "look at this\n\n\n\nmine"),
+        ("untrusted", "> always use tox"),
+    ]
+    assert found[1].why == "you pasted or attached it"
+
+
+def test_a_result_without_its_tools_name_is_its_calls() -> None:
+    rows = stored([User("go"), shell("cat a", "x = 1")])
+    unnamed = msgspec.structs.replace(rows[-1].message, tool_name="")
+    for id_, tool, tier in ((unnamed.tool_call_id, "terminal", "observed"), ("other", "", "untrusted")):
+        message = msgspec.structs.replace(unnamed, tool_call_id=id_)
+        last = sources([*rows[:-1], msgspec.structs.replace(rows[-1], message=message)])[-1]
+        assert (last.tool, last.tier) == (tool, tier)
+
+
+def test_a_search_without_hits_shows_nothing() -> None:
+    look = {"pattern": "tox", "path": "src"}
+    found = said_by([User("go"), Run("search_files", look, "[no matches in 3 files]")])[-1]
+    assert (found.tier, found.call, found.about) == ("own", "src", "tox  in src")
+    assert last_tier(User("go"), Run("search_files", look, "src/a: [no matches")) == "observed"
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "text"),
+    [
+        ("terminal", {"command": "cat a"}, "1|x = 1"),
+        ("read_file", {"path": "a"}, "x = 1"),
+        ("search_files", {"pattern": "x"}, "  x = 1"),
+        ("web_fetch", {"url": "a"}, "1|x = 1"),
+    ],
+)
+def test_only_a_look_at_files_has_numbers_before_its_lines(
+    tool: str, given: dict[str, str], text: str
+) -> None:
+    assert said_by([User("go"), Run(tool, given, "1|x = 1")])[-1].text == text
+
+
 def test_a_file_that_came_from_the_network_stays_untrusted_wherever_it_goes() -> None:
     fetched = shell("curl -o page.txt https://x.example", "saved")
     assert last_tier(User("go"), fetched) == "untrusted"
@@ -54,12 +95,17 @@ def test_a_file_that_came_from_the_network_stays_untrusted_wherever_it_goes() ->
         shell("cat *.txt", "use nox"),
         shell("grep -r nox .", "page.txt: use nox"),
         Run("search_files", {"pattern": "nox"}, "page.txt\n1|use nox"),
+        Run("search_files", {"pattern": "nox"}, f"{'a.md 1|nox ' * 500}\npage.txt\n1|use nox"),
     ):
         assert last_tier(User("go"), fetched, step) == "untrusted", step
         assert last_tier(User("go"), step) == "observed", step
     assert last_tier(User("go"), fetched, shell("cat other.md", "use nox")) == "observed"
     copied = shell("cp page.txt b.md", "done")
     assert last_tier(User("go"), fetched, copied, shell("cat b.md", "use nox")) == "untrusted"
+    # Also where another file stood under its name before, and the reason is always the download.
+    for steps in ([shell("cat page.txt", "a")], [fetched, copied], [shell("cat b.md", "a"), fetched, copied]):
+        last = said_by([User("go"), *steps, fetched, shell("cat b.md page.txt", "use nox")])[-1]
+        assert last.why == "page.txt came with `curl -o page.txt https://x.example`"
 
 
 @pytest.mark.parametrize(
@@ -84,11 +130,22 @@ def test_a_pattern_takes_what_it_fits() -> None:
 def test_what_a_variable_hides_is_doubted_where_it_was_not_named_before() -> None:
     fetched = shell('F=page.txt; curl -o "$F" https://x.example', "saved")
     assert last_tier(User("go"), fetched, shell("cat page.txt", "x = 1")) == "untrusted"
+    fetched = shell('curl -o "$OUT" https://x.example', "saved")
+    found = said_by([User("go"), fetched, shell("cat page.txt", "x = 1"), shell("date", "2026")])
+    assert "page.txt may have come with `curl" in found[4].why and found[-1].tier == "observed"
     assert last_tier(User("look at conf.ini"), fetched, shell("cat conf.ini", "x = 1")) == "observed"
     assert (
         last_tier(User("go"), shell("cat conf.ini", "x = 1"), fetched, shell("cat conf.ini", "x = 1"))
         == "observed"
     )
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_what_a_process_prints_is_doubted_once_a_fetch_went_to_the_background(background: bool) -> None:
+    fetch = Run("terminal", {"command": "curl https://x.example", "background": background}, "begun")
+    poll = Run("process", {"action": "poll", "id": "p1"}, "x = 1")
+    last = said_by([User("go"), fetch, poll])[-1]
+    assert (last.tier, "network" in last.why) == (("untrusted", True) if background else ("observed", False))
 
 
 def test_files_that_a_pull_brought_are_untrusted() -> None:

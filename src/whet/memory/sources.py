@@ -216,7 +216,7 @@ class _Reader:
         is_search = "search" in tags_of(message.tool_name)
         if self._origins is not None and (why := self._origins.why_any_foreign(named)):
             return why
-        return self._foreign_among(named, message.text[:4_000] if is_search else "")
+        return self._foreign_among(named, message.text if is_search else "")
 
     def _foreign_among(self, named: Sequence[str], hits: str) -> str:
         parts = {part for word in named for part in (word, *word.strip("./").split("/"))}

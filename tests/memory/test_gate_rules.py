@@ -1,0 +1,331 @@
+"""The gate's rules one by one, at their bounds: what points, what is witnessed, what worked instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from benchmarks.lessons.world import Run, Say, Step, User
+
+from tests.memory.evidence import session, shell, trust, verdict
+from whet.memory.gate import judge
+from whet.memory.requests import Claim, GateVerdict, Refused
+from whet.store.ledger import Kind, Quote
+
+GO = User("Go.")
+PROSE = "All glaze goes to the north kiln on the hill."
+
+
+def written(steps: Sequence[Step], text: str, *quotes: str, kind: Kind = "memory") -> str:
+    """Give what is written for a claim, or why it is refused."""
+    found = verdict(steps, text, *quotes, kind=kind)
+    return found.text if isinstance(found, GateVerdict) else found
+
+
+@pytest.mark.parametrize(
+    ("said", "quote", "points"),
+    [
+        ("Use nox ok.", "use nox", True),
+        ("Use nox ok.", "e nox", False),
+        ("no", "no", True),
+        ("7", "7", False),
+        ("部署在星期二", "部署在", True),
+        ("部署在星期二", "部署", False),
+    ],
+)
+def test_six_letters_point_or_the_whole_statement_or_three_signs(said: str, quote: str, points: bool) -> None:
+    refusal = f"These quotes are too short to point at anything: “{quote}”"
+    assert (refusal in written([User(said)], "x", quote)) is not points
+
+
+@pytest.mark.parametrize(("command", "points"), [("ls", True), ("w", False)])
+def test_a_command_of_two_letters_is_pointed_at(command: str, points: bool) -> None:
+    assert ("too short" in written([GO, shell(command, "3/3")], "x", command)) is not points
+
+
+def test_twelve_quotes_are_looked_at_and_each_once() -> None:
+    rules = [f"Rule number {number} is good." for number in range(13)]
+    found = verdict([User(" ".join(rules))], "x", rules[0], *rules)
+    assert isinstance(found, GateVerdict) and [one.quote for one in found.evidence] == [
+        " ".join(rules[at:]) for at in range(11)
+    ]
+
+
+def test_what_is_kept_as_evidence_says_where_it_stands() -> None:
+    shown = "port = 8080"
+    steps = [User("We glaze on Mondays."), shell("cat a.ini", shown), shell("make", "ok")]
+    found = verdict(steps, "x", "We glaze on Mondays", shown, "`make`")
+    assert isinstance(found, GateVerdict) and found.evidence == (
+        Quote("We glaze on Mondays.", "s", 1, "user", "", "user", False),
+        Quote(shown, "s", 3, "tool", "terminal", "observed", False),
+        Quote("`make`", "s", 5, "tool", "terminal", "observed", False),
+    )
+    assert (found.trust, found.about) == ("user", "")
+    skill = verdict(steps, "x", "`make`", kind="skill")
+    assert isinstance(skill, GateVerdict) and skill.about == "We glaze on Mondays."
+    long = verdict([User("glaze " * 100)], "x", "glaze " * 100)
+    assert isinstance(long, str) and "too long" in long
+
+
+@pytest.mark.parametrize(("chars", "is_kept"), [(400, True), (401, False)])
+def test_a_line_of_four_hundred_characters_is_kept_whole(chars: int, is_kept: bool) -> None:
+    line = ("x1y2 " * 100)[: chars - 1] + "z"
+    steps: list[Step] = [GO, shell("cat a", line)]
+    shown = f"`cat a` → “{line}”"
+    assert (shown in written(steps, "x", line[:50])) is is_kept
+    # A step that was done is one, whatever it printed.
+    assert written(steps, "x", line[:50], kind="skill") == (f"1. {shown}" if is_kept else "1. `cat a`")
+
+
+@pytest.mark.parametrize(
+    ("look", "step"),
+    [
+        (Run("read_file", {"path": "a.md"}, PROSE), "1. read_file `a.md`"),
+        (Run("read_file", {"path": "a.md"}, "port = 8080"), "- a.md: “port = 8080”"),
+        (shell("cat a.md", PROSE), "1. `cat a.md`"),
+        (shell("cat a.md", "port = 8080"), "1. `cat a.md` → “port = 8080”"),
+    ],
+)
+def test_what_a_look_says_in_words_is_no_part_of_a_step(look: Run, step: str) -> None:
+    assert written([GO, look], "x", look.result, kind="skill") == step
+    assert trust([GO, look], "x", look.result) == ("quarantined" if look.result == PROSE else "observed")
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_answered"),
+    [
+        ("Where does the green glaze go?", True),
+        ("Where does the glaze go?", False),
+        ("Which green shelf of tiles has the glaze?", True),
+        ("Which green shelf of tiles has the glaze and bowls?", False),
+        ("Green glaze, please.", False),
+    ],
+)
+def test_two_words_of_a_question_and_half_of_it_make_an_answer(asked: str, is_answered: bool) -> None:
+    answer = shell("cat a.md", "Green glaze goes to the north kiln")
+    kept = trust([User(asked), answer], "x", answer.result)
+    assert kept == ("observed" if is_answered else "quarantined")
+    assert trust([GO, answer, User(asked)], "x", answer.result) == "quarantined"
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_witnessed"),
+    [
+        ([User("Take 4187."), "look"], True),
+        (["look", User("Take 4187.")], True),
+        (["look", shell("run 4187")], True),
+        ([shell("run 4187"), "look"], False),
+        (["look", shell("run 4187", ok=False)], False),
+        (["look", shell("run", "4187")], False),
+        (["look", Say("It is 4187.")], False),
+    ],
+)
+def test_a_value_that_was_typed_or_tried_since_bears_a_statement_out(
+    steps: list[Step | str], is_witnessed: bool
+) -> None:
+    for port, worth in (("4187", "observed" if is_witnessed else "quarantined"), ("418", "quarantined")):
+        line = f"The registry listens on port {port} for uploads."
+        look = shell("cat a.md", line)
+        done: list[Step] = [look if isinstance(one, str) else one for one in steps]
+        assert trust([GO, *done], "x", line) == worth
+
+
+def test_a_value_in_a_files_own_name_and_a_head_above_a_sentence_bear_nothing_out() -> None:
+    line = "The registry listens on port 4187 for uploads."
+    assert trust([GO, shell("cat 4187.md", line)], "x", line) == "quarantined"
+    assert trust([GO, shell("cat a", "[main]\nnote=Always deploy it")], "x", "Always deploy") == "quarantined"
+
+
+def test_a_line_that_nobody_said_is_told_with_the_first_sixty_letters_of_its_command() -> None:
+    found = verdict([GO, shell(f"cat {'a' * 55}bc", PROSE)], "x", PROSE)
+    assert isinstance(found, GateVerdict) and f"text of cat {'a' * 55}b says it" in found.why
+
+
+def test_a_download_that_failed_is_a_pitfall_and_a_look_at_one_is_no_step() -> None:
+    said = "Take yarn in this house instead, all of you."
+    steps = [GO, shell("npm ci", "error 7", ok=False), User(said)]
+    assert written(steps, "x", "error 7", said) == f"Pitfall: `npm ci` fails. Then: “{said}”"
+    assert trust(steps, "x", "error 7", said) == "user"
+    fetched = [GO, shell("curl -o page.txt https://x.example", "saved"), shell("cat page.txt", "7/7 x")]
+    assert trust(fetched, "x", "7/7 x", kind="skill") == "quarantined"
+
+
+def test_what_worked_is_kept_without_its_words_beside_what_failed() -> None:
+    said = "The pots are dry and all of them are fine"
+    steps = [GO, shell("kiln fire", "error 7", ok=False), shell("kiln fire d", said)]
+    assert trust(steps, "x", "error 7", said) == "observed"
+    assert written(steps, "x", "error 7", said).endswith("Then: `kiln fire d` worked")
+
+
+def test_only_an_error_of_this_machine_names_placeholders() -> None:
+    for names in (
+        shell("help", "use `load CLAY` here"),
+        shell("curl x.example", "use `load CLAY`", ok=False),
+    ):
+        assert written([GO, names, shell("load c1", "3/3")], "x", "3/3") == "`load c1` → “3/3”"
+    named = shell("fire", "use `load CLAY`", ok=False)
+    assert written([GO, named, shell("load c1", "3/3")], "x", "3/3") == "`load CLAY` → “3/3”"
+
+
+def test_a_claim_in_the_persons_own_words_is_its_own_quote() -> None:
+    assert written([User("We glaze on Mondays.")], "we glaze on mondays") == "“We glaze on Mondays.”"
+
+
+@pytest.mark.parametrize(
+    ("claim", "kept"),
+    [("x", "quarantined"), ("make", "quarantined"), ("make all", "observed"), ("all -s make", "observed")],
+)
+def test_a_claim_that_names_a_command_is_about_the_command(claim: str, kept: str) -> None:
+    said = "The pots are dry and all of them are fine"
+    assert trust([GO, shell("make -s all two", said)], claim, said) == kept
+
+
+@pytest.mark.parametrize(
+    ("existing", "is_known"),
+    [
+        (("other", "“We glaze on Mondays.” (said 2026-11-20)"), True),
+        (("we glaze", "on mondays."), False),
+        ((), False),
+    ],
+)
+def test_what_one_entry_says_already_is_not_kept_again(existing: tuple[str, ...], is_known: bool) -> None:
+    steps = [User("We glaze on Mondays."), shell("make all", "ok")]
+    said = str(verdict(steps, "x", "We glaze on Mondays", existing=existing))
+    assert ("remembered already" in said) is is_known
+    # A call beside it makes it another one, and stands for itself where nothing is said.
+    both = ("We glaze on Mondays", "`make all`")
+    assert "remembered already" not in str(verdict(steps, "x", *both, existing=existing))
+    called = tuple(f"{one} `make all` worked" for one in existing)
+    assert ("remembered already" in str(verdict(steps, "x", *both, existing=called))) is is_known
+    assert "remembered already" not in str(verdict(steps, "x", "`make all`", existing=called))
+
+
+@pytest.mark.parametrize(
+    ("claim", "known", "kind", "is_elsewhere"),
+    [
+        ("Port 9090", "", "memory", True),
+        ("Port 9090 or 8080", "", "memory", False),
+        ("Port 9090", "9090 or so", "memory", False),
+        ("x/8080", "", "memory", False),
+        ("Tabs/blanks", "", "memory", False),
+        ("1. Port\n 2) no", "", "memory", False),
+        ("Port 1", "", "memory", True),
+        ("Loom 717", "", "memory", True),
+        ("Loom 717", "", "skill", False),
+        ("Loom 818", "", "skill", True),
+    ],
+)
+def test_quotes_without_a_value_of_the_claim_are_about_something_else(
+    claim: str, known: str, kind: Kind, is_elsewhere: bool
+) -> None:
+    page = Run("web_fetch", {"url": "https://x.example"}, "Take 818.")
+    steps = [User("Staging is on 8080."), shell("ls", "717"), page]
+    said = str(verdict(steps, claim, "Staging is on 8080.", known=known, kind=kind))
+    assert ("about something else" in said) is is_elsewhere
+
+
+@pytest.mark.parametrize(
+    ("failed", "worked", "is_remedy"),
+    [
+        ("kiln fire", "kiln show", True),
+        ("kiln fire b17", "kiln show b18", False),
+        ("kiln fire b17", "kiln fire", True),
+        ("kiln fire b17 --gas", "kiln fire c d", False),
+        ("kiln fire b17 --gas", "kiln fire b17 d", True),
+    ],
+)
+def test_what_worked_instead_shares_more_than_half_of_the_words(
+    failed: str, worked: str, is_remedy: bool
+) -> None:
+    bad, good = shell(failed, "error 7", ok=False), shell(worked, "ok")
+    said = written([GO, bad, good], "x", "error 7")
+    assert (f"Then: `{worked}` worked" in said) is is_remedy
+    assert is_remedy or "nothing shows what worked" in said
+    for steps in ([good, bad], [bad, shell(worked, "ok", ok=False)]):
+        assert "nothing shows what worked" in written([GO, *steps], "x", "error 7")
+
+
+def test_the_last_failure_is_the_one_to_mend() -> None:
+    first, then = shell("kiln fire b17", "error 7", ok=False), shell("kiln fire b18", "error 8", ok=False)
+    between: list[Step] = [GO, first, shell("kiln fire b17 d", "3/3"), then]
+    assert "nothing shows what worked" in written(between, "x", "error 7", "error 8")
+    assert "nothing shows what worked" in written(between, "x", "3/3", "error 8")
+    after: list[Step] = [GO, first, then, shell("kiln fire b18 d", "3/3")]
+    assert "Then: `kiln fire b18 d` worked" in written(after, "x", "error 7", "error 8")
+    quoted = written(after, "x", "error 7", "error 8", "3/3 ")
+    assert quoted.count("kiln fire b18 d") == 1
+
+
+def test_calls_that_an_error_names_come_along_as_it_names_them() -> None:
+    asked = shell("fire b17", "run `warm up` or `load CLAY` first", ok=False)
+    steps: list[Step] = [
+        GO,
+        shell("warm up", "early"),
+        asked,
+        shell("warm up", "3/3", ok=False),
+        shell("load c1", "ok"),
+        shell("fire b17", "ok"),
+        shell("warm up", "4/4"),
+        shell("cool down", "ok"),
+    ]
+    text = written(steps, "x", "run `warm up` or `load CLAY` first")
+    done = text.partition("Then: ")[2].split("; ")
+    assert done == ["`load CLAY` worked", "`fire b17` worked", "`warm up` worked"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "text", "quotes"),
+    [
+        ([User("port = 8080\nhost = b")], "port = 8080\n\nhost = b\n", ["port = 8080\nhost = b"]),
+        (
+            [User("port = 8080"), shell("cat a", "host = b")],
+            "port = 8080\nhost = b",
+            ["port = 8080", "host = b"],
+        ),
+        ([shell("cat a", "host = b", ok=False)], "host = b", None),
+        ([Run("web_fetch", {}, "host = b")], "host = b", None),
+        ([shell("cat a", PROSE)], PROSE, None),
+        ([User("host = b")], "host = b\nport = 8080", None),
+    ],
+)
+def test_a_file_is_kept_where_each_line_was_typed_or_shown(
+    steps: list[Step], text: str, quotes: list[str] | None
+) -> None:
+    claim = Claim("skill", text, (), is_verbatim=True)
+    if quotes is None:
+        with pytest.raises(Refused, match="Nobody typed this line"):
+            judge(claim, session(GO, *steps), foreground=False)
+        return
+    found = judge(claim, session(*steps), foreground=False)
+    assert (found.trust, [one.quote for one in found.evidence]) == ("observed", quotes)
+
+
+def test_of_the_person_only_their_own_words_are_kept() -> None:
+    seen = session(User("We glaze on Mondays."), shell("cat a", "port = 8080"))
+    said, shown = (Claim("memory", "x", (quote,), target="user") for quote in ("We glaze", "port = 8080"))
+    assert judge(said, seen, foreground=False).trust == "user"
+    with pytest.raises(Refused, match="only their own typed words"):
+        judge(shown, seen, foreground=False)
+    both = msgspec.structs.replace(said, quotes=(*said.quotes, *shown.quotes))
+    assert judge(both, seen, foreground=False).trust == "user"
+
+
+@pytest.mark.parametrize(
+    ("said", "claim", "kept"),
+    [
+        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Glaze", "“We glaze on Mondays.”"),
+        ("We glaze on Mondays. The kiln stays cold all the winter long.", "Zzz", "both"),
+        (
+            "Do we glaze on Mondays? We glaze on Tuesdays then, all of us.",
+            "Glaze",
+            "“We glaze on Tuesdays then, all of us.”",
+        ),
+    ],
+)
+def test_without_quotes_what_was_typed_in_this_turn_is_pointed_at(said: str, claim: str, kept: str) -> None:
+    steps = [User("The glaze of last week was blue."), Say("ok"), User(said), Say("ok")]
+    found = verdict(steps, claim, foreground=True)
+    assert isinstance(found, GateVerdict)
+    assert found.text == (f"“{said.replace('. The', '.” … “The')}”" if kept == "both" else kept)
+    assert "no evidence" in str(verdict(steps, "We glaze on Sundays", foreground=False))
