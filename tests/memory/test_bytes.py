@@ -114,6 +114,14 @@ def test_what_a_script_unpacks_is_where_the_archive_is_from(
     assert ("python3 unpack" in (why(world, folder) or "")) is ("a.tgz" in script)
 
 
+def test_what_a_file_names_itself_does_not_make_it_foreign(world: World, folder: Path) -> None:
+    (folder / "conf.ini").write_text("source = dl/a.tgz\n")
+    brought = CallEffects(received=True, touched=(FileLines("dl/a.tgz", 1, 0),))
+    wrote = (shell("./make conf.ini", ""), CallEffects(received=False), 0)
+    stored(world, folder, (shell("./sync", ""), brought, LONG_AGO), wrote)
+    assert why(world, folder) == ""
+
+
 @pytest.mark.parametrize("path", ["conf.ini", "*.ini", "./c*.ini", "{work}/conf.ini", "link.ini", "hard.ini"])
 def test_a_foreign_file_is_so_by_every_name(world: World, folder: Path, path: str) -> None:
     os.symlink("conf.ini", folder / "link.ini")

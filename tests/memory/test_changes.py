@@ -19,7 +19,7 @@ from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, Refused, SkillRequest, WriteOutcome
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger
-from whet.store.ledger import LedgerRow
+from whet.store.ledger import LedgerRow, digest
 
 HAND = Origin("user")
 MAIN = "---\nname: commit\ndescription: How we commit.\n---\nFirst run make check.\nThen commit.\n"
@@ -286,7 +286,9 @@ def test_a_change_to_a_persons_note_waits_and_one_to_the_agents_own_does_not(wor
         "replace", content="We deploy on Tuesdays only.", old_text="Mondays", evidence=(SAID,)
     )
     ((outcome, state),) = asyncio.run(world.review(session, [fix]))
-    assert state == "inbox" and rows(world)[-1].reason == "it changes something of your own"
+    own, row = rows(world)
+    assert (state, row.reason) == ("inbox", "it changes something of your own")
+    assert (own.base_hash, own.hash, row.base_hash) == ("", digest(own.after), digest(own.after))
     asyncio.run(world.desk.accept(outcome.ledger_id))
     session = asyncio.run(world.session([User(TWICE), Say("ok")]))
     again = MemoryRequest("replace", content="We check twice.", old_text="Tuesdays only", evidence=(TWICE,))

@@ -52,6 +52,8 @@ def test_an_edit_by_hand_is_entered_as_the_persons(world: World) -> None:
     ]
     text = file.read_text("utf-8")
     assert "nox" in text and "my own line" in text and "Mondays" in text
+    file.write_text(text + "- another line\n", "utf-8")
+    assert asyncio.run(world.desk.hand_in(MemoryRequest("remove", old_text="another line"), HAND)).ok
 
 
 def make_folder(file: Path) -> None:
@@ -168,6 +170,7 @@ def test_a_reviews_changes_come_into_force_together(world: World) -> None:
     done = world.database.write_now(lambda db: world.desk.settle(db, "job"))
     asyncio.run(world.desk.apply(done))
     assert [row.state for row in done] == ["active", "active", "active"]
+    assert [row.remark for row in done] == ["Deploy on Tuesdays only.", SKILL.content, "Twice."]  # type: ignore[union-attr]
     prompt = asyncio.run(world.prompt())
     assert "Tuesdays" in prompt and "Always run make check" in prompt
 

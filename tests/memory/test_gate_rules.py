@@ -54,16 +54,17 @@ def test_twelve_quotes_are_looked_at_and_each_once() -> None:
 
 def test_what_is_kept_as_evidence_says_where_it_stands() -> None:
     shown = "port = 8080"
-    steps = [User("We glaze on Mondays."), shell("cat a.ini", shown), shell("make", "ok")]
+    now = User("Now make everything. Then rest.")
+    steps = [User("We glaze on Mondays."), shell("cat a.ini", shown), now, shell("make", "ok")]
     found = verdict(steps, "x", "We glaze on Mondays", shown, "`make`")
     assert isinstance(found, GateVerdict) and found.evidence == (
         Quote("We glaze on Mondays.", "s", 1, "user", "", "user", False),
         Quote(shown, "s", 3, "tool", "terminal", "observed", False),
-        Quote("`make`", "s", 5, "tool", "terminal", "observed", False),
+        Quote("`make`", "s", 6, "tool", "terminal", "observed", False),
     )
     assert (found.trust, found.about) == ("user", "")
     skill = verdict(steps, "x", "`make`", kind="skill")
-    assert isinstance(skill, GateVerdict) and skill.about == "We glaze on Mondays."
+    assert isinstance(skill, GateVerdict) and skill.about == "Now make everything."
     long = verdict([User("glaze " * 100)], "x", "glaze " * 100)
     assert isinstance(long, str) and "too long" in long
 

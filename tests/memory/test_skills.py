@@ -61,6 +61,22 @@ def test_a_new_skills_description_tells_the_request_in_one_line_of_bounded_lengt
     assert described("a" * 141).endswith(f" “{'a' * 139}…”")
 
 
+def test_what_the_program_wrote_stands_where_the_models_first_new_line_stood() -> None:
+    head = "---\nname: commit\ndescription: How we commit.\n---\n"
+    old = f"{head}\n# Top\n\n1. `one`\n2. `two`\n\n## More\n\n1. `x`\n- stays\n"
+    new = old.replace("\n2. `two`\n", "\nmine\n2. `two`\n\nmine, too\n").replace("How we", "I say how we")
+    files = {"SKILL.md": old.encode()}
+    plan = skill_changes.SkillPlan({"SKILL.md": new.encode(), "assets/a": b""}, old, new)
+    made = skill_changes.from_sources(files, plan, "commit", ("1. `new`\n- stays\n2. `newer`", "About"))
+    steps = "1. `one`\n2. `new`\n3. `newer`\n4. `two`\n\n## More\n\n1. `x`\n- stays\n"
+    assert made.after == f"{head}\n# Top\n\n{steps}" and made.before == old
+    assert made.files == {"SKILL.md": made.after.encode(), "assets/a": b""}
+    first = skill_changes.from_sources({}, plan, "commit", ("1. `new`", ""))
+    assert first.after == "---\nname: commit\ndescription: What worked for “commit”\n---\n\n1. `new`\n"
+    aside = skill_changes.SkillPlan({"assets/a": b"x"}, "", "x")
+    assert skill_changes.from_sources(files, aside, "commit", ("1. `new`", "")) is aside
+
+
 def test_names_must_fit() -> None:
     assert "already" in refused(SkillRequest("create", "commit", content=MAIN)).message
     with pytest.raises(Refused, match="names the skill"):
