@@ -96,6 +96,13 @@ def test_what_an_archive_held_that_is_gone_is_foreign(world: World, folder: Path
     assert "tar xzf" in (why(world, folder) or "")
 
 
+def test_another_archive_of_the_same_name_makes_nothing_foreign(world: World, folder: Path) -> None:
+    brought = CallEffects(received=True, touched=(FileLines("other/a.tgz", 1, 0),))
+    unpacked = (shell("tar xzf a.tgz && rm a.tgz", ""), CallEffects(received=False), 0)
+    stored(world, folder, (shell("./sync", ""), brought, LONG_AGO), unpacked)
+    assert why(world, folder) == ""
+
+
 @pytest.mark.parametrize(
     ("name", "script"),
     [

@@ -13,6 +13,7 @@ from whet.cli.skill_cases import skills_check
 from whet.config.paths import Home
 from whet.memory.cases import SkillCase, cases_of, is_new_procedure, replay, steps_of
 from whet.memory.requests import SkillRequest
+from whet.store import ledger
 
 FIRED: list[Step] = [
     User("Fire batch b17."),
@@ -69,6 +70,8 @@ def test_other_steps_without_a_call_that_shows_them_wait_for_the_person(world: W
     said: list[Step] = [User("Batches are fired without warming them here.")]
     _, state = tried(world, said, patch(world, step, "- no warming", said[0].text))  # type: ignore[union-attr]
     assert state == "inbox" and step in text(world)
+    last, *_ = world.database.read_now(lambda db: ledger.select(db))
+    assert last.reason == "it changes the steps, and no call of a session shows the new ones"
     cooler: list[Step] = [User("Fire b18."), Run("terminal", "kiln warm b18 --low", "b18 is at 200")]
     _, state = tried(world, cooler, patch(world, step, "- warm it low", "b18 is at 200"))
     assert state == "active" and "kiln warm b18 --low" in text(world)

@@ -95,6 +95,14 @@ def test_a_broken_file_is_named_and_nothing_is_lost(
     assert "Mondays" in file.read_text("utf-8") and "nox" in file.read_text("utf-8")
 
 
+def test_a_file_that_a_crash_left_aside_is_no_deleted_one(world: World) -> None:
+    remember(world, "Tests run with nox")
+    file = memory_file(world)
+    file.rename(file.with_name(".MEMORY.md.before"))
+    assert asyncio.run(world.desk.reader.notes())[0].entries == 1
+    assert "nox" in file.read_text("utf-8") and [row.action for row in rows(world)] == ["add"]
+
+
 def test_a_deleted_file_can_be_had_back(world: World) -> None:
     for text in ("Tests run with nox", "Deploys go out on Mondays"):
         remember(world, text)
@@ -402,6 +410,29 @@ def test_an_edit_by_hand_meets_what_could_not_be_written_before(world: World) ->
     asyncio.run(world.prompt())
     text = file.read_text("utf-8")
     assert "nox" in text and "my own line" in text and "Mondays" in text
+
+
+def test_a_skill_edited_by_hand_names_the_waiting_change_that_it_replaces(world: World) -> None:
+    text = "---\nname: commit\ndescription: How.\n---\n\nFirst run make.\n"
+    asyncio.run(world.desk.hand_in(SkillRequest("create", "commit", content=text), HAND))
+    file = world.folder / "skills" / "commit" / "SKILL.md"
+    make_folder(file)
+    patch = SkillRequest("patch", "commit", old_string="make", new_string="nox")
+    waiting = asyncio.run(world.desk.hand_in(patch, HAND))
+    assert waiting.ok and "could not be written" in waiting.text
+    file.rmdir()
+    file.write_text(text.replace("make", "tox"), "utf-8")
+    asyncio.run(world.desk.skills.view("commit", "", HAND))
+    row = rows(world)[-1]
+    assert (row.action, row.before, row.after) == (
+        "hand_edit",
+        text.replace("make", "nox"),
+        text.replace("make", "tox"),
+    )
+    assert row.reason == f"it replaces what came in between (change {waiting.ledger_id})"
+    file.write_text(text, "utf-8")
+    asyncio.run(world.desk.skills.view("commit", "", HAND))
+    assert (rows(world)[-1].after, rows(world)[-1].reason) == (text, "")
 
 
 def test_another_judge_in_the_gates_place_hears_the_claim_and_whose_it_is(world: World) -> None:

@@ -47,6 +47,30 @@ def test_too_few_sessions_are_never_evidence() -> None:
     )
 
 
+def test_five_sessions_on_either_side_are_compared() -> None:
+    for kept_count, held_count, finding in ((5, 5, "helps"), (4, 30, "no evidence"), (30, 4, "no evidence")):
+        kept, held = sessions("a", kept_count, 0), sessions("b", held_count, held_count)
+        rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
+        assert only(effects(rows, {**kept, **held})).finding == finding, kept_count
+
+
+def test_a_second_item_asks_for_a_stronger_sign_than_one_alone() -> None:
+    kept, held = sessions("a", 10, 4), sessions("b", 10, 0)
+    rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
+    assert only(effects(rows, {**kept, **held})).finding == "hurts"
+    found = effects(rows + uses(OTHER, sessions("a", 1, 0)), {**kept, **held})
+    assert [(one.item, one.finding) for one in found] == [(NOTE, "no evidence"), (OTHER, "no evidence")]
+
+
+def test_an_items_sums_are_its_sessions_and_its_loads_its_versions() -> None:
+    kept, gone = sessions("a", 3, 2), sessions("b", 2, 0)
+    skill = ContextItem("skill", "deploy", "h1", "How.")
+    loaded = {("deploy", "h1"): 2, ("deploy", "h0"): 7}
+    found = only(effects(uses(skill, {**kept, **gone}), kept, loaded=loaded))
+    assert (found.shown, found.loaded, found.current) == (Sums(3, 2, 12, 3), 2, True)
+    assert only(effects(uses(skill, kept), kept)).loaded == 0
+
+
 def test_without_a_hold_out_a_comparison_is_only_observed() -> None:
     kept, before = sessions("a", 40, 2), sessions("b", 40, 30)
     found = only(effects(uses(NOTE, kept), {**kept, **before}))

@@ -275,6 +275,15 @@ def test_calls_that_an_error_names_come_along_as_it_names_them() -> None:
     assert done == ["`load CLAY` worked", "`fire b17` worked", "`warm up` worked"]
 
 
+def test_calls_that_a_procedure_writes_out_are_steps_too() -> None:
+    ran = [shell(f"make {word}", f"{word} 3/3") for word in ("clean", "site")]
+    other = [shell("w -f", "3/3"), shell("pwd", "3/3 a"), shell("make all", "3/3", ok=False)]
+    steps = [User("Look."), shell("make look", "3/3"), GO, *ran, *other]
+    claim = "1. make clean 2. MAKE site 3. pwd 4. w -f 5. make all 6. make look"
+    text = written(steps, claim, "clean 3/3", kind="skill")
+    assert text.splitlines() == ["1. `make clean` → “clean 3/3”", "2. `make site`", "3. `w -f`"]
+
+
 @pytest.mark.parametrize(
     ("steps", "text", "quotes"),
     [

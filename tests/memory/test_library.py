@@ -69,6 +69,14 @@ def test_what_was_offered_is_shared_and_a_homes_own_is_not(tmp_path: Path) -> No
     assert [info.name for info in two.all()] == ["offered"]
 
 
+def test_three_skills_of_a_like_name_are_offered(tmp_path: Path) -> None:
+    for name in ("site-d", "site-b", "site-a", "site-c"):
+        put(tmp_path / "skills", name)
+    with pytest.raises(Refused) as near:
+        skill_store.load(Library(tmp_path / "skills"), "site")
+    assert near.value.hint == "Near: site-a, site-b, site-c."
+
+
 def infos(*pairs: tuple[str, str], problem: str = "") -> list[SkillInfo]:
     return [SkillInfo(name, about, "home", Path(), problem) for name, about in pairs]
 
@@ -87,7 +95,15 @@ def test_words_find_the_best_fit_first() -> None:
         "release",
     ]
     assert [info.name for info in skill_store.search(skills, "site")] == ["deploy-site", "release"]
-    assert skill_store.search(skills, "dep") == [] and skill_store.search(skills, "") == []
+    named = infos(("deploy", "Bring it."), ("a-thing", "Deploy the site now."), ("b-thing", "Deploy a site."))
+    found = [info.name for info in skill_store.search(named, "deploy site now")]
+    assert found == ["a-thing", "deploy", "b-thing"]
+    assert [info.name for info in skill_store.search(skills, "morn")] == ["make-coffee"]
+    assert (
+        skill_store.search(skills, "mor") == []
+        and skill_store.search(skills, "dep") == []
+        and skill_store.search(skills, "") == []
+    )
 
 
 def test_the_list_says_what_there_is() -> None:

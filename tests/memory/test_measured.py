@@ -66,17 +66,6 @@ def test_two_steps_of_one_command_stay_two_and_items_become_one_parameter() -> N
     assert text.splitlines()[0].startswith("1. `./prep part <ITEM>`")
 
 
-def test_calls_that_a_procedure_writes_out_are_steps_too() -> None:
-    ran = [Run("terminal", f"make {w}", f"{w} 3/3") for w in ("clean", "site")]
-    other = [Run("terminal", "w -f", "3/3"), Run("terminal", "pwd", "3/3 a")]
-    failed = Run("terminal", "make all", "3/3", ok=False)
-    first: list[Step] = [User("Look."), Run("terminal", "make look", "3/3")]
-    steps: list[Step] = [*first, User("Go."), *ran, *other, failed]
-    claim = "1. make clean 2. MAKE site 3. pwd 4. w -f 5. make all 6. make look"
-    text = found(steps, claim, "clean 3/3", kind="skill").text
-    assert text.splitlines() == ["1. `make clean` → “clean 3/3”", "2. `make site`", "3. `w -f`"]
-
-
 def test_a_skill_is_for_what_the_person_asked_when_its_steps_ran() -> None:
     steps: list[Step] = [
         *(User("Look around."), Run("terminal", "ls", "x")),

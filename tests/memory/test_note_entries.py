@@ -104,6 +104,15 @@ def test_a_replaced_pitfall_stays_one_and_says_so_once() -> None:
     assert notes.change("", said, 500)[0] == "# User\n\n- Pitfall: is a word\n"
 
 
+def test_a_pitfall_is_known_in_the_notes_of_work_however_it_is_written() -> None:
+    asked = MemoryRequest("add", "memory", "- PITFALL :  tar hangs")
+    assert notes.change("", asked, 500)[1].after == "Pitfall: tar hangs"
+    of_person = MemoryRequest("add", "user", "PITFALL : tar hangs")
+    assert notes.change("", of_person, 500)[1].after == "PITFALL : tar hangs"
+    replaced = EntryChange("Pitfall: tar hangs", "tar is fine")
+    assert notes.step("## Pitfalls\n- tar hangs\n", "memory", replaced) == "# Memory\n\n- tar is fine\n"
+
+
 def test_comments_and_headings_are_no_entries() -> None:
     text = "<!-- a\nb -->\nfact\n<!-- c -->\n# Title\n### Deep\n- one\n"
     assert [(one.text, one.section, one.first, one.last) for one in notes.entries(text)] == [

@@ -46,6 +46,8 @@ def taken_back(*steps: Step, quote: str) -> str:
         ("Kiln glaze at 900", "Kiln glaze for clay", False),
         ("Kiln glaze at 900", "Kiln glaze shelf plate mugs at 950", True),
         ("Kiln glaze clay at 900", "Kiln glaze clay oven", True),
+        # A value that the other one begins with is another one.
+        ("Kiln glaze at 900", "Kiln glaze at 90", True),
         # A question decides nothing.
         ("Kiln glaze clay oven", "Kiln glaze clay shelf?", False),
     ],
@@ -91,6 +93,7 @@ def test_the_reply_right_behind_a_statement_says_no_to_it_or_gives_another_value
     [
         (True, "No, the kiln is broken.", True),
         (False, "No, the kiln is broken.", False),
+        (True, "No, use the kiln!", False),
         (True, "No, that was another loom.", False),
         (True, "The kiln is broken.", False),
     ],
@@ -101,6 +104,8 @@ def test_a_later_no_takes_back_what_was_said_of_it_and_not_what_was_shown(
     first = User("Use the kiln.") if is_said else shell("cat a", "Use the kiln.")
     said = taken_back(User("Go on."), first, *FINE, User(later), quote="Use the kiln.")
     assert said == (later if is_back else "")
+    repeated = taken_back(User("Well no, kiln it is."), *FINE, User("No, kiln it is."), quote="Well no, kiln")
+    assert repeated == ""
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,13 @@ def test_what_was_built_on_a_forgotten_skill_goes_first(world: World) -> None:
     patch = SkillRequest("patch", "glaze", old_string="- “", new_string="Windows.\n- “", evidence=(LATER,))
     ((patched, state),) = asyncio.run(world.review(other, [patch]))
     assert state == "active"
+    heard: list[tuple[str, int]] = []
+    world.desk.listeners.append(lambda row: heard.append((row.action, row.undoes)))
     assert forgotten(world, first) == [
         (patched.ledger_id, "take back", f"it was built on change {made.ledger_id}"),
         (made.ledger_id, "take back", ""),
     ]
+    assert heard == [("undo", patched.ledger_id), ("undo", made.ledger_id)]
     assert not (world.folder / "skills/glaze").exists()
 
 

@@ -227,7 +227,7 @@ def _shown_instead(unit: str, text: str) -> str:
 def _is_newer(old: str, new: str, *, said: bool) -> bool:
     """Whether a later sentence is about the same subject and says something else of it. A mere "no" takes
     back what was `said`; after a result it objects to what was done, not to what was shown."""
-    before, after = fold(old).rstrip(".。!"), fold(new).rstrip(".。!")
+    before, after = worded(old), worded(new)
     if before in after or after in before:
         return False
     mine, theirs = set(content_words(old)), set(content_words(new))
