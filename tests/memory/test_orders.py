@@ -74,6 +74,7 @@ def test_what_is_quoted_from_after_a_failure_needs_no_other_remedy() -> None:
         ("kiln fire BATCH", "kiln fire b17 shelf2 --slow mode=dry", "kiln fire BATCH --slow mode=dry"),
         ("kiln move <batch> to {shelf}", "kiln move b17 to 4", "kiln move <batch> to {shelf}"),
         ("kiln fire BATCH", "kiln cool b17", ""),
+        ("kiln fire BATCH", "cd hall && kiln fire", ""),
         ("kiln move BATCH out", "kiln move b17 in", ""),
         ("kiln fire", "kiln fire b17", ""),
     ],

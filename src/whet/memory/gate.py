@@ -130,7 +130,7 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
 
 def _about(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
     """Give what the person asked for where the work was done that is pointed at."""
-    turn = min((one.source.turn for one in pointed), default=0)
+    turn = min(one.source.turn for one in pointed)
     said = (one for one in transcript.sources if one.tier == one.role == "user" and one.turn >= turn)
     return next((units.sentences(one.text)[0] for one in said), "")
 
