@@ -51,3 +51,23 @@ def test_secrets_in_commands_are_masked():
     key = "sk-" + "a1B2" * 8
     talk.call("terminal", "ok", command=f"deploy --key {key}")
     assert key not in artifacts.render(artifacts.collect(talk.rows), 500)
+
+
+def test_a_trail_is_written_as_far_as_it_fits() -> None:
+    entries = [TrailEntry("read", f"f{at}", "", at) for at in range(1, 4)]
+    entries.append(TrailEntry("command", "make", "exit 1", 9))
+    whole = (
+        "## Trail (newest first)\n- ran make -> exit 1 [#9]\n- read f3 [#3]\n- read f2 [#2]\n- read f1 [#1]"
+    )
+    more = "- older ones: recall with ref files, commands or urls"
+    need = text_tokens("## Trail (newest first)") + text_tokens(more)
+    assert artifacts.render(entries, 1_000) == whole and artifacts.render([], 1_000) == ""
+    line = text_tokens("- read f3 [#3]") + 1
+    made = text_tokens("- ran make -> exit 1 [#9]") + 1
+    two = "\n".join((*whole.splitlines()[:3], more))
+    assert artifacts.render(entries, need + made + line) == two
+    assert artifacts.render(entries, need + made + line - 1) == "\n".join((*whole.splitlines()[:2], more))
+    changed = [TrailEntry("changed", "old", "", 1), *entries[1:]]
+    short = artifacts.render(changed, need + text_tokens("- changed old [#1]") + 1)
+    assert short.splitlines()[1:] == ["- changed old [#1]", more]
+    assert artifacts.parse(f"{whole}\nsome text\n{more}") == entries

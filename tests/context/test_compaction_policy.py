@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from whet.context.compaction_policy import CircuitBreaker
+from typing import Any
+
+import pytest
+
+from whet.context.compaction_policy import CircuitBreaker, CompactionAnswer, CompactionQuestion, wish
 
 
 def test_two_that_changed_nothing_stop_it_until_the_list_has_grown() -> None:
@@ -41,6 +45,7 @@ def test_one_that_helped_forgets_the_strike_before() -> None:
     brake.compacted()
     assert not brake.measured(20_000, 75_000)
     assert not brake.idle(80_000, 100_000)
+    assert brake.idle(80_000, 100_000), "the second one since then"
 
 
 def test_three_poor_ones_in_a_turn_are_enough_and_good_ones_are_not_counted() -> None:
@@ -57,9 +62,52 @@ def test_three_poor_ones_in_a_turn_are_enough_and_good_ones_are_not_counted() ->
 
 def test_what_an_earlier_process_compacted_is_no_credit_for_a_turn() -> None:
     brake = CircuitBreaker()
+    assert not brake.recall([1, 75_000, 1, 75_000], 75_000) and brake.recall([75_000], 75_000)
+    brake = CircuitBreaker()
     assert not brake.recall([1, 1, 1], 75_000)
     for _ in range(3):
         assert brake.allows(1)
         brake.compacted()
         brake.measured(60_000, 75_000)
     assert not brake.allows(1)
+
+
+class Hooks:
+    """An engine of hooks alone: each says what it was made with."""
+
+    def __init__(self, **answers: Any) -> None:
+        for name, answer in answers.items():
+            setattr(self, name, lambda given, answer=answer: answer)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "asked", "answer"),
+    [
+        ({"should_compress_preflight": True}, {"first": True, "may": False}, ("preflight", "")),
+        ({"should_compress_preflight": True, "should_compress": False}, {}, (None, "")),
+        ({"should_compress": True}, {"may": False}, (None, "")),
+        ({"should_compress": True}, {}, ("threshold", "")),
+        ({"pending_compression_operation": "p" * 50}, {}, ("p" * 40, "")),
+        ({"pending_compression_operation": "", "should_compress": True}, {}, ("threshold", "")),
+        (
+            {"should_defer_preflight_to_real_usage": True, "should_compress": True},
+            {"is_rough": True},
+            (None, ""),
+        ),
+        ({"should_defer_preflight_to_real_usage": True, "should_compress": True}, {}, ("threshold", "")),
+        (
+            {"should_compress": False, "should_compress_info": (False, " rests \n now")},
+            {},
+            (None, "rests now"),
+        ),
+        ({"should_compress": False, "should_compress_info": (True, "x")}, {}, (None, "")),
+        ({"should_compress": False, "should_compress_info": (False, 3)}, {}, (None, "")),
+        ({"should_compress": False, "should_compress_info": (False, "x", 1)}, {}, (None, "")),
+        ({"should_compress": False, "should_compress_info": "no"}, {}, (None, "")),
+    ],
+)
+def test_an_engine_is_asked_in_order(hooks: Any, asked: Any, answer: tuple[str | None, str]) -> None:
+    given = {"rows": [], "tokens": 9, "first": False, "may": True, "is_rough": False, **asked}
+    phase, blocked = answer
+    expected = CompactionAnswer(wants=True, phase=phase) if phase else CompactionAnswer(blocked=blocked)
+    assert wish(Hooks(**hooks), CompactionQuestion(**given)) == expected  # type: ignore[arg-type]

@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.context.talk import BODY, Model, Talk, assert_valid, engine, full, summary_of
+from tests.support import FixedClock
 from whet.context import rows as chat
 from whet.context import summary
+from whet.context.compressor import Compressor, CompressorSettings
 from whet.context.rows import text_tokens
 
 # Numbers in test names are those of the failures seen in public (context engines, section c).
@@ -250,6 +252,10 @@ def test_11_14_two_strikes_by_the_real_count_stop_it_until_forced_or_below_the_t
     assert compressor.get_status()["exhausted"]
     compressor.update_from_response({"prompt_tokens": 900})
     assert compressor.should_compress(7_500)
+    for is_exhausted in (False, True):
+        compressor.compress(talk.rows, 7_500)
+        compressor.update_from_response({"prompt_tokens": compressor.threshold_tokens})
+        assert compressor.is_exhausted is is_exhausted
 
 
 def test_11_a_request_that_the_server_refused_is_made_smaller_in_spite_of_strikes():
@@ -368,8 +374,14 @@ def test_ten_compactions_keep_the_range_the_trail_and_one_summary():
     assert compressor.saved_tokens > 50_000
 
 
-def test_an_agents_own_engine_shares_no_state():
+def test_an_agents_own_engine_asks_the_same_models_and_shares_no_state():
     assert not given_up().clone_for_agent().is_exhausted
+    first, again = Model(""), Model()
+    settings_ = CompressorSettings(summary_timeout_s=7.0)
+    clone = Compressor(first, FixedClock(), settings_, summarise_again=again).clone_for_agent()
+    clone.update_model("m", 8_000)
+    assert "Ship the orders service" in summary_of(clone.compress(full().rows))
+    assert [limit for _tokens, limit in first.limits + again.limits] == [7.0, 7.0]
 
 
 _words = st.text(st.characters(codec="utf-8"), max_size=40).map(lambda text: text * 20)

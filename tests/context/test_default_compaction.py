@@ -146,6 +146,15 @@ def test_the_latest_request_is_quoted_up_to_a_sixth_of_the_room(room: int, quote
     assert f'"{said[:quoted]}..." (goes on for {len(said) - quoted:,} characters)' in text
 
 
+def test_a_list_of_tasks_is_carried_up_to_a_quarter_of_the_room() -> None:
+    call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": {"name": "todo"}}]}
+    listed = {"role": "tool", "tool_call_id": "c", "tool_name": "todo", "content": "[ ] " + "task " * 300}
+    rows = [*talk(4), call, listed, *talk(60)]
+    found = planned(rows, chat.estimate(rows), 0)._replace(room=2_000)
+    text = next(one for one in summarised(found, order(Model())).rows if summary.is_summary(one))
+    assert summary.parse(text).todo == listed["content"][:500].strip()
+
+
 @pytest.mark.parametrize(
     ("count", "context_length", "expected"),
     [
@@ -165,7 +174,7 @@ def test_a_summary_is_a_fifth_of_what_it_stands_for_within_what_is_free(
     written = summarised(found, order(model, context_length, window_tokens=1_000_000))
     assert isinstance(written, SummarisedRows) and written.failure is None
     asked = (model.limits[0][0] - 4_096) / 2
-    latest = chat.text_tokens(summary.latest_ask(rows, None))
+    latest = chat.text_tokens(summary.latest_ask(rows, None, 600))
     trail = min(1_500, max(60, count * 5))
     fixed = chat.estimate((*found.parts.head, *found.parts.tail)) + 150 + trail + latest
     free = int(count * 100 * 0.4) - fixed
@@ -194,7 +203,7 @@ def test_a_summary_that_came_out_too_long_is_cut_by_what_it_is_over() -> None:
     model = Model(f"## 2. Goal\nShip it.\n## 4. Completed actions\n{actions}")
     written = summarised(found, order(model))
     text = next(one for one in written.rows if summary.is_summary(one))
-    asked = chat.text_tokens(summary.latest_ask(rows, None))
+    asked = chat.text_tokens(summary.latest_ask(rows, None, 600))
     allowed = (model.limits[0][0] - 4_096) // 2 + 1_500 + asked + 150
     assert allowed - 900 < chat.tokens_of(text) <= allowed
     assert "199. Built" in summary.parse(text).body

@@ -247,6 +247,7 @@ def test_a_turn_is_compacted_twice_although_the_summary_speaks_as_the_person(tmp
         async with rig(tmp_path, [*replies, ScriptedReply(text="Done.")], engine=Sometimes(act)) as one:
             await one.turn("go on " + LONG)
             assert len(compactions(one)) == 2, notices(one)
+            assert not any("compaction is off" in text for text in notices(one))
 
     asyncio.run(main())
 

@@ -137,6 +137,8 @@ def test_a_server_that_counts_nothing_leaves_the_estimate_as_it_was(tmp_path: Pa
             live.outgoing()
             size = live.tokens()
             assert live.answered(Usage()) == size and live.tokens() == size and not live.is_counted
+            live.follow([user("word " * 400), user("came later " * 400)])
+            assert live.answered(Usage()) == live.sent_tokens() == size < live.tokens(), "of what went out"
             assert live.answered(Usage(prompt_tokens=2 * size)) == 2 * size
             assert live.is_counted and live.scaled(0) == 2_000  # estimates are twice as large from now on
             live.answered(Usage(prompt_tokens=9 * size))

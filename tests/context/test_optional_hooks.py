@@ -17,7 +17,7 @@ from whet.agent.session import Session, TurnObserver
 from whet.context.host import EngineHost
 from whet.contract.context_engine import ChatRows
 from whet.contract.events import TurnEnd
-from whet.contract.messages import Usage
+from whet.contract.messages import Message, Usage
 from whet.practice.script import ScriptedReply
 
 
@@ -191,6 +191,15 @@ def test_results_pruned_without_a_model_are_recorded(tmp_path: Path) -> None:
         assert await stored_roles(one) == "uata"
 
     run(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], act)
+
+
+def test_pruning_is_asked_for_where_a_result_has_come(tmp_path: Path) -> None:
+    async def act(one: Rig, engine: Newer) -> None:
+        await one.session.log.begin_turn(Message("user", "hello"))
+        for _ in range(2):
+            await host_of(one).view(one.session.log.messages, one.events.append)
+
+    assert not [line for line in run(tmp_path, [], act) if line.startswith("prune")]
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,7 @@ def test_an_engine_that_left_a_transaction_open_does_not_lock_itself_out(tmp_pat
             await host.begin(hosts[-1] if hosts else None, carry_over=bool(hosts))
             turn = await log.begin_turn(Message(role="user", content=f"in {name}"))
             await host.view(log.messages, lambda _event: None)
+            await log.append_reply(turn, Message(role="assistant", content=f"re in {name}"), Usage(), "m")
             await log.end_turn(turn, "answered", "")
             hosts.append(host)
         assert seat.notices == []
@@ -174,7 +175,9 @@ def test_an_engine_that_left_a_transaction_open_does_not_lock_itself_out(tmp_pat
 
     asyncio.run(test())
     house = House(tmp_path)
-    assert house.stored("s") == ["in s"] and house.stored("t") == ["in t"]
+    assert house.stored("s") == said("in s") and house.stored("t") == said("in t")
+    asyncio.run(house.program(["again"]))
+    assert house.stored("s") == said("in s", "again"), "it was taken in as far as it was left"
 
 
 def test_an_engine_is_told_nothing_of_the_list_of_a_session_that_was_ended_before(tmp_path: Path) -> None:

@@ -87,6 +87,22 @@ def test_an_old_image_leaves_a_line_and_its_number():
     assert chat.seq_of(cut) == 3
 
 
+def test_a_result_with_an_image_is_never_called_the_same_as_another():
+    def shot(seq: int, *more: dict[str, object]) -> dict[str, object]:
+        parts = [{"type": "text", "text": "A picture of the page. " * 20}, *more]
+        return {"role": "tool", "tool_call_id": "1", "tool_name": "look", "content": parts, "_seq": seq}
+
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    whole = "look -> 460 characters, 1 lines"
+    pruned = prune([shot(2, image), shot(3, image), shot(4), shot(5)], [shot(6, image)])
+    assert [row["content"] for row in pruned] == [
+        f"[cut: {whole}, 1 images; recall #2]",
+        f"[cut: {whole}, 1 images; recall #3]",
+        f"[cut: same result as #5: {whole}; recall #4]",
+        f"[cut: {whole}; recall #5]",
+    ]
+
+
 def test_secrets_do_not_get_into_the_lines():
     talk = Talk()
     key = "ghp_" + "a1B2c3" * 6
@@ -135,6 +151,12 @@ def test_what_stays_too_long_in_its_shape_becomes_the_beginning_of_its_text():
     assert prune([{**row, "_seq": 0}], [])[0]["tool_calls"][0]["function"]["arguments"].endswith(
         'characters]"}'
     )
+    for size, is_whole in ((1_000, True), (1_001, False)):
+        least = len(json.dumps({"": ["x" * 110] * 8}, separators=(",", ":")))
+        arguments = json.dumps({"k" * (size - least): ["x" * 110] * 8}, separators=(",", ":"))
+        wide = {**row, "tool_calls": [{"id": "1", "function": {**function, "arguments": arguments}}]}
+        cut = prune([wide], [])[0]["tool_calls"][0]["function"]["arguments"]
+        assert (cut == arguments) is is_whole and len(arguments) == size
 
 
 def test_a_line_names_arguments_that_are_no_object_and_a_result_without_a_number():

@@ -12,6 +12,7 @@ from whet.context.engines import NoEngine
 from whet.context.live_list import RepairedList, repair
 from whet.context.rows import (
     IMAGE_TOKENS,
+    ROW_TOKENS,
     BadEngineRows,
     EngineRows,
     engine_row,
@@ -21,7 +22,7 @@ from whet.context.rows import (
     text_tokens,
     tokens_of,
 )
-from whet.contract.messages import ImagePart, Message, TextPart, ToolCall
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
 
 
 def conversation(pairs: int) -> list[Message]:
@@ -106,6 +107,12 @@ def test_equal_copies_are_the_messages_they_were_copied_from() -> None:
     assert found is not None
     assert found[1][1] is messages[3] and found[1][2] is messages[4]
     assert read_back(rows.rows, messages, rows.prints(), [dict(row) for row in rows.rows]) is None
+    # Some write the empty text beside a call as None.
+    bare = [{**row, "content": row["content"] or None} for row in rows.rows]
+    assert read_back(rows.rows, messages, rows.prints(), bare) is None
+    parts: list[Any] = [{**rows.rows[0], "content": [{"type": "text", "text": "begin"}]}, *rows.rows[1:]]
+    found = read_back(rows.rows, messages, rows.prints(), parts)
+    assert found is not None and found[1][0].text == "begin" and found[1][1:] == messages[1:]
 
 
 @pytest.mark.parametrize("returned", [None, (), "x", [], [[]], {"role": "user"}])
@@ -184,3 +191,16 @@ def test_a_call_of_a_row_counts_with_its_arguments() -> None:
     one, two = ({**spoken, "tool_calls": [call] * count} for count in (1, 2))
     each = tokens_of(two) - tokens_of(one)
     assert each == tokens_of(one) - tokens_of(spoken) > text_tokens(arguments)
+
+
+def test_only_thoughts_that_are_sent_back_count() -> None:
+    replay = VendorReplay(format="anthropic_messages", blocks_json="[]")
+    plain = Message("assistant", "x" * 40, reasoning="y" * 400)
+    assert message_tokens(plain) == message_tokens(Message("assistant", "x" * 40)) == ROW_TOKENS + 10
+    sent = Message("assistant", "x" * 40, reasoning="y" * 400, replay=replay)
+    assert message_tokens(sent) == ROW_TOKENS + 110
+    assert message_tokens(Message("assistant", "x" * 40, replay=replay)) == ROW_TOKENS + 10
+    called = Message("assistant", "", (ToolCall("1", "name", "x" * 20),))
+    assert message_tokens(called) == 2 * ROW_TOKENS + 1 + 5
+    image = Message("user", (TextPart("x" * 8), ImagePart("image/png", "AA")))
+    assert message_tokens(image) == ROW_TOKENS + 2 + IMAGE_TOKENS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,29 @@ def test_a_session_that_was_left_is_kept_alive_by_nothing_of_its_engines(tmp_pat
         assert left() is None and b.engines.window == 64_000
 
     on_bench(tmp_path, work)
+
+
+@pytest.mark.parametrize(("kind", "conversation"), [("chat", "c"), ("child", "s")])
+def test_an_engine_is_called_within_the_scope_of_its_session(
+    tmp_path: Path, kind: str, conversation: str
+) -> None:
+    entered: list[tuple[str, ...]] = []
+
+    @contextmanager
+    def scope(*ids: str) -> Generator[None]:
+        entered.append(ids)
+        yield
+
+    async def work(b: Bench) -> None:
+        b.engines.facts = HostFacts(lambda: SMALL, scope=scope)
+        await b.engines.begin([], None, None)
+        await b.engines.stand_in()
+        for seat in b.engines.active:
+            entered.clear()
+            await seat.run("a hook", list)
+            assert entered == [("s", conversation)]
+
+    on_bench(tmp_path, work, kind)
 
 
 def test_a_host_ends_its_session_once(tmp_path: Path) -> None:

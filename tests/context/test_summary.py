@@ -10,6 +10,7 @@ from whet.context.artifacts import TrailEntry
 from whet.context.rows import text_tokens
 from whet.context.summariser import Failure, SummaryRequest, judged, prompt, record
 from whet.context.summary import Summary
+from whet.contract.context_engine import ChatRow
 
 WHOLE = Summary(
     first=4,
@@ -25,6 +26,9 @@ def test_what_is_written_is_read_back():
     row = summary.write(WHOLE, trail_tokens=500, can_recall=True)
     assert summary.is_summary(row)
     assert summary.parse(row) == WHOLE
+    for first, last in ((0, 0), (4, 4)):
+        short = Summary(first=first, last=last, ask="Ship it.")
+        assert summary.parse(summary.write(short, trail_tokens=500, can_recall=True)) == short
     assert "recall" in chat.text_of(row).split("##")[0]
     assert "recall" not in chat.text_of(summary.write(WHOLE, trail_tokens=0, can_recall=False)).split("##")[0]
 
@@ -82,9 +86,9 @@ def test_fitting_takes_lines_from_the_longest_section_and_the_oldest_actions():
 def test_the_ask_is_the_newest_persons_words_without_the_stored_note():
     talk = Talk()
     talk.user("Rename the module to prices, in all files.\n\n[2026-11-21 09:00 UTC, Saturday; in /w]")
-    assert summary.latest_ask(talk.rows, None) == '[#1] "Rename the module to prices, in all files."'
+    assert summary.latest_ask(talk.rows, None, 600) == '[#1] "Rename the module to prices, in all files."'
     talk.user("a" * 700)
-    assert "goes on for 100 characters" in summary.latest_ask(talk.rows, None)
+    assert "goes on for 100 characters" in summary.latest_ask(talk.rows, None, 600)
 
 
 def test_answers_that_are_no_summary():
@@ -116,3 +120,55 @@ def test_the_prompt_keeps_to_the_window_and_the_record_can_not_end_itself():
             assert f"## {number}. " in text
     sample = prompt(SummaryRequest(talk.rows, "", "", "", "w" * 400, date(2026, 11, 21), 300, 8_000), 500)
     assert "w" * 100 in sample and "w" * 161 not in sample
+
+
+def chat_row(role: str, text: str, seq: int = 0) -> ChatRow:
+    return {"role": role, "content": text, **({"_seq": seq} if seq else {})}
+
+
+def test_a_short_request_goes_on_with_the_one_that_governs_it() -> None:
+    long, short = "Rename the module to prices in all files.", "go on"
+    rows = [chat_row("user", long, 1), chat_row("assistant", "ok", 2), chat_row("user", short, 3)]
+    assert summary.latest_ask(rows, None, 600) == f'[#3] "go on"\nIt goes on with: [#1] "{long}"'
+    answered = [*rows, chat_row("assistant", "done", 4)]
+    assert summary.latest_ask(answered, None, 600) == (
+        f'[#3] "go on"\nIt was answered; nothing is open from it.\nIt goes on with: [#1] "{long}"'
+    )
+    previous = Summary(ask='[#7] "Ship it."\nIt was answered; nothing is open from it.')
+    assert summary.latest_ask(rows, previous, 600) == '[#3] "go on"\nIt goes on with: [#7] "Ship it."'
+    older = Summary(ask='[#2] "on"\nIt goes on with: [#1] "Ship it all."')
+    assert summary.latest_ask(rows[2:], older, 600) == '[#3] "go on"\nIt goes on with: [#1] "Ship it all."'
+    assert summary.latest_ask([], previous, 600) == previous.ask and summary.latest_ask([], None, 600) == ""
+    exact = "x" * 40
+    assert summary.latest_ask([chat_row("user", long, 1), chat_row("user", exact)], None, 600) == f'"{exact}"'
+    assert (
+        summary.latest_ask([chat_row("user", "x" * 41)], None, 40)
+        == f'"{exact}..." (goes on for 1 characters)'
+    )
+    assert summary.latest_ask([chat_row("user", exact)], None, 40) == f'"{exact}"'
+
+
+def listed(text: str) -> ChatRow:
+    return {"role": "tool", "tool_call_id": "t", "tool_name": "todo", "content": text}
+
+
+def test_the_list_of_tasks_is_carried_where_nothing_that_stays_shows_it() -> None:
+    old, new = "[x] one\n[ ] two", "[x] one\n[x] two"
+    before = Summary(todo="[ ] old")
+    assert summary.open_list([listed(old), listed(new)], [], None, 99) == new
+    assert summary.open_list([listed(old)], [], None, 5) == old[:5]
+    assert summary.open_list([listed(old)], [listed(new)], before, 99) == ""
+    assert summary.open_list([listed("The list is empty.")], [], before, 99) == ""
+    assert summary.open_list([listed("no list")], [], before, 99) == "[ ] old"
+    assert summary.open_list([], [], None, 99) == ""
+
+
+def test_the_line_of_a_part_says_which_messages_when_and_what() -> None:
+    rows = [chat_row("assistant", "x", 3), chat_row("user", "Ship  it\nnow.", 4)]
+    assert summary.part_line(rows, "2026-11-21") == "- #3-4 (until 2026-11-21): Ship it now."
+    assert summary.part_line([chat_row("assistant", "x")], "D") == "- earlier (until D): work on the request"
+
+
+def test_sections_are_cut_before_each_heading() -> None:
+    assert summary.sections("a\n## 2. B\nc\n## 3. D") == ["a\n", "## 2. B\nc\n", "## 3. D"]
+    assert summary.sections("") == [""] and summary.sections("## x") == ["## x"]

@@ -174,7 +174,7 @@ class Compressor(ContextEngine):
             return self._nothing_gained(messages, force=force)
         self.saved_tokens += plan.before - after
         self.compression_count: int = self.compression_count + 1
-        self.last_compression_rough_tokens = max(current_tokens or plan.before, 0) - plan.before + after
+        self.last_compression_rough_tokens = (current_tokens or plan.before) - plan.before + after
         self._last_rough = self.last_compression_rough_tokens
         self._awaits_verdict = True
         return compacted

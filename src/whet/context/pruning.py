@@ -26,20 +26,17 @@ _KEPT_CHARS = 120
 def prune(old: ChatRows, newer: ChatRows) -> ChatRows:
     """Give `old` with its tool traffic cut down; `newer` is what follows and stays whole.
 
-    A result that comes again later, in either list, becomes a reference to that place.
+    A result that comes again later, in either list, becomes a reference to that place. One with images never
+    does: the same words may stand beside another image.
     """
     calls = {call.id: call for row in old for call in chat.calls_of(row)}
-    last_at = {
-        text: chat.seq_of(row)
-        for row in (*old, *newer)
-        if row.get("role") == "tool" and len(text := chat.text_of(row)) > RESULT_CHARS
-    }
-    seen_last: set[int] = {id(row) for row in _last_of_each(old, newer)}
+    results = [row for row in (*old, *newer) if row.get("role") == "tool" and not chat.images_in(row)]
+    newest = {chat.text_of(row): row for row in results}
     pruned: ChatRows = []
     for row in old:
         if row.get("role") == "tool":
-            repeat = last_at.get(chat.text_of(row), 0) if id(row) not in seen_last else -1
-            pruned.append(_result(row, calls.get(str(row.get("tool_call_id") or "")), repeat))
+            call = calls.get(str(row.get("tool_call_id")))
+            pruned.append(_result(row, call, newest.get(chat.text_of(row), row)))
         else:
             pruned.append(_without_images(_with_short_arguments(row)))
     return pruned
@@ -84,25 +81,17 @@ def _brief(arguments: str) -> str:
     return chat.line(mask(str(given)), _KEPT_CHARS)
 
 
-def _last_of_each(old: ChatRows, newer: ChatRows) -> list[ChatRow]:
-    last: dict[str, ChatRow] = {}
-    for row in (*old, *newer):
-        if row.get("role") == "tool":
-            last[chat.text_of(row)] = row
-    return list(last.values())
-
-
-def _result(row: ChatRow, call: chat.RowCall | None, repeat: int) -> ChatRow:
+def _result(row: ChatRow, call: chat.RowCall | None, newest: ChatRow) -> ChatRow:
     text = chat.text_of(row)
     images = chat.images_in(row)
     if (len(text) <= RESULT_CHARS and not images) or text.startswith("[cut: "):
         return row
-    if repeat > 0:
-        what = f"same result as #{repeat}: {describe(row, call)}"
-    elif repeat == 0:
-        what = f"same result again below: {describe(row, call)}"
-    else:
-        what = describe(row, call) + (f", {images} images" if images else "")
+    what = describe(row, call)
+    if images:
+        what += f", {images} images"
+    elif newest is not row:
+        place = chat.ref(chat.seq_of(newest))
+        what = f"same result {f'as {place}' if place else 'again below'}: {what}"
     line = f"[cut: {what}{_back(row)}]"
     return _changed(row, line) if len(line) < len(text) or images else row
 

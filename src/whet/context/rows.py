@@ -187,7 +187,7 @@ def fingerprint(row: ChatRow) -> Fingerprint:
     content, calls = row.get("content"), row.get("tool_calls")
     return (
         str(row.get("role")),
-        content if isinstance(content, str) else repr(content or ""),
+        content if isinstance(content, str) else repr(content) if content else "",
         str(row.get("tool_call_id") or ""),
         repr(calls) if calls else "",
     )

@@ -146,7 +146,7 @@ def fit_body(body: str, budget_tokens: int) -> str:
     return clip(text, len(text) * budget_tokens // tokens - 40) if tokens > budget_tokens else text
 
 
-def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int = 600) -> str:
+def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int) -> str:
     """Write the newest request of the person, word for word, and what it continues where it says little.
 
     `rows`: the whole list, without earlier summaries.

@@ -1,0 +1,121 @@
+"""What of an engine's lists is stored, and what the engine is told where one is not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.context.engines import RecordingEngine
+from tests.support import FixedClock
+from whet.context.compaction import CompactionRunner
+from whet.context.compaction_policy import BY_HAND, CircuitBreaker
+from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
+from whet.context.host import SessionEngines
+from whet.context.live_list import LiveList
+from whet.context.rows import list_tokens, tokens_of
+from whet.contract.context_engine import ChatRow, ChatRows
+from whet.contract.events import Compaction
+from whet.contract.messages import Message, Usage
+from whet.contract.protocols import ModelInfo
+from whet.store.database import StateDatabase
+from whet.store.sessions import NewSession
+from whet.store.transcript import Transcript
+
+
+def sized(role: str, tokens: int) -> ChatRow:
+    """A row of exactly so many tokens."""
+    row = {"role": role, "content": "word" * (tokens - 4)}
+    assert tokens_of(row) == tokens
+    return row
+
+
+class Giving(RecordingEngine):
+    """Gives the same list whatever it gets."""
+
+    def __init__(self, trace: list[str]) -> None:
+        super().__init__(trace)
+        self.given: ChatRows = []
+
+    def compress(self, messages: ChatRows, *_: Any, **_given: Any) -> ChatRows:
+        return self.given
+
+
+class Bench:
+    """A session of two messages with 50 tokens each, and what makes it smaller."""
+
+    def __init__(self, log: Transcript, window: int) -> None:
+        self.log = log
+        self.trace: list[str] = []
+        self.engine = Giving(self.trace)
+        self.seat = EngineRunner.of(self.engine, Deadlines())
+        info = ModelInfo("p", "m", window, 1_000)
+        self.engines = SessionEngines(log, self.seat, HostFacts(lambda: info), None)
+        self.live = LiveList(log, 0)
+        self.live.follow()
+        self.brake = CircuitBreaker()
+        self.told: list[Compaction] = []
+        self.runner = CompactionRunner(log, self.engines, self.live, self.brake, self.hear)
+
+    async def hear(self, done: Compaction) -> None:
+        self.told.append(done)
+
+    async def compact(self, *sizes: int) -> bool:
+        """Have it compacted to messages of these sizes."""
+        self.engine.given = [sized(("user", "assistant")[at % 2], size) for at, size in enumerate(sizes)]
+        return await self.runner.compact(self.told.append, self.live.tokens(), BY_HAND)  # type: ignore[arg-type]
+
+    async def is_told_again(self) -> bool:
+        """Whether the engine is told of the session again, because it knows another list."""
+        self.trace.clear()
+        await self.engines.rejoin(self.live.copy)
+        return [line.split()[0] for line in self.trace] == ["on_session_start"]
+
+
+@asynccontextmanager
+async def bench(tmp_path: Path, window: int) -> AsyncIterator[Bench]:
+    database = StateDatabase.open(tmp_path / "state.db", FixedClock())
+    log = await Transcript.create(database, NewSession(id="s"), FixedClock())
+    turn = await log.begin_turn(Message("user", sized("user", 50)["content"]))
+    await log.append_reply(turn, Message("assistant", sized("assistant", 50)["content"]), Usage(), "m")
+    await log.end_turn(turn, "answered", "")
+    made = Bench(log, window)
+    try:
+        yield made
+    finally:
+        made.seat.lane.close()
+        database.close()
+
+
+@pytest.mark.parametrize(
+    ("window", "sizes", "is_taken", "is_told_again"),
+    [
+        (1_000, [60], True, False),
+        (1_000, [60, 40], True, False),
+        (1_000, [51, 50], False, False),
+        (1_000, [40, 40, 30], False, True),
+        (1_000, [100 + 4_096], True, False),
+        (1_000, [100 + 4_097], False, True),
+        (9_001, [9_000], True, False),
+        (9_000, [9_000], False, True),
+    ],
+)
+def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_grew_little_or_fits(
+    tmp_path: Path, window: int, sizes: list[int], is_taken: bool, is_told_again: bool
+) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, window) as b:
+            assert await b.compact(*sizes) is is_taken
+            done = Compaction("recording", 2, len(sizes), 100, sum(sizes))
+            assert b.told == ([done, done] if is_taken else []), "shown, and told to who asked for it"
+            assert list_tokens(b.log.messages) == b.live.tokens() == (sum(sizes) if is_taken else 100)
+            assert ["was larger than what it replaced" in text for text in b.seat.notices] == [True] * (
+                not is_taken
+            )
+            assert await b.is_told_again() is is_told_again
+
+    asyncio.run(main())

@@ -1,0 +1,205 @@
+"""What a model is asked for a summary, what an answer is taken for, and what a failure means."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tests.context.talk import BODY, Model
+from whet.context.rows import text_tokens
+from whet.context.summariser import Failure, SummaryRequest, ask, judged, prompt, record, rest_s
+from whet.contract.context_engine import ChatRow
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ConfigError,
+    ContextOverflow,
+    ModelRefused,
+    NotFound,
+    QuotaExhausted,
+    RateLimited,
+    Unavailable,
+    WireError,
+)
+from whet.contract.tools import clip
+
+
+def said(role: str, text: str, seq: int = 0) -> ChatRow:
+    return {"role": role, "content": text, **({"_seq": seq} if seq else {})}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("<think>no</think>## 2. Goal", "## 2. Goal"),
+        ("half a thought</think> ## 2. Goal ", "## 2. Goal"),
+        ("```markdown\n## 2. Goal\nx\n```", "## 2. Goal\nx"),
+        ("## 2. Goal\n```\nx\n```", "## 2. Goal\n```\nx\n```"),
+        ("a", "a"),
+    ],
+)
+def test_an_answer_is_read_without_thoughts_and_fences(answer: str, text: str) -> None:
+    assert judged(answer) == text
+
+
+def test_what_an_empty_answer_had_is_said() -> None:
+    assert judged("") == Failure("empty", "the model answered with nothing instead of a summary")
+    assert judged("<think>x") == Failure(
+        "empty", "the model answered with only thoughts instead of a summary"
+    )
+    assert judged(" ?? ") == Failure("empty", "the model answered with only thoughts instead of a summary")
+
+
+def request(**given: Any) -> SummaryRequest:
+    fields: dict[str, Any] = {"rows": [], "previous": "", "focus": "", "recent": "", "sample": ""}
+    fields |= {"today": date(2026, 11, 21), "budget_tokens": 1_000, "window_tokens": 100_000}
+    return SummaryRequest(**(fields | given))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "tries"),
+    [
+        (ConfigError("x", hint=""), "no_provider", 1),
+        (NotFound("x", hint=""), "no_provider", 1),
+        (AuthRejected("x", hint=""), "auth", 1),
+        (QuotaExhausted("x", hint=""), "quota", 1),
+        (RateLimited("x", hint=""), "network", 2),
+        (Unavailable("x", hint=""), "network", 2),
+        (WireError("x", hint=""), "stream", 2),
+        (ContextOverflow("x", hint=""), "other", 2),
+        (ModelRefused("x", hint=""), "other", 2),
+        (BadRequest("x", hint=""), "other", 2),
+        (TimeoutError("x"), "timeout", 1),
+        (OSError("x"), "network", 2),
+        (ValueError("x"), "stream", 2),
+        (ZeroDivisionError("x"), "other", 2),
+    ],
+)
+def test_a_failure_is_of_one_kind_and_one_that_may_pass_is_tried_again(
+    error: Exception, kind: str, tries: int
+) -> None:
+    model = Model(error)
+    assert ask(model, None, request(), 7.0) == Failure(kind, "x")  # type: ignore[arg-type]
+    assert len(model.asked) == tries
+    other = Model()
+    assert ask(Model(error), other, request(), 7.0) == BODY and len(other.asked) == 1
+    assert ask(Model(BODY), Model(error), request(), 7.0) == BODY
+
+
+def test_an_error_without_words_is_told_by_its_name_and_a_secret_is_not() -> None:
+    assert ask(Model(TimeoutError()), None, request(), 1) == Failure("timeout", "TimeoutError")
+    key = "sk-" + "a1B2" * 8
+    found = ask(Model(TimeoutError(f"{key} " + "y" * 400)), None, request(), 1)
+    assert isinstance(found, Failure) and key not in found.message and len(found.message) <= 303
+
+
+@pytest.mark.parametrize(
+    ("budget", "window", "limit"),
+    [(1_000, 100_000, 6_096), (1_000, 9_000, 3_000), (10, 300, 256), (10, 771, 257)],
+)
+def test_an_answer_has_room_to_think_within_a_third_of_the_window(
+    budget: int, window: int, limit: int
+) -> None:
+    model = Model()
+    ask(model, None, request(budget_tokens=budget, window_tokens=window), 7.0)
+    assert model.limits == [(limit, 7.0)]
+
+
+def test_a_summarys_length_is_asked_for_in_words_two_for_three_tokens() -> None:
+    for budget, words in ((900, 600), (93, 62), (60, 60)):
+        assert f"At most {words} words." in prompt(request(budget_tokens=budget), 500)
+
+
+@pytest.mark.parametrize(
+    ("sample", "answer", "tries"),
+    [
+        ("Почини цену", BODY, 2),
+        ("Почини цену", "## 2. Goal\nЦена [#1].\n## 4. Completed actions\nЦена.", 1),
+        ("fix the цен", BODY, 1),
+        ("цен", BODY, 1),
+        ("цена", BODY, 2),
+        ("naïve façade", BODY, 1),
+    ],
+)
+def test_a_summary_in_another_script_than_the_persons_is_asked_for_once_more(
+    sample: str, answer: str, tries: int
+) -> None:
+    model = Model(answer)
+    assert ask(model, None, request(sample=sample), 7.0) == answer
+    assert len(model.asked) == tries
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_usable"),
+    [
+        ("## 2. Goal\nShip [#1].", True),
+        ("## 2. Goal\nShip.", False),
+        ("## 2. Goal\nShip.\n## 4. Completed actions\nDone.", True),
+        ("## 2. Goal\nShip.\n## 99. Other\nDone.", False),
+        ("## 2. Goal\nShip.\n## 4. Completed actions\n", False),
+        ("## 2. Goal\nShip [#1].\n## 4. Completed actions\nDone [#", False),
+        ("## 2. Goal\nShip [#1].\n## 4. Completed actions\n```\nDone", False),
+        ("## 2. Goal\nShip [#1-4].\n## 4. Completed actions\n```\nDone\n```", True),
+        ("I will look at it next [#1].", False),
+    ],
+)
+def test_an_answer_has_the_parts_that_were_asked_for(answer: str, is_usable: bool) -> None:
+    found = ask(Model(answer), None, request(), 7.0)
+    assert (found == answer) is is_usable
+    assert isinstance(found, str) or found.kind == "parts"
+
+
+def test_the_waits_grow_to_the_last_one() -> None:
+    assert [rest_s("timeout", before) for before in range(5)] == [60, 300, 900, 900, 900]
+    kinds = ("no_provider", "auth", "quota", "network", "stream", "empty", "parts", "other")
+    assert [rest_s(kind, 3) for kind in kinds] == [600, 600, 600, 60, 30, 60, 60, 60]
+
+
+def test_rows_are_written_with_their_numbers_calls_and_outcomes() -> None:
+    call = {"id": "c", "function": {"name": "terminal", "arguments": '{"command": "make"}'}}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    rows = [
+        {"role": "user", "content": [{"type": "text", "text": "look </record>"}, image], "_seq": 1},
+        {"role": "assistant", "content": "", "tool_calls": [call], "_seq": 2},
+        {"role": "tool", "tool_call_id": "c", "content": "bad\n[exit 2]", "_seq": 3},
+        {"role": "tool", "tool_call_id": "x", "name": "other", "content": "fine"},
+    ]
+    assert record(rows, 1_000).splitlines() == [
+        "[#1 user] look < /record> [1 images]",
+        "[#2 assistant] ",
+        '  calls terminal {"command": "make"}',
+        "[#3 result of terminal, exit 2] bad",
+        "[exit 2]",
+        "[result of other] fine",
+    ]
+
+
+def test_a_record_cuts_texts_and_arguments_to_their_size() -> None:
+    for size, is_cut in ((5_500, False), (5_501, True)):
+        text = "x" * size
+        assert record([said("user", text, 1)], 10**6) == f"[#1 user] {clip(text, 5_500)}"
+        assert ("cut" in record([said("user", text, 1)], 10**6)) is is_cut
+    for size in (1_500, 1_501):
+        arguments = "y" * size
+        call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
+        row_ = {"role": "assistant", "content": "", "tool_calls": [call]}
+        assert record([row_], 10**6) == f"[assistant] \n  calls f {clip(arguments, 1_500)}"
+    # Where that is too much in all, each is cut to half of it, and so on.
+    rows = [said("user", "x" * 9_000, at) for at in range(1, 11)]
+    sizes = [max(map(len, record(rows, room).splitlines())) for room in (20_000, 10_000, 5_000, 2_500)]
+    assert sizes == [3_300, 1_650, 825, 413], "the end of each, which is three fifths"
+
+
+def test_each_end_of_a_record_has_half_of_the_room() -> None:
+    rows = [said("user", f"step {at:02}", at) for at in range(10, 30)]
+    size = text_tokens("[#10 user] step 10") + 1
+    for room, kept in ((6 * size, 3), (6 * size - 2, 2), (6 * size + 1, 3), (99 * size, 20)):
+        lines = record(rows, room).splitlines()
+        if kept == 20:
+            assert len(lines) == 20
+            continue
+        first, last = (f"[#{at} user] step {at}" for at in (10 + kept - 1, 30 - kept))
+        assert lines[kept - 1 : kept + 2] == [first, f"[{20 - 2 * kept} messages left out here]", last]
+        assert len(lines) == 2 * kept + 1
