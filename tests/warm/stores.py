@@ -55,10 +55,10 @@ class Did:
 
 @dataclass
 class Turn:
-    """What the person said, and the steps: each a list of calls made at once."""
+    """What the person said, and the steps: calls made at once, or what the person typed meanwhile."""
 
     said: str
-    steps: Sequence[Sequence[Did]] = field(default_factory=list)
+    steps: Sequence[Sequence[Did] | str] = field(default_factory=list)
     undone: bool = False
 
 
@@ -102,6 +102,9 @@ async def stored(
         clock.advance(60)
         open_turn = await log.begin_turn(Message("user", turn.said))
         for calls in turn.steps:
+            if isinstance(calls, str):
+                await log.append_user(open_turn, Message("user", calls))
+                continue
             asked = tuple(ToolCall(f"c{count + n}", did.name, did.text) for n, did in enumerate(calls))
             count += len(calls)
             await log.append_reply(open_turn, Message("assistant", "", asked), Usage(), "practice")

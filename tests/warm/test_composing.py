@@ -145,3 +145,23 @@ def test_a_placebo_is_drawn_from_other_shapes_and_filled_up_to_size(
     assert len(tiny.examples) == 1 and "[left out]" not in tiny.examples[0].result_summary
     assert len({drawn(own, seed).examples[0].arguments["command"] for seed in range(20)}) == 2
     assert drawn(own, 3) == drawn(own, 3)
+
+
+def test_an_example_of_a_placebo_has_the_size_of_the_one_that_it_stands_for(
+    database: StateDatabase, clock: FixedClock
+) -> None:
+    good = [sh("wc -l a.txt"), sh("head " + " ".join(f"part{n}.md" for n in range(20)))]
+    store(database, clock, Turn("count", steps(*good)))
+    found = mined(database)
+    everything = Template(name="x", examples=(Example(tool_name="todo"),) * 2)
+    options = BuildOptions(name="p")
+
+    def drawn(like: Template) -> tuple[Example, ...]:
+        return database.read_now(lambda db: placebo(db, found, like, options, clock.now(), 0)).examples
+
+    for one in drawn(everything):
+        size = example_tokens(one)
+        like = Example(
+            tool_name="todo", result_summary="word" * (size - example_tokens(everything.examples[0]))
+        )
+        assert drawn(Template(name="x", examples=(like,))) == (one,), size

@@ -305,6 +305,14 @@ def test_a_group_is_worth_its_sessions_its_age_and_its_repairs() -> None:
     assert [one.shape for one in found.ranked("t")] == ["s", "a", "b"]
 
 
+def test_of_too_many_groups_the_better_half_stays() -> None:
+    found = Mined(groups={str(n): Group("todo", str(n), sessions=(n * 7) % 10) for n in range(10)})
+    best = [group.shape for group in found.ranked("todo")]
+    found.thin_out()
+    assert list(found.groups) == best[:5]
+    assert [group.sessions for group in found.groups.values()] == [9, 8, 7, 6, 5]
+
+
 def test_mining_counts_what_ran_and_keeps_what_may_be_shown(
     database: StateDatabase, clock: FixedClock
 ) -> None:
@@ -356,9 +364,9 @@ def test_mining_tells_how_far_it_is_and_reads_the_newest(database: StateDatabase
 def test_a_call_is_shown_with_what_was_asked_for_in_its_own_turn(
     database: StateDatabase, clock: FixedClock
 ) -> None:
-    turns = [Turn(f"ask {n}", steps(read(f"dir{n}/file.txt"))) for n in range(4)]
+    turns = [Turn(f"ask {n}", [[read(f"dir{n}/file.txt")], "faster", [sh("ls")]]) for n in range(4)]
     store(database, clock, *turns)
-    found = {one.arguments["path"]: one.hint for one in mined(database).sample}
+    found = {one.arguments["path"]: one.hint for one in mined(database).sample if one.name == "read_file"}
     assert found == {f"dir{n}/file.txt": f"ask {n}" for n in range(4)}
 
 

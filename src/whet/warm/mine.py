@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apsw
@@ -121,8 +121,15 @@ class Mined(msgspec.Struct):
 
     def ranked(self, tool: str) -> list[Group]:
         """Give a tool's groups, the best first."""
-        own = [group for group in self.groups.values() if group.name == tool]
-        return sorted(own, key=lambda group: (-group.score(self.newest_ms), group.shape))
+        return self._best_first([group for group in self.groups.values() if group.name == tool])
+
+    def thin_out(self) -> None:
+        """Drop the weaker half of the groups."""
+        best = self._best_first(self.groups.values())
+        self.groups: dict[str, Group] = {group.shape: group for group in best[: len(best) // 2]}
+
+    def _best_first(self, groups: Iterable[Group]) -> list[Group]:
+        return sorted(groups, key=lambda group: (-group.score(self.newest_ms), group.shape))
 
     def failing_tools(self, least: float = LEAST_ERROR_RATE) -> list[tuple[str, float]]:
         """Give tools that need examples with their error rates, the worst first."""
@@ -181,7 +188,7 @@ def _count(mined: Mined, session: MinedSession, judged: Judged, hint: str) -> No
     group = mined.groups.get(shape)
     if group is None:
         if len(mined.groups) >= _MOST_GROUPS:
-            _thin_out(mined)
+            mined.thin_out()
         group = mined.groups[shape] = Group(call.name, shape)
     group.count(session.key, call.at_ms, judged.repairs is not None)
     chance = zlib.crc32(f"{session.id}:{call.seq}".encode())
@@ -227,9 +234,3 @@ def _is_eligible(call: StoredCall) -> bool:
         and "\0" not in text
         and len(call.arguments) <= _MOST_ARGUMENT_CHARS
     )
-
-
-def _thin_out(mined: Mined) -> None:
-    """Drop the weaker half of the groups."""
-    best = sorted(mined.groups.values(), key=lambda group: (-group.score(mined.newest_ms), group.shape))
-    mined.groups = {group.shape: group for group in best[: _MOST_GROUPS // 2]}
