@@ -119,3 +119,17 @@ def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_grew_little_o
             assert await b.is_told_again() is is_told_again
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [200, 60])
+def test_a_list_that_grew_after_an_attempt_in_vain_is_the_end_of_automatic_compaction(
+    tmp_path: Path, size: int
+) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, 1_000) as b:
+            b.brake.idle(100, 1_000)
+            assert await b.compact(size)
+            told = [text for text in b.seat.notices if "automatic compaction is off" in text]
+            assert len(told) == (size > 100) and bool(b.brake.stopped) is (size > 100)
+
+    asyncio.run(main())

@@ -54,3 +54,17 @@ def test_calls_of_a_quick_engine_never_run_at_the_same_time() -> None:
         await seat.close()
 
     asyncio.run(main())
+
+
+def test_what_can_not_be_made_says_why() -> None:
+    async def taken(offer: EngineOffer) -> EngineRunner | str:
+        return await EngineRunner.take(offer, Deadlines(), foreground=False)
+
+    def fail() -> NoEngine:
+        raise ValueError("no disk")
+
+    nothing = asyncio.run(taken(EngineOffer("x", "")))
+    assert nothing == "TypeError: x offers no way to make an engine"
+    assert asyncio.run(taken(EngineOffer("x", "", fresh=fail))) == "ValueError: no disk"
+    number = EngineOffer("x", "", fresh=lambda: 3)  # type: ignore[arg-type,return-value]
+    assert asyncio.run(taken(number)) == "TypeError: fresh gave int, no engine"

@@ -127,7 +127,7 @@ def test_shorten_clips_only_the_longest_and_names_what_is_cut():
 def test_a_text_that_just_fits_is_left_as_it_is():
     row = {"role": "assistant", "content": "words of some length " * 200}
     size = chat.tokens_of(row)
-    assert clip_text(row, size) is row
+    assert clip_text(row, size) is row and clip_text(row, chat.text_tokens(row["content"])) is row
     assert chat.tokens_of(clip_text(row, size // 2)) < size
 
 

@@ -121,6 +121,8 @@ def test_a_summarys_length_is_asked_for_in_words_two_for_three_tokens() -> None:
         ("цен", BODY, 1),
         ("цена", BODY, 2),
         ("naïve façade", BODY, 1),
+        ("fixцену", BODY, 2),
+        ("abцв", BODY, 2),
     ],
 )
 def test_a_summary_in_another_script_than_the_persons_is_asked_for_once_more(
