@@ -40,6 +40,7 @@ def test_a_models_own_frame_trail_and_first_section_are_left_out():
     )
     assert summary.clean_body(text) == "## 2. Goal\nShip."
     assert summary.clean_body("Only prose.") == "## 2. Goal\nOnly prose."
+    assert summary.clean_body("Here it is:\n## 2. Goal\nShip.") == "## 2. Goal\nShip."
 
 
 def test_of_an_earlier_summary_the_lasting_sections_stay_where_a_model_leaves_them_out():
