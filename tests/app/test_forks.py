@@ -68,8 +68,8 @@ def _fork_and_go_on(api: Api) -> None:
         return len(list(messages(db, "fork1")))
 
     database.write_now(lambda db: sessions.set_archived(db, "fork1", "2099-01-02T00:00:00.000Z"))
-    assert "fork1" not in [one.id for one in database.read_now(sessions.list_sessions)]
-    listed = database.read_now(lambda db: sessions.list_sessions(db, archived=True))
+    assert "fork1" not in [one.id for one in database.read_now(lambda db: sessions.list_sessions(db, 9))]
+    listed = database.read_now(lambda db: sessions.list_sessions(db, 9, archived=True))
     assert [one.id for one in listed] == ["fork1"]
     for turn in (9, 3):
         with pytest.raises(NotFound, match="no turn"):

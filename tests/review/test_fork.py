@@ -227,9 +227,9 @@ def test_the_parent_is_not_touched(tmp_path: Path) -> None:
             assert all(a is b for a, b in zip(b.session.log.messages, listed, strict=True))
             await b.turn("and now?")
             assert b.server.requests[-1].body.startswith(b.server.requests[1].body.rstrip(b"]}"))
-            children = b.app.database.read_now(lambda db: sessions.list_sessions(db, kinds=("review",)))
+            children = b.app.database.read_now(lambda db: sessions.list_sessions(db, 9, kinds=("review",)))
             assert [(c.parent_session_id, c.turns) for c in children] == [(b.session.id, 1)]
-            chats = b.app.database.read_now(sessions.list_sessions)
+            chats = b.app.database.read_now(lambda db: sessions.list_sessions(db, 9))
             assert [c.id for c in chats] == [b.session.id], "a review is in no list of conversations"
 
     asyncio.run(main())

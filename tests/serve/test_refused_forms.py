@@ -97,7 +97,7 @@ def test_nothing_begins_with_nothing_to_do(run: Run, text: str) -> None:
         with pytest.raises(ApiError) as caught:
             await desk(frame).begin(posted({"text": text}), VISIT)
         assert caught.value.status == 400
-        assert frame.app.database.read_now(lambda db: sessions.list_sessions(db)) == []
+        assert frame.app.database.read_now(lambda db: sessions.list_sessions(db, 9)) == []
 
     run(test)
 

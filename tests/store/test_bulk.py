@@ -86,6 +86,7 @@ def test_a_session_is_stored_whole_and_once(db, clock):
 
 def test_what_was_added_there_is_added_here(db, clock):
     assert put(db, past(SAID[:5])) == "new"
+    assert put(db, past(SAID[:1], "f2")) == "new"
     assert put(db, past()) == "grown" and put(db, past()) == "same"
     log = stored(db, clock)
     assert [m.text for m in log.messages] == ["first", "", "one", "two", "done", "second"]

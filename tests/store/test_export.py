@@ -49,6 +49,22 @@ def test_markdown_reads_like_a_conversation(db, session):
     assert KEY not in text and "never mind" not in text
 
 
+@pytest.mark.parametrize(
+    ("text", "fence"),
+    [("plain", "```"), ("`a` ``b``", "```"), ("```\nx\n```", "````"), ("a ````` ``", "``````")],
+)
+def test_a_result_stands_in_a_fence_that_nothing_in_it_closes(db, clock, text, fence):
+    async def main():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("go"))
+        await log.append_reply(turn, asking("terminal"), USAGE, "m")
+        await finish(log, turn, log.open_calls(turn)[0], text)
+        log.close()
+
+    asyncio.run(main())
+    assert lines(db, export.as_markdown)[-1] == f"Result of `terminal`:\n\n{fence}\n{text}\n{fence}\n\n"
+
+
 @pytest.mark.parametrize("function", [export.as_jsonl, export.as_markdown])
 def test_an_unknown_session_is_not_found(db, function):
     with pytest.raises(NotFound):

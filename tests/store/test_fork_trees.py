@@ -34,7 +34,7 @@ def test_forks_stand_below_where_they_began(db: StateDatabase) -> None:
             forks.fork(it, origin, 1, name, at.format(number + 2))
 
     db.write_now(begin)
-    listed = db.read_now(lambda it: forks.as_trees(it, sessions.list_sessions(it)))
+    listed = db.read_now(lambda it: forks.as_trees(it, sessions.list_sessions(it, 9)))
     assert [(one.row.id, one.depth) for one in listed] == [
         ("other", 0), ("last", 1), ("old", 0), ("b", 1), ("a", 1), ("aa", 2)
     ]  # fmt: skip

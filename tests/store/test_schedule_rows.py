@@ -10,12 +10,22 @@ from tests.support import list_jobs
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import jobs, schedules, sessions, turns
-from whet.store.schedules import KEPT_RUNS, Firing, Schedule, ScheduleRun
+from whet.store.schedules import KEPT_RUNS, Firing, Schedule, ScheduleGoal, ScheduleRun
 from whet.store.sessions import NewSession
 
 pytestmark = pytest.mark.usefixtures("still_time")
 
-HOURLY = Schedule("abc1", "Reports", "2026", "0 * * * *", "", "UTC", "say hi", toolsets=("web", "files"))
+HOURLY = Schedule(
+    "abc1",
+    "Reports",
+    "2026",
+    "0 * * * *",
+    "",
+    "UTC",
+    "say hi",
+    toolsets=("web", "files"),
+    quiet="22:00-07:00",
+)
 
 
 def on(db, work, *args, **more):
@@ -36,7 +46,10 @@ def lease(db, clock):
 @pytest.mark.slow
 def test_a_schedule_is_kept_whole_and_found_by_name_or_id(db, clock):
     on(db, schedules.add, HOURLY, at(clock, 60), clock)
-    other = Schedule("abd2", "abc", "2026", "", "2027", "UTC", "x", paused=True)
+    goal = ScheduleGoal("make check", 0.5, 9, ("a",), ("b",), until_achieved=True)
+    other = Schedule(
+        "abd2", "abc", "2026", "", "2027", "UTC", "x", "s1", "/w", "notify", (), 60.0, True, goal
+    )
     on(db, schedules.add, other, at(clock, 60), clock)
     assert on(db, schedules.every) == [other, HOURLY]
     assert on(db, schedules.get, "abc1") == HOURLY and on(db, schedules.get, "zz") is None
@@ -63,6 +76,10 @@ def test_pausing_stops_the_next_time_and_removing_what_waits(db, clock):
     on(db, schedules.resume, "abc1", first, clock)
     assert on(db, schedules.next_due, "abc1") == first and not on(db, schedules.get, "abc1").paused
     assert len(on(db, list_jobs)) == 1, "one next time"
+    ended = on(db, schedules.run_now, "abc1", clock)
+    job = lease(db, clock)
+    on(db, schedules.begin, job, schedules.firing_of(job), "now")
+    assert on(db, schedules.finish, job, ("answered", "", ""), clock)
     by_hand = on(db, schedules.run_now, "abc1", clock)
     job = lease(db, clock)
     assert job.id == by_hand and schedules.firing_of(job) == Firing("abc1", iso(clock.now()), by_hand=True)
@@ -71,8 +88,8 @@ def test_pausing_stops_the_next_time_and_removing_what_waits(db, clock):
     on(db, schedules.begin, job, schedules.firing_of(job), "now")
     on(db, schedules.remove, "abc1")
     assert on(db, schedules.get, "abc1") is None
-    assert [job.id for job in on(db, list_jobs)] == [by_hand], "what runs goes on"
-    assert on(db, schedules.get_run, by_hand) is not None
+    assert {job.id for job in on(db, list_jobs)} == {ended, by_hand}, "what runs goes on"
+    assert on(db, schedules.get_run, by_hand) is not None and on(db, schedules.get_run, ended) is None
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from tests.store.test_ranking import found, put
 from tests.support import FixedClock
 from whet.contract.messages import Message
-from whet.store import bulk, index, query, ranking, sessions
+from whet.store import bulk, index, query, ranking, rows, sessions
 from whet.store.database import StateDatabase
 from whet.store.ranking import Ranking
 from whet.store.sessions import NewSession
@@ -173,4 +173,36 @@ def test_the_beginning_of_a_word_stands_for_64_words(tmp_path):
     put(db, "s", *(f"zeb{one}{two}k" for one in "bcdfghjk" for two in "bcdfghjkm"))
     every = found(db, "zeb*", 100)
     assert len(every) == 64 and set(every) == {f"s {number}" for number in range(1, 65)}
+    db.close()
+
+
+def test_where_the_newest_with_common_words_are_hidden_older_ones_with_one_of_them_are_given(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+):
+    db = opened(tmp_path)
+    put(db, "open", "alpha old", *["filler"] * 3, "bravo old", *["filler"] * 3, "alpha again")
+    put(db, "hidden", *["alpha bravo", "filler", "filler", "alpha"] * 25, private=True)
+    monkeypatch.setattr(ranking, "_FIRST_READ", 20)
+    monkeypatch.setattr(ranking, "_READ_ALL", 0)
+    assert found(db, "bravo alpha", 2) == ["open 5"]
+    db.close()
+
+
+def test_one_that_is_short_is_weighed_beside_long_ones_that_came_later(tmp_path):
+    db = opened(tmp_path)
+    put(db, "short", "alpha", at="2026-10-05")
+    put(db, "long", *["alpha " + "word " * 800, "filler", "filler"] * 12)
+    assert found(db, "alpha", 2)[0] == "short 1"
+    db.close()
+
+
+def test_a_beat_stands_by_one_message_in_a_thousand_and_by_the_first_of_every_sixteenth_session(tmp_path):
+    db = opened(tmp_path)
+    for number in range(1, 34):
+        put(db, f"s{number}", *["x"] * (2_048 if number == 2 else 2))
+    while db.write_now(index.index_new):
+        pass
+    sql = "SELECT -rowid >> 1 FROM messages_fts WHERE rowid % 2 ORDER BY 1"
+    beats = [divmod(id_, rows.SEQ_LIMIT) for (id_,) in db.read_now(lambda c: c.execute(sql).fetchall())]
+    assert beats == [(2, 1_024), (2, 2_048), (16, 1), (32, 1)]
     db.close()

@@ -11,7 +11,7 @@ from tests.store.support import USAGE, answer, asking, finish, new_log, talk, us
 from tests.support import FixedClock
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall
-from whet.store import forks, search, sessions
+from whet.store import forks, index, rows, search, sessions
 from whet.store.database import StateDatabase
 from whet.store.query import terms
 from whet.store.ranking import Ranking
@@ -364,6 +364,16 @@ def test_what_forks_have_copied_is_found_once_where_it_was_said(db, clock):
     db.write_now(lambda c: c.execute("UPDATE sessions SET private = 0 WHERE id = 's1'"))
     db.write_now(lambda c: c.execute("UPDATE turns SET undone = '2026' WHERE session = 1 AND number = 1"))
     assert sorted(found(db, "heron")) == ["a", "b"]
+
+
+def test_what_is_indexed_as_a_copy_alone_is_found_where_it_was_said_and_weighs_as_much(db, clock):
+    """While an index is made anew, from the newest session on, the copies come first."""
+    asyncio.run(talk(db, clock, "s1", "a heron and a bittern"))
+    db.write_now(lambda c: forks.fork(c, "s1", 1, "copy", "2026-11-23"))
+    asyncio.run(talk(db, clock, "other", "a heron"))
+    assert found(db, "bittern") == ["s1"]
+    db.write_now(lambda c: index.take_out(c, *rows.ids_of(sessions.key_of(c, "s1"))))
+    assert found(db, "heron bittern") == ["s1", "other"]
 
 
 class Counting(Ranking):

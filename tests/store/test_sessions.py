@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.support import ONLY_POSTGRES, ONLY_SQLITE, talk
 from whet.contract.errors import NotFound
-from whet.store import grants, sessions, titles
+from whet.store import grants, index, sessions, titles
 from whet.store.sessions import NewSession
 
 
@@ -41,6 +41,12 @@ def test_a_session_is_found_by_id_beginning_and_title(db):
     with pytest.raises(NotFound, match="several") as caught:
         resolve("ab")
     assert "abc1 (Fix the build)" in caught.value.message and "abd2" in caught.value.message
+    make(db, *(NewSession(id=f"x{n}") for n in range(5)))
+    with pytest.raises(NotFound, match=r"fits several sessions: (x[0-4], ){4}x[0-4]$"):
+        resolve("x")
+    make(db, NewSession(id="x5"))
+    with pytest.raises(NotFound, match=r"fits several sessions: (x[0-5], ){5}\.\.\.$"):
+        resolve("x")
 
 
 def test_what_is_noted_of_a_session_is_read_again_and_of_none_refused(db):
@@ -58,7 +64,7 @@ def test_what_is_noted_of_a_session_is_read_again_and_of_none_refused(db):
             db.write_now(lambda c, note=note: note(c, "absent"))
     row = db.read_now(lambda c: sessions.get(c, "abc1"))
     assert (row.provider, row.model, row.title) == ("p2", "m2", "Other")
-    assert db.read_now(sessions.list_sessions) == [], "it was put aside"
+    assert db.read_now(lambda db: sessions.list_sessions(db, 9)) == [], "it was put aside"
     assert (row.ended, row.end_reason) == ("2026-11-23", "completed")
     assert db.read_now(lambda c: sessions.is_planning(c, "abc1")) is True
     db.write_now(lambda c: sessions.set_planning(c, "abc1", False))
@@ -74,8 +80,8 @@ def test_the_list_is_newest_first_and_filtered(db, clock):
 
     asyncio.run(main())
 
-    def listed(**filters):
-        return ids(db.read_now(lambda c: sessions.list_sessions(c, **filters)))
+    def listed(limit=9, **filters):
+        return ids(db.read_now(lambda c: sessions.list_sessions(c, limit, **filters)))
 
     assert listed() == ["s4", "s3", "s2", "s1", "s0"]
     assert listed(limit=2, offset=1) == ["s3", "s2"]
@@ -119,19 +125,21 @@ def test_children_share_conversation_and_privacy(db):
 @ONLY_SQLITE
 def test_delete_takes_children_text_and_index_with_it(tmp_path, db, clock):
     async def main():
-        await talk(db, clock, "stays", "ordinary words")
         await talk(db, clock, "goes", "xyzzysecretphrase here", system_prompt="only here")
+        await talk(db, clock, "stays", "ordinary words")
         await talk(db, clock, "kid", "child words", kind="child", parent_session_id="goes")
 
     asyncio.run(main())
+    while db.write_now(index.index_new):
+        pass
     assert db.write_now(lambda c: sessions.delete(c, "goes")) == 2
     left = db.read_now(
         lambda c: [
             c.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in ("sessions", "turns", "messages", "claims", "frozen_texts")
+            for table in ("sessions", "turns", "messages", "messages_fts", "claims", "frozen_texts")
         ]
     )
-    assert left == [1, 1, 2, 0, 1]
+    assert left == [1, 1, 2, 2, 0, 1]
     with pytest.raises(NotFound):
         db.write_now(lambda c: sessions.delete(c, "goes"))
     db.close()
@@ -206,7 +214,7 @@ def test_a_team_reads_no_title_that_the_index_does_not_name(db, query):
         return [row[0] for row in connection.execute(f"EXPLAIN SELECT id FROM sessions WHERE {sql}", values)]
 
     db.write_now(fill)
-    assert ids(db.read_now(lambda c: sessions.list_sessions(c, query=query))) == ["s00007"]
+    assert ids(db.read_now(lambda c: sessions.list_sessions(c, 9, query=query))) == ["s00007"]
     lines = "\n".join(db.read_now(plan))
     assert "sessions_by_title" in lines and "Seq Scan" not in lines
 
@@ -233,8 +241,8 @@ def test_a_part_of_a_title_is_found_behind_thousands_of_newer_sessions(db, monke
 
     db.write_now(fill)
 
-    def found(query, **more):
-        return ids(db.read_now(lambda c: sessions.list_sessions(c, query=query, **more)))
+    def found(query, limit=9, **more):
+        return ids(db.read_now(lambda c: sessions.list_sessions(c, limit, query=query, **more)))
 
     old = ["abc0150", "abc0100", "abc0050", "abc0000"]
     for part in ("tea", '"50%_OFF"', "\u6570\u636e\u5e93", "\u6570", "Te", "\u5e93", '"', 'f"'):

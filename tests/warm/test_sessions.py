@@ -169,7 +169,7 @@ def test_a_second_session_with_the_same_template_reads_it_from_the_cache(
             await say(session, question({}, (number,)))
             read.append(session.usage.cache_read_tokens)
         stored = await app.database.read(
-            lambda db: [sessions.prime_of(db, row.id) for row in sessions.list_sessions(db)]
+            lambda db: [sessions.prime_of(db, row.id) for row in sessions.list_sessions(db, 9)]
         )
         assert stored[0] == stored[1] != ""
         await app.aclose()

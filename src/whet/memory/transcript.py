@@ -165,7 +165,7 @@ def _stored(connection: apsw.Connection, key: int) -> list[StoredText]:
         f" FROM messages m LEFT JOIN tool_calls c ON c.session = ?3 AND c.seq = m.id & {rows.SEQ_LIMIT - 1}"
         f" AND m.role = {rows.TOOL} WHERE m.id >= ?1 AND m.id < ?2"
         " AND m.turn NOT IN (SELECT number FROM turns WHERE session = ?3 AND undone <> '') ORDER BY m.id",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
+        (*rows.ids_of(key), key),
     ).fetchall()
     return [
         StoredText(

@@ -99,7 +99,7 @@ def said_by_user(connection: apsw.Connection, session_id: str) -> list[str]:
     found = connection.execute(
         "SELECT role, content, extra FROM messages m WHERE id > ? AND id < ? AND role = ? AND NOT EXISTS"
         " (SELECT 1 FROM turns t WHERE t.session = ? AND t.number = m.turn AND t.undone <> '') ORDER BY id",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, rows.USER, key),
+        (*rows.ids_of(key), rows.USER, key),
     )
     return [rows.unpack(*row).text for row in found]
 

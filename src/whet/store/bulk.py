@@ -203,7 +203,7 @@ def _untouched(connection: apsw.Connection, key: int, count: int) -> int | None:
     row = connection.execute(
         "SELECT (SELECT count(*) FROM messages WHERE id > ? AND id < ?),"
         " (SELECT max(number) FROM turns WHERE session = ?)",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key),
+        (*rows.ids_of(key), key),
     ).fetchone()
     return (row[1] or 0) if row and row[0] == count else None
 

@@ -156,12 +156,12 @@ def _last_before(connection: apsw.Connection, key: int, turn: int) -> int:
     row = (
         connection.execute(
             "SELECT id FROM messages WHERE id > ? AND id < ? AND turn < ? ORDER BY id DESC LIMIT 1",
-            (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn),
+            (*rows.ids_of(key), turn),
         ).fetchone()
         if turn
         else None
     )
-    return row[0] if row else key << rows.SEQ_BITS
+    return row[0] if row else rows.ids_of(key)[0]
 
 
 def _calls(extra: str) -> tuple[ToolCall, ...]:

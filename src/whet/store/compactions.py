@@ -11,7 +11,6 @@ from whet.clock import iso
 from whet.contract.messages import Message
 from whet.store import rows, sessions
 from whet.store.live import LiveList, TakenBackParts, list_decoder, read_list, taken_back
-from whet.store.rows import ASSISTANT, SEQ_BITS, SEQ_LIMIT, unpack_with_usage
 from whet.store.transcript import Transcript, TurnRecord
 
 
@@ -119,14 +118,14 @@ def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
     """Give the prompt tokens of the first answer after each of the last `most` compactions that were not
     undone, oldest first; one that no answer followed yet is left out."""
     found: list[int] = []
+    begin, end = rows.ids_of(key)
     last = "SELECT after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT ?"
     for (after_seq,) in connection.execute(last, (key, most)).fetchall():
-        begin = key << SEQ_BITS
         row = connection.execute(
             "SELECT content, extra FROM messages WHERE id > ? AND id < ? AND role = ? ORDER BY id LIMIT 1",
-            (begin | after_seq, begin + SEQ_LIMIT, ASSISTANT),
+            (begin | after_seq, end, rows.ASSISTANT),
         ).fetchone()
-        usage = None if row is None else unpack_with_usage(ASSISTANT, *row)[1]
+        usage = None if row is None else rows.unpack_with_usage(rows.ASSISTANT, *row)[1]
         if usage is not None and usage.prompt_tokens:
             found.append(usage.prompt_tokens)
     return found[::-1]
@@ -138,11 +137,10 @@ def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
     A compaction made by hand afterwards is not in it: no request has shown that list yet.
     """
     hidden, last = taken_back(connection, key), 0
-    first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
     said: list[tuple[int, int]] = []
     for id_, number, role in connection.execute(
         "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
-        (first, end, turn),
+        (*rows.ids_of(key), turn),
     ):
         if not hidden.has(number, id_ & (rows.SEQ_LIMIT - 1)):
             said.append((id_ & (rows.SEQ_LIMIT - 1), role))

@@ -44,7 +44,7 @@ def _of_session(connection: apsw.Connection, session_id: str) -> list[tuple[int,
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id > ? AND id < ?",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS),
+        rows.ids_of(key),
     )
     return list(found)
 

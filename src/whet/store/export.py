@@ -6,6 +6,7 @@ They are generators over one read transaction, so that a long session is never i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,8 @@ from whet.contract.messages import Message, to_dict
 from whet.contract.texts import map_texts
 from whet.log import mask
 from whet.store import rows, sessions
+
+_BACKTICKS = re.compile("`+")
 
 
 def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
@@ -58,11 +61,7 @@ def _blocks(message: Message) -> Iterator[str]:
 
 def _fence(text: str, language: str = "") -> str:
     """Put text into a fence that is longer than any run of backticks in it."""
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    fence = "`" * max(3, longest + 1)
+    fence = max(["``", *_BACKTICKS.findall(text)], key=len) + "`"
     return f"{fence}{language}\n{text}\n{fence}\n\n"
 
 
@@ -78,7 +77,7 @@ def numbered(connection: apsw.Connection, session_id: str, *, last: int = 0) -> 
         "SELECT turn, role, content, extra FROM (SELECT * FROM messages m WHERE id > ? AND id < ? AND NOT"
         " EXISTS (SELECT 1 FROM turns t WHERE t.session = ? AND t.number = m.turn AND t.undone <> '')"
         " ORDER BY id DESC LIMIT ?) AS newest ORDER BY id",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, key, last or -1),
+        (*rows.ids_of(key), key, last or -1),
     )
     for turn, role, content, extra in found:
         yield int(turn), rows.unpack(role, content, extra)

@@ -59,7 +59,7 @@ def fork(connection: apsw.Connection, session_id: str, turn: int, new_id: str, n
         "INSERT INTO messages (id, turn, role, at, content, extra)"
         " SELECT id + ?, turn, role, at, content, extra FROM messages"
         " WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
-        ((new - key) << rows.SEQ_BITS, key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, last),
+        ((new - key) << rows.SEQ_BITS, *rows.ids_of(key), last),
     )
     connection.execute(
         "INSERT INTO turns (session, number, id, started, ended, reason, error, steps, undone)"
@@ -146,5 +146,5 @@ def _adopt(connection: apsw.Connection, key: int, new: int, last: int) -> None:
         " turns = ?, judged_turn = ?, dirty = 1,"
         " messages = (SELECT count(*) FROM messages WHERE id > ? AND id < ?),"
         " tool_calls = (SELECT count(*) FROM tool_calls WHERE session = ?) WHERE key = ?",
-        (key, last, last, new << rows.SEQ_BITS, (new + 1) << rows.SEQ_BITS, new, new),
+        (key, last, last, *rows.ids_of(new), new, new),
     )

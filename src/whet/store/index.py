@@ -179,7 +179,7 @@ def _safe_limit(connection: apsw.Connection, key: int, done: int, is_open: int) 
     """Give the number below which a session's messages can be indexed for good."""
     row = connection.execute(
         "SELECT id FROM messages WHERE id >= ? AND id < ? AND role <> ? ORDER BY id DESC LIMIT 1",
-        (key << rows.SEQ_BITS | done, (key + 1) << rows.SEQ_BITS, rows.TOOL if is_open else -1),
+        (key << rows.SEQ_BITS | done, rows.ids_of(key)[1], rows.TOOL if is_open else -1),
     ).fetchone()
     return done if row is None else (row[0] & (rows.SEQ_LIMIT - 1)) + 1
 
@@ -220,8 +220,7 @@ def _days_marks(at_ms: int) -> Iterator[str]:
 
 
 def _moment(at_ms: int) -> datetime:
-    low, high = -62_135_596_800_000, 253_402_300_799_000  # the years 1 to 9999
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=min(max(at_ms, low), high))
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
 
 
 def plain_text(role: int, content: str, extra: str | None) -> str:

@@ -281,7 +281,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
     next_seq = after + 1
     for id_, turn, role, content, extra in connection.execute(
         "SELECT id, turn, role, content, extra FROM messages WHERE id > ? AND id < ? ORDER BY id",
-        (key << rows.SEQ_BITS | after, (key + 1) << rows.SEQ_BITS),
+        (key << rows.SEQ_BITS | after, rows.ids_of(key)[1]),
     ):
         seq = id_ & (rows.SEQ_LIMIT - 1)
         message = (known or {}).get(seq) or rows.unpack(role, content, extra)
@@ -353,7 +353,7 @@ def open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
     turn = OpenTurn(*row[:3])
     for role, content, extra in connection.execute(
         "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ?",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn.number),
+        (*rows.ids_of(key), turn.number),
     ):
         message, usage = rows.unpack_with_usage(role, content, extra)
         turn.messages += 1

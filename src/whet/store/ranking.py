@@ -83,7 +83,7 @@ class Ranking:
         profile, workspace = scope.get("profile"), scope.get("workspace")
         if session_id is not None:
             key = sessions.key_of(connection, session_id)
-            first, last = key << rows.SEQ_BITS, ((key + 1) << rows.SEQ_BITS) - 1
+            first, last = rows.ids_of(key)
         else:
             self._where += ["t.undone = ''", "s.kind <> 'review'"]
             self._forked = frozenset(row[0] for row in connection.execute("SELECT session FROM forks"))
@@ -208,7 +208,7 @@ class Ranking:
         copies = Copies(self._connection, self._forked, own)
         copies.fold(own)
         copies.fold(together)
-        for one in lists if copies.first else ():
+        for one in lists:
             one.places.update([copies.first[id_] for id_ in one.places & copies.first.keys()])
         found: list[FoundRow] = []
         for ids in self._in_parts(own):
@@ -370,7 +370,7 @@ def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[
         return frozenset()
     found = connection.execute(
         "SELECT id FROM messages WHERE id >= ? AND id < ? AND turn = ? AND role = ?",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn[0], rows.USER),
+        (*rows.ids_of(key), turn[0], rows.USER),
     )
     return frozenset(row[0] for row in found)
 

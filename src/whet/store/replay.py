@@ -73,7 +73,7 @@ def entries(connection: apsw.Connection, session_id: str, first: int, limit: int
             rows.SEQ_LIMIT - 1,
             rows.TOOL,
             rows.row_id(key, max(1, min(first, rows.SEQ_LIMIT - 1))),
-            (key + 1) << rows.SEQ_BITS,
+            rows.ids_of(key)[1],
             limit,
         ),
     )
@@ -111,6 +111,6 @@ def last_seq(connection: apsw.Connection, session_id: str) -> int:
     key = sessions.key_of(connection, session_id)
     row = connection.execute(
         "SELECT max(id) FROM messages WHERE id > ? AND id < ?",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS),
+        rows.ids_of(key),
     ).fetchone()
     return (row[0] or 0) & (rows.SEQ_LIMIT - 1) if row else 0

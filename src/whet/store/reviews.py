@@ -74,7 +74,7 @@ class ReviewRow(msgspec.Struct, frozen=True):
 
 def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn:
     """Read one turn, from the end backwards: what the person said, what was called, what it weighed."""
-    first, end = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
+    first, end = rows.ids_of(key)
     said: list[str] = []
     arguments: dict[int, str] = {}
     context_tokens, opening = 0, end

@@ -220,7 +220,7 @@ def _said(connection: apsw.Connection, key: int, turn: int) -> str:
     row = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ? AND role = ?"
         " ORDER BY id LIMIT 1",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, turn, rows.USER),
+        (*rows.ids_of(key), turn, rows.USER),
     ).fetchone()
     if row is None:
         raise NotFound(

@@ -93,6 +93,11 @@ def row_id(key: int, seq: int) -> int:
     return key << SEQ_BITS | seq
 
 
+def ids_of(key: int) -> tuple[int, int]:
+    """Give the ids between which the messages of the session with this key are, and no others."""
+    return key << SEQ_BITS, (key + 1) << SEQ_BITS
+
+
 def insert(connection: apsw.Connection, key: int, seq: int, turn: int, values: Packed) -> None:
     """Store a message that `pack` has made. Raises StoreBusy where another process wrote that number."""
     MESSAGE.write(connection, [(row_id(key, seq), turn, *values)])

@@ -91,7 +91,7 @@ def around(
 ) -> list[tuple[int, Message]]:
     """Give the messages around one, as (seq, message), ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    first, here, last = key << rows.SEQ_BITS, rows.row_id(key, seq), (key + 1) << rows.SEQ_BITS
+    (first, last), here = rows.ids_of(key), rows.row_id(key, seq)
     columns = "id, role, content, extra"
     earlier = connection.execute(
         f"SELECT {columns} FROM messages WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?",

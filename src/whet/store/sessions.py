@@ -246,7 +246,7 @@ class SessionFilter(TypedDict, total=False):
 
 def list_sessions(
     connection: apsw.Connection,
-    limit: int = 50,
+    limit: int,
     *,
     before: str = "",
     offset: int = 0,
@@ -471,7 +471,7 @@ def drop(connection: apsw.Connection, key: int) -> None:
     """Delete one session's rows and nothing that was started from it."""
     from whet.store import index, purge  # noqa: PLC0415 - sessions are made more often than deleted
 
-    first, last = key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS
+    first, last = rows.ids_of(key)
     row = connection.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
     if row is not None:
         purge.drop_traces(connection, row[0])

@@ -91,7 +91,7 @@ def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[
         " c.name, c.started, c.finished, c.decided_by, c.error_kind FROM messages m"
         " LEFT JOIN tool_calls c ON c.session = ?1 AND c.seq = m.id & ?2 AND m.role = ?3"
         " WHERE m.id > ?4 AND m.id < ?5 AND m.turn >= ?6 ORDER BY m.id",
-        (key, rows.SEQ_LIMIT - 1, rows.TOOL, key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, first),
+        (key, rows.SEQ_LIMIT - 1, rows.TOOL, *rows.ids_of(key), first),
     ):
         if turn not in spans:
             continue
@@ -130,7 +130,7 @@ def window(connection: apsw.Connection, session_id: str, most: int = 400) -> lis
     for id_, extra in connection.execute(
         "SELECT id, extra FROM messages WHERE id > ? AND id < ? AND role = ? AND extra IS NOT NULL"
         " ORDER BY id DESC LIMIT ?",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, rows.ASSISTANT, most),
+        (*rows.ids_of(key), rows.ASSISTANT, most),
     ):
         usage = rows.unpack_with_usage(rows.ASSISTANT, "", extra)[1]
         if usage is not None and usage.prompt_tokens:

@@ -81,7 +81,7 @@ def outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, st
     last = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ?"
         " ORDER BY id DESC LIMIT 1",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, number),
+        (*rows.ids_of(key), number),
     ).fetchone()
     said = rows.unpack(*last) if last else None
     reason, error = row or ("", "")
@@ -109,7 +109,7 @@ def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str
     said = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ? AND role = ?"
         " ORDER BY id LIMIT 1",
-        (key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS, last[0], rows.USER),
+        (*rows.ids_of(key), last[0], rows.USER),
     ).fetchone()
     return last[0], rows.unpack(*said).text if said else ""
 
@@ -120,7 +120,7 @@ def has_moved_on(connection: apsw.Connection, key: int, known: tuple[int, int, i
         "SELECT epoch, (SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
         " (SELECT coalesce(max(id), ?2) FROM messages WHERE id > ?2 AND id < ?3)"
         " FROM sessions WHERE key = ?1",
-        (key, key << rows.SEQ_BITS, (key + 1) << rows.SEQ_BITS),
+        (key, *rows.ids_of(key)),
     ).fetchone()
     if row is None:
         raise NotFound("this session was deleted", hint="start a new one with /new")

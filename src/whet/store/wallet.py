@@ -177,7 +177,11 @@ def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, 
     is_last |= bool(cap.usd) and usd + (asked.usd or 0.0) * (1 + sent) > cap.usd + 1e-9
     if share + 1e-9 < near and not is_last:
         return []
-    connection.execute("UPDATE wallet_sums SET told = 1 WHERE scope = ? AND name = ? AND told = 0", scope)
+    connection.execute(
+        "INSERT INTO wallet_sums (scope, name, told) VALUES (?, ?, 1)"
+        " ON CONFLICT (scope, name) DO UPDATE SET told = 1 WHERE wallet_sums.told = 0",
+        scope,
+    )
     if not connection.changes():
         return []
     of = f"${usd:.2f} of ${cap.usd:.2f}" if cap.usd else f"{tokens:,} of {cap.tokens:,} tokens"
