@@ -45,6 +45,9 @@ def test_the_folder_is_that_of_the_last_call_that_moved_whatever_is_known(db: St
         connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (key,))
         connection.execute("DELETE FROM tool_calls WHERE session = ?", (key,))
 
+    assert db.read_now(lambda c: facts.shell_folder(c, key + 1, at_two, 5)) == ShellFolder(), (
+        "a session that is gone"
+    )
     db.write_now(rewrite)  # calls that were taken back left nothing
     assert folder(at_two, 5) == ShellFolder("", 1, 5)
 

@@ -35,12 +35,15 @@ def test_a_goal_is_kept_whole_and_found_by_the_beginning_of_its_id(db):
         on(db, goals.add, goal("ab3", "s1", "3"))
     assert on(db, goals.get, "ab1") == one and on(db, goals.get, "ab2") == two == on(db, goals.get, "")
     on(db, goals.add, goal("ab", "s3", "3"))
+    on(db, goals.add, goal("ab4", "s4", "4"))
+    on(db, goals.add, goal("xyz", "s5", "0"))
     assert on(db, goals.get, "ab").id == "ab", "a whole id is meant before what begins so"
+    assert on(db, goals.get, "x").id == "xyz" and on(db, goals.get, "").id == "ab4"
     for unclear in ("a", "zz", "%2", "_b2"):
         with pytest.raises(NotFound):
             on(db, goals.get, unclear)
-    assert [row.id for row in on(db, goals.listed)] == ["ab", "ab2", "ab1"]
-    assert [row.id for row in on(db, goals.listed, 1)] == ["ab"]
+    assert [row.id for row in on(db, goals.listed)] == ["ab4", "ab", "ab2", "ab1", "xyz"]
+    assert [row.id for row in on(db, goals.listed, 1)] == ["ab4"]
     assert on(db, goals.of_session, "s1") == one and on(db, goals.of_session, "s9") is None
     assert on(db, goals.end, "ab1", "achieved", "done", "9")
     on(db, goals.add, goal("ac", "s1", "4"))

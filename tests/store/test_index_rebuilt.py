@@ -7,7 +7,7 @@ import pytest
 
 from tests.store.support import child
 from tests.store.test_ranking import put
-from whet.store import index, search
+from whet.store import index, rows, search
 from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
 
@@ -101,4 +101,56 @@ while db.write_now(index.index_batch):
     assert db.read_now(lambda c: c.execute(counts).fetchone()) == (30_000, 30_000)
     assert [hit.session_id for hit in search.find_now(db, "place42x17")] == ["s42"]
     db.write_now(lambda c: c.execute("INSERT INTO messages_fts (messages_fts) VALUES ('integrity-check')"))
+    db.close()
+
+
+def indexed(db: StateDatabase) -> dict[str, int]:
+    """How many messages of each session are in the index."""
+    sql = (
+        f"SELECT s.id, count(*) FROM messages_fts f JOIN sessions s"
+        f" ON s.key = -f.rowid >> {rows.SEQ_BITS + 1}"
+        " WHERE f.rowid % 2 = 0 GROUP BY s.id"
+    )
+    return dict(db.read_now(lambda c: c.execute(sql).fetchall()))
+
+
+def test_three_hundred_messages_are_indexed_at_once_the_newest_sessions_first(tmp_path, clock):
+    db = StateDatabase.open(tmp_path / "state.db", clock)
+    put(db, "old", *(f"word{number}" for number in range(500)))
+    for number in range(70):
+        put(db, f"s{number}", "a", "b")
+    put(db, "new", *(f"word{number}" for number in range(100)))
+    assert db.read_now(index.has_new) and db.read_now(index.has_unindexed)
+    assert db.write_now(index.index_new)
+    found = indexed(db)
+    assert (found["new"], found["old"], len(found)) == (100, 60, 72)
+    assert db.write_now(index.index_new) and indexed(db)["old"] == 360
+    assert db.read_now(index.has_new)
+    assert not db.write_now(index.index_new) and indexed(db)["old"] == 500
+    assert not db.read_now(index.has_new) and not db.read_now(index.has_unindexed)
+    assert [hit.seq for hit in search.find_now(db, "word499")] == [500]
+    db.close()
+
+
+def test_long_messages_fill_a_batch_by_their_characters(tmp_path, clock):
+    db = StateDatabase.open(tmp_path / "state.db", clock)
+    put(db, "s", "a " * 149_999, "b", "c " * 150_000, "d", "e")
+    assert [db.write_now(index.index_new) and indexed(db)["s"] for _ in range(3)] == [3, False, False]
+    assert indexed(db)["s"] == 5 and db.read_now(index.count_unindexed) == 0
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("named", "first"), [({}, "s3"), ({"session_id": "s1"}, "s1"), ({"profile": "ann"}, "s2")]
+)
+def test_what_is_asked_for_is_indexed_before_the_rest(tmp_path, clock, named, first):
+    db = StateDatabase.open(tmp_path / "state.db", clock)
+    for number in (1, 2, 3):
+        put(db, f"s{number}", *["x"] * 301, profile="ann" if number == 2 else "")
+    db.write_now(lambda c: c.execute("UPDATE sessions SET dirty = 2"))
+    assert not db.read_now(index.has_new) and db.read_now(index.has_unindexed)
+    assert db.read_now(index.count_unindexed) == 3 and not db.write_now(index.index_new)
+    work = index.missing(named.get("session_id"), named.get("profile"))
+    assert db.write_now(work) and indexed(db) == {first: 300}
+    assert db.write_now(work) == (not named) and indexed(db)[first] == 301
     db.close()

@@ -170,7 +170,7 @@ def test_results_are_folded_in_the_order_of_their_calls(db, clock):
             found.append(list(log.live.seqs))
         before = list(map(id, log.messages))
         log.live.fold_results()
-        assert list(map(id, log.messages)) == before
+        assert list(map(id, log.messages)) == before and log.live.seqs == found[-1]
         await log.end_turn(turn, "answered", "")
         return found, [message.text for message in log.messages]
 

@@ -249,3 +249,34 @@ def test_marks_of_others_cannot_be_typed(db):
 
 def test_of_equal_weights_the_newer_one_comes_first():
     assert ranking._by_weight({1: 0.5, 3: 0.5, 2: 1.0, 4: 0.2}) == [2, 3, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("since", "seen"),
+    [
+        ("2026-11-01", ["b 1", "a 1"]),
+        ("2026-11-01T10:00:00", ["b 1", "a 1"]),
+        ("2026-11-01T12:00:00+02:00", ["b 1", "a 1"]),
+        ("2026-11-01T10:00:00.001", ["b 1"]),
+        ("2026-11-01T10:00:00-00:01", ["b 1"]),
+        ("2026-11-03", []),
+    ],
+)
+def test_what_was_said_since_a_moment_is_found(db, since, seen):
+    put(db, "a", "tea", at="2026-11-01")
+    put(db, "b", "tea", at="2026-11-02")
+    assert found(db, "tea", since=since) == seen
+
+
+@ONLY_SQLITE
+@pytest.mark.parametrize("at_once", [1, 4, 400])
+def test_what_may_be_shown_is_found_behind_all_that_may_not(db, monkeypatch, at_once):
+    monkeypatch.setattr(ranking, "_LOOK_AT_ONCE", at_once)
+    monkeypatch.setattr(ranking, "_ROWS_AT_ONCE", at_once)
+    put(db, "seen", "alpha", "x", "y", "alpha", "x", "y", "alpha", "bravo")
+    put(db, "hidden", *["alpha bravo"] * 9, private=True)
+    assert found(db, "alpha bravo", 3) == ["seen 8", "seen 7", "seen 4"]
+    assert found(db, "alpha bravo", 9) == ["seen 8", "seen 7", "seen 4", "seen 1"]
+    assert found(db, "alpha", 2) == ["seen 7", "seen 4"]
+    every = found(db, "alpha bravo", 30, include_private=True)
+    assert len(every) == len(set(every)) == 13 and every[0].startswith("hidden")

@@ -206,3 +206,11 @@ def test_a_beat_stands_by_one_message_in_a_thousand_and_by_the_first_of_every_si
     beats = [divmod(id_, rows.SEQ_LIMIT) for (id_,) in db.read_now(lambda c: c.execute(sql).fetchall())]
     assert beats == [(2, 1_024), (2, 2_048), (16, 1), (32, 1)]
     db.close()
+
+
+def test_where_a_time_is_named_twice_as_many_are_weighed(tmp_path):
+    db = opened(tmp_path)
+    put(db, "then", "alpha", at="2026-10-05")
+    put(db, "now", *["alpha bravo"] * 150)
+    assert found(db, "alpha bravo in october 2026", 1) == ["then 1"]
+    db.close()

@@ -271,10 +271,17 @@ def test_an_everywhere_word_gives_the_newest(db, clock):
 
 def test_around_gives_the_neighbours(db, clock):
     asyncio.run(talk(db, clock, "s1", "one", "two", "three"))
-    around = db.read_now(lambda c: search.around(c, "s1", 3, 1, 2))
-    assert [(seq, m.text) for seq, m in around] == [(2, "ok"), (3, "two"), (4, "ok"), (5, "three")]
+    asyncio.run(talk(db, clock, "s2", "of the one beside it"))
+
+    def around(seq: int, before: int, after: int) -> list[tuple[int, str]]:
+        found = db.read_now(lambda c: search.around(c, "s1", seq, before, after))
+        return [(seq, message.text) for seq, message in found]
+
+    assert around(3, 1, 2) == [(2, "ok"), (3, "two"), (4, "ok"), (5, "three")]
+    assert around(1, 9, 0) == [(1, "one")] and around(6, 0, 9) == [(6, "ok")]
+    assert around(9, 2, 9) == [(5, "three"), (6, "ok")]
     with pytest.raises(NotFound):
-        db.read_now(lambda c: search.around(c, "nope", 1))
+        db.read_now(lambda c: search.around(c, "nope", 1, 1, 1))
 
 
 @pytest.mark.slow

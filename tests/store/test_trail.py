@@ -3,14 +3,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.json import encode
 
-from tests.store.support import USAGE, answer, finish, new_log, user
+from tests.store.support import USAGE, answer, finish, new_log, result, talk, user
 from tests.support import FixedClock
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
+from whet.contract.tools import ToolOutput
+from whet.store import rows
 from whet.store.database import StateDatabase
 from whet.store.search import call_of, span
-from whet.store.trail import Touched, touched, trail
+from whet.store.trail import Touched, arguments_of, touched, trail
 
 
 def test_calls_are_understood_by_their_arguments_names():
@@ -21,6 +24,21 @@ def test_calls_are_understood_by_their_arguments_names():
     ]
     assert touched("edit_file", '{"file_path": "a", "content": "b"}') == [Touched("changed", "a")]
     assert touched("view", '{"paths": ["a", "b"]}') == [Touched("read", "a"), Touched("read", "b")]
+    moved = "rename from old.py\nrename to new.py\n*** Delete File: gone.py\n*** Move File: no.py\n"
+    assert [one.value for one in touched("apply_patch", encode({"input": moved}).decode())] == [
+        "old.py",
+        "new.py",
+        "gone.py",
+    ]
+    assert touched("show", '{"diff": "--- a/x.py"}') == [], "it changes nothing"
+    assert touched("run", '{"cmd": " ls ", "command": ["a\\nb", ["a\\nb"]], "text": "x"}') == [
+        Touched("command", "ls"),
+        Touched("command", "a\nb"),
+    ]
+    assert touched("get", '{"url": "u", "path": ["a\\nb", "  ", " p "]}') == [
+        Touched("url", "u"),
+        Touched("read", "p"),
+    ]
     assert touched("any", '{"path": 3, "url": null}') == []
     assert touched("any", "not json") == []
     assert touched("any", "[1]") == []
@@ -62,3 +80,30 @@ def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_num
     assert log.live.seqs == list(range(1, 11))
     with pytest.raises(NotFound):
         db.read_now(lambda c: trail(c, "nowhere", kinds, 0, 9))
+
+
+def test_a_command_of_a_trail_has_its_exit_code_and_of_a_session_beside_it_nothing_is_read(
+    db: StateDatabase, clock: FixedClock
+):
+    async def story():
+        log = await new_log(db, clock)
+        await talk(db, clock, "s2", "hello")
+        turn = await log.begin_turn(user("go"))
+        asked = [ToolCall(name, "run", f'{{"command": "{name}"}}') for name in ("one", "two")]
+        await log.append_reply(turn, Message("assistant", "", tuple(asked)), USAGE, "m")
+        for call, code in zip(log.open_calls(turn), (3, None), strict=True):
+            output = ToolOutput("x", exit_code=code)
+            await log.call_finished(turn, call, result(call), output=output, duration_s=1.0)
+        await log.end_turn(turn, "answered", "")
+
+    asyncio.run(story())
+    steps, rest = db.read_now(lambda c: trail(c, "s1", ("command",), 2, 9))
+    assert (steps, rest) == ([], 0), "below the message that asks"
+    for before in (0, 3, rows.SEQ_LIMIT, rows.SEQ_LIMIT + 9):
+        steps, rest = db.read_now(lambda c, before=before: trail(c, "s1", ("command",), before, 9))
+        assert [(step.seq, step.item.value, step.exit_code) for step in steps] == [
+            (2, "one", 3),
+            (2, "two", None),
+        ]
+    assert db.read_now(lambda c: arguments_of(c, "s1", "run")) == ['{"command": "one"}', '{"command": "two"}']
+    assert db.read_now(lambda c: arguments_of(c, "s2", "run")) == []

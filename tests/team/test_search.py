@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import apsw
+import msgspec
 import psycopg
 import pytest
 
@@ -17,8 +18,8 @@ from whet.store.index import profile_mark
 from whet.store.query import terms
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
-from whet.store.team_postings import TeamPostingReader
-from whet.store.team_words import as_tsquery
+from whet.store.team_postings import TeamPostingReader, _both, _either, _Found, _Sought, _Window
+from whet.store.team_words import _vector, as_tsquery, evaluated, part
 
 COUNT, NEWEST = 12_000, 4_000
 
@@ -57,13 +58,25 @@ def test_rare_words_are_found_however_old_and_common_ones_among_the_newest(large
         assert not reader.of_each(terms("apple"), COUNT)[0].is_whole, "it was read among the newest alone"
         assert plum.is_whole and len(plum.ids) == 1 and plum.ids[0] >> rows.SEQ_BITS == 2
         assert not apple.is_whole and len(apple.ids) == 3_000
+        assert [id_ >> rows.SEQ_BITS for id_ in apple.ids] == [*range(COUNT + 1, COUNT - 2_999, -1)]
         assert not pear.is_whole and abs(pear.count - COUNT / 2) < COUNT / 20
         assert plum.weight > pear.weight > apple.weight
+        assert reader.newest('"fig"', 1) == plum.ids
         assert absent.ids == [] and reader.newest('"plum fig"', 10) == plum.ids
         mode = connection.execute("SELECT current_setting('plan_cache_mode')").fetchone()
         assert mode == ("force_custom_plan",), "a plan for all words reads the whole store for a rare one"
 
     large.read_now(look)
+
+
+def test_how_common_a_word_is_is_what_the_server_counted(large: TeamDatabase) -> None:
+    def shares(connection: apsw.Connection) -> list[float]:
+        reader = TeamPostingReader(connection, 0, (1 << 63) - 1, [])
+        return [reader._share(one) for one in ('"apple"', '"pear"', '"apple pear"', '"pe" *', '"zz" *', '""')]
+
+    unknown = 2_000 / COUNT
+    some = [1.0, 0.5, 0.5, 0.5 + 10 * unknown, 10 * unknown, 0.0]
+    assert large.read_now(shares) == pytest.approx(some, abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -191,3 +204,81 @@ def test_a_search_asks_the_server_a_few_times(
 
     db.read_now(look)
     assert len(asked) <= most, asked
+
+
+def sought(limit: int, most: float, *, work: float = 0.0, is_exact: bool = True) -> _Sought:
+    """What is looked for between the ids 1 and 1,000."""
+    return _Sought('"a"', "('a')", is_exact, limit, 1_000, work or most, most)
+
+
+@pytest.mark.parametrize(
+    ("one", "fetched", "low"),
+    [
+        (sought(100, 100), 600, 1),
+        (sought(50, 100), 600, 1),
+        (sought(100, 1_000), 600, 801),
+        (sought(400, 1_000), 500, 501),
+        (sought(1, 0), 600, 1),
+        (sought(100, 10, work=1_000, is_exact=False), 600, 801),
+        (sought(100, 10, work=200, is_exact=False), 600, 1),
+        (sought(100, 200, work=2_000, is_exact=False), 60, 991),
+    ],
+)
+def test_a_slice_reaches_as_far_as_gives_what_is_wanted_and_fetches_no_more_rows(
+    one: _Sought, fetched: float, low: int
+) -> None:
+    one.aim(1, fetched)
+    assert one.low == low
+
+
+def test_what_was_fetched_tells_how_much_there_is_below() -> None:
+    one = sought(100, 1_000)
+    one.low = 801
+    assert one.take([801, 1_000, 900], 1) == 3.0
+    assert (one.ids, one.top, one.wants) == ([1_000, 900, 801], 800, 97)
+    assert one.most == one.work == 12.0 and one.count == 15.0
+    assert one.found(1, 100) == _Found([1_000, 900, 801], False, 15.0)
+    assert one.found(1, 2) == _Found([1_000, 900], False, 15.0)
+    one.low = 1
+    one.take([5], 1)
+    assert one.found(1, 100) == _Found([1_000, 900, 801, 5], True, 4)
+    assert one.found(1, 4) == _Found([1_000, 900, 801, 5], False, 4), "there may be a fifth"
+    assert one.found(0, 100) == _Found([1_000, 900, 801, 5], False, 4), "one id was not read"
+
+
+def test_what_was_fetched_in_vain_is_counted_as_work() -> None:
+    one = sought(100, 50, work=1_000, is_exact=False)
+    one.low = 501
+    assert one.take([None, 700, None, None], 1) == 12.0
+    assert (one.ids, one.most, one.work, one.count, one.top) == ([700], 1.0, 4.0, 2.0, 500)
+
+
+def test_an_expression_is_compared_once_for_each_of_its_words() -> None:
+    assert sought(9, 30).comparisons == 30
+    one = msgspec.structs.replace(sought(9, 30), key="(('a' <-> 'b') & ('c' | 'd'))")
+    assert one.comparisons == 120
+
+
+def test_parts_of_an_expression_meet_in_the_newest_rows() -> None:
+    window = _Window(9, 1, {'"a"': frozenset({1, 2, 3}), '"b"': frozenset({2, 4}), '"c"': frozenset({3})})
+    assert window.where('"a" AND ("b" OR "c")') == {2, 3}
+    assert window.where('"a" AND "b" OR "c"') == {2, 3} and window.where('("a" OR "b") AND "c"') == {3}
+
+
+def test_a_key_says_what_the_index_can_be_asked_for() -> None:
+    def key(expression: str) -> str:
+        return evaluated(expression, lambda leaf: "" if leaf == '"x"' else leaf, _both, _either)
+
+    assert key('"a" AND "x"') == '"a"' == key('"x" AND "a"')
+    assert key('"a" AND "b"') == '("a" & "b")' and key('"a" OR "b"') == '("a" | "b")'
+    assert key('"a" OR "x"') == key('"x" OR "a"') == key('"x" AND "x"') == ""
+
+
+def test_words_go_into_the_index_with_their_places_as_far_as_it_takes_them() -> None:
+    assert _vector(["b", "it's", "b"]) == "'b':1,3 'it''s':2"
+    assert _vector(["x" * 992, "x" * 993, "y"]) == f"'{'x' * 992}':1 'y':3"
+    assert _vector(["a"] * 300) == f"'a':{','.join(map(str, range(1, 256)))}"
+    assert _vector([*["a"] * 16_382, "b", "c", "d"]).endswith("'b':16383 'c':16383 'd':16383")
+    long = [f"{n:0990}" for n in range(700)]
+    assert len(_vector(long).split()) == 598, "of 1,002 bytes each"
+    assert part('"two words"') == (["two", "word"], False) and part('"begin" *') == (["begin"], True)

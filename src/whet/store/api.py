@@ -124,7 +124,5 @@ def response_of(connection: apsw.Connection, response_id: str) -> tuple[str, boo
 
 
 def _last_turn(connection: apsw.Connection, key: int) -> int:
-    found = connection.execute(
-        "SELECT max(number) FROM turns WHERE session = ? AND undone = ''", (key,)
-    ).fetchone()
-    return (found[0] or 0) if found else 0
+    last = "SELECT coalesce(max(number), 0) FROM turns WHERE session = ? AND undone = ''"
+    return rows.number(connection, last, key)

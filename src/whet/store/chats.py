@@ -14,6 +14,7 @@ import apsw
 import msgspec
 
 from whet.contract.channels import ChatPlace
+from whet.store import rows
 
 InState: TypeAlias = Literal["waiting", "begun", "done", "dropped"]
 OutState: TypeAlias = Literal["queued", "sending", "sent", "unknown", "failed"]
@@ -375,8 +376,7 @@ def counts(connection: apsw.Connection) -> list[ChannelCounts]:
 
 def _counts(connection: apsw.Connection, channel: str) -> ChannelCounts:
     def number(sql: str, *values: str) -> int:
-        row = connection.execute(sql, (channel, *values)).fetchone()
-        return row[0] if row else 0
+        return rows.number(connection, sql, channel, *values)
 
     inbox = "SELECT count(*) FROM gateway_inbox WHERE channel = ? AND state = ?"
     outbox = "SELECT count(*) FROM gateway_outbox WHERE channel = ? AND state = ?"

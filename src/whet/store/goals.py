@@ -13,6 +13,7 @@ import msgspec
 
 from whet.contract.errors import NotFound, StoreBusy
 from whet.contract.texts import from_values
+from whet.store import rows
 
 GoalState = Literal["running", "paused", "achieved", "budget", "stuck", "cancelled"]
 OPEN: tuple[GoalState, ...] = ("running", "paused")
@@ -60,8 +61,8 @@ def add(connection: apsw.Connection, goal: GoalRow) -> None:
 def get(connection: apsw.Connection, goal_id: str) -> GoalRow:
     """Give the goal of an id, or of the one beginning of an id; "" for the last one. Raises NotFound."""
     found = connection.execute(
-        f"SELECT {_COLUMNS} FROM goals WHERE id LIKE ? || '%' ORDER BY begun DESC, id DESC LIMIT 2",
-        (goal_id.replace("%", "").replace("_", ""),),
+        f"SELECT {_COLUMNS} FROM goals WHERE id LIKE ? || '%' ORDER BY id <> ?, begun DESC, id DESC LIMIT 2",
+        (goal_id.replace("%", "").replace("_", ""), goal_id),
     ).fetchall()
     if not found or (goal_id and len(found) > 1 and found[0][0] != goal_id):
         raise NotFound(f"there is no one goal {goal_id!r}".replace(" ''", ""), hint="whet goal list")
@@ -132,10 +133,8 @@ def end(connection: apsw.Connection, goal_id: str, state: GoalState, note: str, 
 
 def steps_taken(connection: apsw.Connection, key: int, first_turn: int) -> int:
     """Count a goal's model calls: those of its ended turns, and the replies of one that has not ended."""
-    ended = connection.execute(
-        "SELECT coalesce(sum(steps), 0) FROM turns WHERE session = ? AND number >= ?", (key, first_turn)
-    ).fetchone()
-    return ended[0] if ended else 0
+    steps = "SELECT coalesce(sum(steps), 0) FROM turns WHERE session = ? AND number >= ?"
+    return rows.number(connection, steps, key, first_turn)
 
 
 def _goal(row: tuple[object, ...]) -> GoalRow:

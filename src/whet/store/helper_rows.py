@@ -14,7 +14,7 @@ import msgspec
 from whet.contract.delegation import HELPER, HelperWish
 from whet.contract.errors import NotFound, StoreBusy
 from whet.contract.texts import from_json
-from whet.store import claims
+from whet.store import claims, rows
 
 HelperState = Literal["open", "ended"]
 _COLUMNS = (
@@ -74,10 +74,8 @@ def add(connection: apsw.Connection, helper: HelperRow) -> HelperRow:
     """Store a helper with the next number of its parent's; the stored one where its call has one already."""
     if (found := of_call(connection, helper.parent, helper.call)) is not None:
         return found
-    last = connection.execute(
-        "SELECT coalesce(max(number), 0) FROM helpers WHERE parent = ?", (helper.parent,)
-    ).fetchone()
-    made = msgspec.structs.replace(helper, number=(last[0] if last else 0) + 1)
+    following = "SELECT coalesce(max(number), 0) + 1 FROM helpers WHERE parent = ?"
+    made = msgspec.structs.replace(helper, number=rows.number(connection, following, helper.parent))
     connection.execute(
         f"INSERT INTO helpers ({_COLUMNS}) VALUES ({', '.join('?' * len(_COLUMNS.split(',')))})",
         _values(made),
@@ -223,8 +221,8 @@ def deliver(connection: apsw.Connection, helper_id: str, at: str) -> None:
 
 
 def _found(connection: apsw.Connection, where: str, *values: str) -> list[HelperRow]:
-    rows = connection.execute(f"SELECT {_COLUMNS} FROM helpers WHERE {where}", values).fetchall()
-    return [_helper(row) for row in rows]
+    found = connection.execute(f"SELECT {_COLUMNS} FROM helpers WHERE {where}", values).fetchall()
+    return [_helper(row) for row in found]
 
 
 def _values(helper: HelperRow) -> tuple[Any, ...]:

@@ -83,8 +83,7 @@ def has_unindexed(connection: apsw.Connection) -> bool:
 
 def count_unindexed(connection: apsw.Connection) -> int:
     """Count the sessions that are missing from an index that is rebuilt."""
-    row = connection.execute("SELECT count(*) FROM sessions WHERE dirty AND dirty = 2").fetchone()
-    return row[0] if row else 0
+    return rows.number(connection, "SELECT count(*) FROM sessions WHERE dirty AND dirty = 2")
 
 
 def missing(session_id: str | None, profile: str | None) -> Callable[[apsw.Connection], bool]:

@@ -114,7 +114,7 @@ class LiveState(msgspec.Struct):
     def fold_results(self) -> None:
         """Put the last step's results into the live list, in the order of their calls."""
         step = self.step
-        if step is None or len(self.messages) - step.base == len(step.results) == len(step.calls):
+        if step is None:
             return
         order = sorted(step.results)
         self.messages[step.base :] = [step.results[index] for index in order]
@@ -273,7 +273,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
     """Read a session. Messages in `known` (by number) are kept as the same objects. Raises NotFound."""
     session = sessions.get(connection, session_id)
     key = sessions.key_of(connection, session_id)
-    epoch = _one(connection, "SELECT epoch FROM sessions WHERE key = ?", key)
+    epoch = rows.number(connection, "SELECT epoch FROM sessions WHERE key = ?", key)
     hidden = taken_back(connection, key)
     messages, seqs, after = _compacted(connection, key, hidden, known or {})
     unfinished = open_turn(connection, key)
@@ -299,13 +299,13 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
             step.results[seq - step.seq - 1] = message
     if step is not None:
         _read_starts(connection, key, step)
-    newest = _one(connection, "SELECT coalesce(max(number), 0) FROM turns WHERE session = ?", key)
+    newest = rows.number(connection, "SELECT coalesce(max(number), 0) FROM turns WHERE session = ?", key)
     return LiveState(session, key, epoch, messages, seqs, next_seq, newest, step, unfinished)
 
 
 def last_turn(connection: apsw.Connection, key: int) -> int:
     """Give the number of the newest turn that has ended and was not undone; 0 without one."""
-    return _one(
+    return rows.number(
         connection,
         "SELECT coalesce(max(number), 0) FROM turns WHERE session = ? AND ended <> '' AND undone = ''",
         key,
@@ -390,8 +390,3 @@ def _read_starts(connection: apsw.Connection, key: int, step: OpenStep) -> None:
         (key, step.seq, step.seq + len(step.calls)),
     )
     step.started.update((row[0], "") for row in found)
-
-
-def _one(connection: apsw.Connection, sql: str, key: int) -> int:
-    row = connection.execute(sql, (key,)).fetchone()
-    return row[0] if row else 0

@@ -182,7 +182,7 @@ class PostingReader:
         Source: FTS5's own file format."""
         row = self._connection.execute("SELECT block FROM messages_fts_data WHERE id = 1").fetchone()
         number = 0
-        for byte in (row[0] if row else b"")[:9]:
+        for byte in row[0] if row else b"":
             number = number << 7 | byte & 0x7F
             if byte < 0x80:
                 break

@@ -109,8 +109,5 @@ def last_turn(connection: apsw.Connection, session_id: str) -> ReplayedTurn | No
 def last_seq(connection: apsw.Connection, session_id: str) -> int:
     """Give the number of the last message, 0 without one. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    row = connection.execute(
-        "SELECT max(id) FROM messages WHERE id > ? AND id < ?",
-        rows.ids_of(key),
-    ).fetchone()
-    return (row[0] or 0) & (rows.SEQ_LIMIT - 1) if row else 0
+    last = "SELECT coalesce(max(id), 0) FROM messages WHERE id > ? AND id < ?"
+    return rows.number(connection, last, *rows.ids_of(key)) & (rows.SEQ_LIMIT - 1)

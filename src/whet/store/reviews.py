@@ -153,8 +153,7 @@ def spent_since(connection: apsw.Connection, since: str) -> DaySpending:
 
 def count_open(connection: apsw.Connection) -> int:
     """Count the reviews that wait or run."""
-    row = connection.execute(f"SELECT count(*) FROM jobs WHERE kind = ? AND {jobs.OPEN}", (KIND,)).fetchone()
-    return row[0] if row else 0
+    return rows.number(connection, f"SELECT count(*) FROM jobs WHERE kind = ? AND {jobs.OPEN}", KIND)
 
 
 def unreviewed(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:

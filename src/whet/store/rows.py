@@ -6,6 +6,8 @@ message's id is its session's key and its number in the session. No function her
 
 from __future__ import annotations
 
+from typing import Any
+
 import apsw
 import msgspec
 
@@ -96,6 +98,11 @@ def row_id(key: int, seq: int) -> int:
 def ids_of(key: int) -> tuple[int, int]:
     """Give the ids between which the messages of the session with this key are, and no others."""
     return key << SEQ_BITS, (key + 1) << SEQ_BITS
+
+
+def number(connection: apsw.Connection, sql: str, *values: Any) -> int:
+    """Give the number of a query that always gives one, such as a count."""
+    return next(connection.execute(sql, values))[0]
 
 
 def insert(connection: apsw.Connection, key: int, seq: int, turn: int, values: Packed) -> None:

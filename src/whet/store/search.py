@@ -87,7 +87,7 @@ def search(
 
 
 def around(
-    connection: apsw.Connection, session_id: str, seq: int, before: int = 3, after: int = 3
+    connection: apsw.Connection, session_id: str, seq: int, before: int, after: int
 ) -> list[tuple[int, Message]]:
     """Give the messages around one, as (seq, message), ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)

@@ -400,13 +400,9 @@ def delete(connection: apsw.Connection, session_id: str) -> int:
     return len(family)
 
 
-def count(connection: apsw.Connection, kinds: Sequence[SessionKind] = ("chat",)) -> int:
-    """Count the sessions of these kinds."""
-    marks = ", ".join("?" * len(kinds))
-    row = connection.execute(
-        f"SELECT count(*) FROM sessions WHERE kind IN ({marks})", tuple(kinds)
-    ).fetchone()
-    return row[0] if row else 0
+def count(connection: apsw.Connection) -> int:
+    """Count the chats."""
+    return rows.number(connection, "SELECT count(*) FROM sessions WHERE kind = 'chat'")
 
 
 def stats(connection: apsw.Connection) -> StoreStats:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import apsw
 
+from whet.store import rows
 from whet.store.database import is_team
 
 
@@ -27,6 +28,5 @@ def overwriting(connection: apsw.Connection) -> Generator[None]:
 def size_of(connection: apsw.Connection) -> int:
     """Give how many bytes the database has."""
     if is_team(connection):
-        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
-        return row[0] if row else 0
+        return rows.number(connection, "SELECT pg_database_size(current_database())")
     return connection.pragma("page_count") * connection.pragma("page_size")

@@ -138,7 +138,7 @@ class _Sought(msgspec.Struct):
     def aim(self, first: int, fetched: float) -> None:
         """Set how far down to read: as far as is likely to give what is wanted, and to fetch no more rows."""
         rows_there = max(self.most if self.is_exact else _IN_VAIN * self.work, 1.0)
-        share = min(1.0, 2.0 * self.wants / max(self.most, 1.0), fetched / rows_there)
+        share = min(2.0 * self.wants / max(self.most, 1.0), fetched / rows_there)
         self.low = first if share >= 1.0 else self.top - int((self.top - first) * share)
 
     def take(self, ids: Sequence[int | None], first: int) -> float:
@@ -268,8 +268,10 @@ class TeamPostingReader(PostingReader):
                 if is_free or self._compared + one.comparisons <= _COMPARED_MAX:
                     self._compared += one.comparisons
                     fits.append(one)
-            share = (_FETCHED_MAX - self._fetched) / max(len(fits), 1)
-            if not fits or (share < _LEAST and all(one.low for one in fits)):
+            if not fits:
+                return
+            share = (_FETCHED_MAX - self._fetched) / len(fits)
+            if share < _LEAST and all(one.low for one in fits):
                 return
             self._read_slices(fits, min(_FETCHED, max(share, _LEAST)))
 

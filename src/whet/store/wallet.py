@@ -13,6 +13,7 @@ import msgspec
 
 from whet.contract.errors import BudgetReached
 from whet.contract.texts import from_json
+from whet.store import rows
 
 _OWN = {"goal": "goals", "helper": "helpers"}
 
@@ -135,7 +136,7 @@ def spent(connection: apsw.Connection, scope: Scope) -> tuple[float, int]:
 
 def unsettled(connection: apsw.Connection) -> int:
     """Count the reservations that were never settled."""
-    return next(connection.execute("SELECT count(*) FROM wallet_calls WHERE settled = 0"))[0]
+    return rows.number(connection, "SELECT count(*) FROM wallet_calls WHERE settled = 0")
 
 
 def _helpers(connection: apsw.Connection, session_id: str) -> list[Scope]:
