@@ -60,7 +60,9 @@ def test_a_call_without_a_result_comes_at_its_steps_end(db, clock):
         await log.append_reply(turn, asking("a"), USAGE, "m1")
         return log
 
-    found = read(db, asyncio.run(main()))
+    log = asyncio.run(main())
+    found = read(db, log)
+    assert db.read_now(lambda c: calls.last_ended_turn(c, log.live.key)) == 0
     assert isinstance(found[-1], StoredCall) and found[-1].result is None
 
 

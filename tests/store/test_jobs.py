@@ -126,3 +126,14 @@ def test_a_released_job_is_due_at_once_and_a_clock_set_back_strands_none(db, clo
     clock.advance(-86_400)
     assert db.read_now(lambda c: jobs.is_due(c, ("review",), clock))
     assert take(db, clock) is not None
+
+
+def test_one_job_is_taken_by_its_id_where_it_is_free(db, clock):
+    first, second = put(db, clock), put(db, clock)
+
+    def named(job_id):
+        return db.write_now(lambda c: jobs.lease(c, ("review",), "w1", 60, clock, job_id))
+
+    assert named("another") is None
+    assert named(second).id == second and named(second) is None
+    assert take(db, clock).id == first
