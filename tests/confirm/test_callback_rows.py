@@ -25,6 +25,7 @@ from whet.confirm.callbacks import (
     revive,
     signatures,
 )
+from whet.confirm.http.reading import _before, _limit, _wait_seconds
 from whet.confirm.http.wire import HttpRefusal, header, parse_object, query, read_as
 from whet.contract.errors import ConfigError
 from whet.web.beat import in_step
@@ -225,6 +226,14 @@ def test_a_field_that_is_none_of_ours_is_named(fields: dict[str, Any], said: str
 
 def test_what_else_a_body_holds_is_left_alone() -> None:
     assert read_as({"user_name": "ä", "other": 1, "count": 2}, Shape) == Shape("ä", 2)
+
+
+def test_numbers_of_a_query_are_read_within_their_bounds() -> None:
+    waits = {"0.5": 0.5, "300": 300.0, "301": 300.0, "inf": 300.0, "0": 0.0, "-1": 0.0, "nan": 0.0, "x": 0.0}
+    assert {text: _wait_seconds({"wait": text}) for text in waits} == waits and _wait_seconds({}) == 0.0
+    limits = {"1": 1, "0": 1, "-7": 1, "500": 500, "501": 500, "x": 50, "1.5": 50}
+    assert {text: _limit({"limit": text}) for text in limits} == limits and _limit({}) == 50
+    assert [_before({"before": text}) for text in ("7", "x", "-1")] == [7, 0, 0] and _before({}) == 0
 
 
 def test_the_first_header_and_the_last_parameter_count() -> None:

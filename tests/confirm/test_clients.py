@@ -20,9 +20,12 @@ from whet.confirm.client import (
     ConfirmationRefused,
     ConfirmClient,
     ConfirmOptions,
+    Unreachable,
     requires_confirmation,
 )
 from whet.confirm.hook import run_hook
+from whet.confirm.mcp import answer_call
+from whet.rpc import BadCall, RpcCall
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +97,20 @@ def test_no_service_is_a_denial(token):
     with BlockingClient("http://127.0.0.1:9", token) as client, refused as caught:
         client.confirm("deploy", "Deploy")
     assert caught.value.status == "unavailable" and "whet confirm serve" in caught.value.hint
+
+
+def test_a_wait_without_time_gives_the_request_as_it_is_or_says_that_nobody_is_there(server, token, url):
+    async def go():
+        async with asyncio.timeout(20), ConfirmClient(url, token) as client:
+            ticket = await client.submit("deploy", "Deploy")
+            assert (await client.wait(ticket.id, 0.0))["status"] == "pending"
+            await client.cancel(ticket.id)
+            assert (await client.wait(ticket.id, 600.0))["status"] == "cancelled"
+        async with asyncio.timeout(20), ConfirmClient("http://127.0.0.1:9", token) as client:
+            with pytest.raises(Unreachable):
+                await client.wait(ticket.id, 0.0)
+
+    asyncio.run(go())
 
 
 def test_a_wrong_token_is_a_denial(url):
@@ -209,6 +226,56 @@ def test_the_mcp_server_with_the_official_client(server, token, url):
 
 def whet(folder, *arguments, **environ):
     return forked.run(("confirm", *arguments), folder, environ={"WHET_HOME": str(folder), **environ})
+
+
+NOT_CALLS = [
+    ("tools/call", {"name": "other"}, "no tool 'other'"),
+    ("prompts/list", {}, "no method 'prompts/list'"),
+    (
+        "tools/call",
+        {"name": "request_confirmation", "arguments": {"details": [1]}},
+        "details must be an object",
+    ),
+    ("tools/call", {"name": "request_confirmation", "arguments": {"timeout_seconds": "9"}}, "a whole number"),
+    ("tools/call", {"name": "wait_for_confirmation", "arguments": {"id": "a", "seconds": "9"}}, "a number"),
+    ("tools/call", {"name": "wait_for_confirmation", "arguments": {"id": "a", "seconds": True}}, "a number"),
+    ("tools/call", {"name": "wait_for_confirmation", "arguments": {"id": "a/b"}}, "id is required"),
+    ("tools/call", {"name": "wait_for_confirmation"}, "id is required"),
+]
+
+
+def mcp_answer(url, token, method, params):
+    async def go():
+        async with ConfirmClient(url, token) as client:
+            return await answer_call(client, RpcCall(method, params, print))
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize(("method", "params", "said"), NOT_CALLS)
+def test_the_mcp_server_says_what_is_no_call(method, params, said):
+    with pytest.raises(BadCall, match=said):
+        mcp_answer("http://127.0.0.1:9", "x", method, params)
+
+
+def test_the_mcp_server_asks_and_waits(server, token, url):
+    given = {"action": "deploy", "description": "d", "details": {"v": 1}, "timeout_seconds": 60}
+    made = mcp_answer(url, token, "tools/call", {"name": "request_confirmation", "arguments": given})
+    asked = made["structuredContent"]
+    assert (made["isError"], asked["status"], asked.keys()) == (False, "pending", {"id", "status", "digest"})
+    stored = server.stored(asked["id"])
+    assert (stored.timeout_seconds, stored.details_json, stored.requester) == (60, '{"v":1}', "mcp")
+    wait = {"name": "wait_for_confirmation", "arguments": {"id": asked["id"], "seconds": -1}}
+    assert mcp_answer(url, token, "tools/call", wait)["structuredContent"] == {
+        "id": asked["id"],
+        "action": "deploy",
+        "status": "pending",
+        "digest": asked["digest"],
+        "details": {"v": 1},
+    }
+    gone = {"name": "wait_for_confirmation", "arguments": {"id": "r" * 22, "seconds": 0}}
+    refused = mcp_answer(url, token, "tools/call", gone)
+    assert refused["isError"] and "Do not do it" in refused["structuredContent"]["message"]
 
 
 @pytest.mark.slow

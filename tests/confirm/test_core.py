@@ -107,6 +107,14 @@ def test_a_grant_is_checked_offline(tmp_path):
         check_grant(grant, other, digest=digest, now_s=now_s)
 
 
+def test_a_key_is_called_by_the_first_sixteen_digits_of_its_hash():
+    key = SigningKey(bytes(32))
+    assert key.id == key.public.id == "139e3940e64b5491"
+    assert PublicKey.parse(f" {key.text}\n").raw == key.raw
+    with pytest.raises(ConfigError, match="not an ed25519 public key"):
+        PublicKey.parse(key.text[:-1])
+
+
 def places(tmp_path):
     return Places(tmp_path / "c.db", tmp_path / "confirm")
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.confirm.people import Desk
 from tests.confirm.running import SUBMIT, Running
 from tests.support import wait_until
-from whet.confirm.export import parse_destination
+from whet.confirm.export import LogExport, parse_destination
+from whet.confirm.records import AuditEvent
 from whet.contract.errors import ConfigError
 
 SYSLOG = re.compile(
@@ -178,3 +181,52 @@ def test_syslog_gets_counted_messages_over_tcp_also_after_it_was_away(tmp_path: 
 def test_what_is_no_destination_is_said(address: str) -> None:
     with pytest.raises(ConfigError, match="no destination"):
         parse_destination(address, {})
+
+
+class Odd:
+    """A destination that fails at first, or takes everything."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.sent: list[int] = []
+        self.is_closed = False
+        self.tried = asyncio.Event()
+
+    async def send(self, events: Sequence[AuditEvent]) -> None:
+        self.tried.set()
+        self.failures -= 1
+        if self.failures >= 0:
+            raise OSError("nobody there")
+        self.sent += [event.id for event in events]
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_the_first_failure_is_said_and_the_place_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, failures: int
+) -> None:
+    desk, sql = Desk(tmp_path), "SELECT value FROM facts WHERE name LIKE 'exported:%'"
+
+    async def main() -> tuple[Odd, LogExport]:
+        made = Odd(failures)
+        export = LogExport(desk.service, "somewhere", made)
+        task = asyncio.create_task(export.run())
+        await asyncio.wait_for(made.tried.wait(), 20)
+        while not (failures or desk.service.database.read_one(sql, ())):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait((task,))
+        return made, export
+
+    made, export = asyncio.run(main())
+    size = desk.service.log.state().size
+    assert made.is_closed and made.sent == ([] if failures else [*range(1, size + 1)])
+    assert [record.getMessage() for record in caplog.records] == failures * [
+        "the log does not reach somewhere, trying again: nobody there"
+    ]
+    assert export.sent_to == (0 if failures else size)
+    assert LogExport(desk.service, "somewhere", made).sent_to == export.sent_to
+    assert LogExport(desk.service, "elsewhere", made).sent_to == 0
+    desk.close()

@@ -320,11 +320,19 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
             "another id": (f"{verb}:{'A' * 22}:{mac}", "7"),
             "no button": ("approve", "7"),
             "a user in other digits": (good, "\uff17"),
+            "a user with a very long name": (good, "9" * 100),
         }
         for why, (text, user) in odd.items():
             assert press(text, user), why
             assert server.stored(made["id"]).is_pending and server.stored(second["id"]).is_pending, why
             assert server.service.votes(made["id"]) == [], why
+        refused = server.rows("SELECT principal, data FROM events WHERE kind = 'press_refused'")
+        assert [(by, json.loads(data)) for by, data in refused if "999" in by] == [
+            (
+                f"telegram:{'9' * 71}",
+                {"channel": "chat", "user": "9" * 64, "why": "not a person who may decide"},
+            )
+        ]
         # A button from before a change, a delegation and a revoked token.
         alice = server.client("approve", "alice")
         changed = alice.post(

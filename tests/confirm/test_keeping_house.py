@@ -9,6 +9,7 @@ import pytest
 
 from tests.confirm.running import SUBMIT, Running, ToolUse, touch
 from tests.confirm.test_unreadable_rows import NO_TEXT, spoil, told_of
+from whet.confirm.audit import read_checkpoints
 from whet.confirm.open import Places
 from whet.confirm.service import ConfirmService
 from whet.confirm.upkeep import TICK_S, Upkeep, follow, tell_witnesses
@@ -28,6 +29,35 @@ def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) 
         upkeep = Upkeep(server.service)
         server.run(upkeep.tick())
         assert upkeep.left_s() == pytest.approx(TICK_S)
+
+
+def test_the_end_is_signed_and_exported(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        server.client("submit", "agent").post("/confirm", json=SUBMIT)
+        files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+        server.run(Upkeep(server.service, files[0], None, files[1]).seal())
+        state = server.service.log.state()
+        assert state.checkpoint_size == state.size > 0
+        for file in files:
+            (mark,) = read_checkpoints(file)
+            assert (mark.size, mark.head) == (state.size, state.head)
+
+
+def test_an_idempotency_key_is_kept_for_two_days(tmp_path: Path) -> None:
+    hands = ToolUse()
+    with Running(tmp_path, upkeep=False, hands=hands) as server:
+        agent, key = server.client("submit", "agent"), {"idempotency-key": "k"}
+        made = agent.post("/confirm", json=SUBMIT, headers=key).json()["id"]
+        upkeep = Upkeep(server.service)
+        hands.pass_by(48 * 3600.0)
+        server.run(upkeep.tick())
+        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == made
+        hands.pass_by(3599.0)  # it looks once an hour
+        server.run(upkeep.tick())
+        assert server.rows("SELECT count(*) FROM idempotency") == [(1,)]
+        hands.pass_by(1.0)
+        server.run(upkeep.tick())
+        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] != made
 
 
 def _altered(service: ConfirmService, changed: str) -> None:

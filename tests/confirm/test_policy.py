@@ -63,7 +63,28 @@ def test_yaml_says_the_same(tmp_path):
         ('"$.force" = true', {"force": 1}, False),
         ('"$.force" = {exists = false}', {}, True),
         ('"$.env" = {not = "test"}', {"env": "prod"}, True),
+        ('"$.env" = {not = "test"}', {"env": "test"}, False),
+        ('"$.env" = {not = "test"}', {}, False),
         ('"$.env" = ["a", "b"]', {"env": "b"}, True),
+        ('"$.env" = ["a", "b"]', {"env": "c"}, False),
+        ('"$.amount" = {gt = 100}', {"amount": 100}, False),
+        ('"$.amount" = {ge = 100}', {"amount": 100}, True),
+        ('"$.amount" = {ge = 100}', {"amount": 99.9}, False),
+        ('"$.amount" = {lt = 100}', {"amount": 100}, False),
+        ('"$.amount" = {lt = 100}', {"amount": 99}, True),
+        ('"$.amount" = {le = 100}', {"amount": 100}, True),
+        ('"$.amount" = {le = 100}', {"amount": 101}, False),
+        ('"$.amount" = {not = {gt = 100}}', {"amount": 100}, True),
+        ('"$.amount" = 100', {"amount": "100"}, False),
+        ('"$.force" = {exists = true}', {}, False),
+        ('"$.force" = {exists = true}', {"force": None}, True),
+        ('"$.items[*]" = "db"', {"items": {"a": "x", "b": "db"}}, True),
+        ('"$.items[*]" = "db"', {"items": "db"}, False),
+        ('"items[2]" = 2', {"items": [1, 2]}, False),
+        ('"items[0]" = 2', {"items": {"0": 2}}, False),
+        ('"$.a.b" = 1', {"a": [1]}, False),
+        ('"$.a" = 1, "$.b" = 2', {"a": 1, "b": 3}, False),
+        ('"$.a" = 1, "$.b" = 2', {"a": 1, "b": 2}, True),
     ],
 )
 def test_conditions_on_details(tmp_path, condition, details, fits):
@@ -72,12 +93,62 @@ def test_conditions_on_details(tmp_path, condition, details, fits):
 
 
 @pytest.mark.parametrize(
-    ("hours", "fits"), [("09:00-18:00", True), ("13:00-18:00", False), ("22:00-13:00", True)]
+    ("line", "times", "fits"),
+    [
+        ('hours="09:00-18:00"', ("09:00", "12:00", "17:59"), True),
+        ('hours="09:00-18:00"', ("08:59", "18:00"), False),
+        ('hours="22:00-06:00"', ("22:00", "23:59", "00:00", "05:59"), True),
+        ('hours="22:00-06:00"', ("21:59", "06:00"), False),
+        ('hours="00:00-24:00"', ("00:00", "23:59"), True),
+        ('hours="12:00-12:01"\ndays=["mon"]', ("12:00",), True),
+        ('hours="13:00-18:00"\ndays=["mon"]', ("12:00",), False),
+        ('hours="09:00-18:00"\ndays=["tue"]', ("12:00",), False),
+        ('days=["sun", "Monday"]', ("00:00", "23:59"), True),
+        ('days=["tue"]', ("00:00", "23:59"), False),
+        ('hours="21:00-21:01"\ntimezone="Asia/Tokyo"', ("12:00",), True),
+    ],
 )
-def test_time_of_day(tmp_path, hours, fits):
-    rules = policy(f'[[rules]]\neffect="deny"\nhours="{hours}"\ndays=["mon"]\ntimezone="UTC"\n', tmp_path)
-    assert (rules.judge(facts()).effect == "deny") is fits
-    assert rules.judge(facts(now_s=NOON_MONDAY + 86_400)).effect == "ask"
+def test_time_of_day(tmp_path, line, times, fits):
+    zone = "" if "timezone" in line else '\ntimezone="UTC"'
+    rules = policy(f'[[rules]]\neffect="deny"\n{line}{zone}\n', tmp_path)
+    for time in times:
+        at_s = NOON_MONDAY + (int(time[:2]) - 12) * 3600 + int(time[3:]) * 60
+        assert (rules.judge(facts(now_s=at_s)).effect == "deny") is fits, time
+
+
+@pytest.mark.parametrize(
+    ("line", "holds"),
+    [
+        ("max_timeout_s = 30", True), ("max_timeout_s = 29", False), ("max_timeout_s = 604800", True),
+        ("timeout_s = 30", True), ("timeout_s = 29", False),
+        ("timeout_s = 3600", True), ("timeout_s = 3601", False),
+        ("deny_threshold = 1", True), ("deny_threshold = 0", False),
+        ("deny_threshold = 100", True), ("deny_threshold = 101", False),
+        ("escalate_after = 0.01", True), ("escalate_after = 0.0", False),
+        ("escalate_after = 0.99", True), ("escalate_after = 1.0", False),
+        ("min_review_s = 0.0", True), ("min_review_s = -0.1", False),
+        ("min_review_s = 3600.0", True), ("min_review_s = 3600.1", False),
+        ('days = ["Sunday"]', True), ('days = ["mon", "noday"]', False),
+        ('hours = "24:00-09:00"', False), ('hours = "09:00-18:60"', False),
+        ('approvers = ["group:ops", "carol"]', True), ('approvers = ["group:nobody"]', False),
+        ('escalate_to = "ops"', True), ('quorum = "1 of ops or 2"', True), ('quorum = "1 of x"', False),
+        ('details = { a = { gt = 1.5, le = 3 } }', True), ('details = { a = { gt = true } }', False),
+        ('details = { a = { ge = "x" } }', False), ('details = { a = {} }', False),
+        ('details = { a = { not = "x" } }', True), ('details = { a = { not = { lt = "x" } } }', False),
+        ('details = { a = ["x", { gt = 1 }] }', True), ('details = { a = ["x", { about = 1 }] }', False),
+        ('details = { a = { exists = true } }', True), ('details = { a = { exists = "false" } }', False),
+        ('details = { a = { exists = true, lt = 5 } }', False),
+        ('details = { a = { not = { exists = true } } }', False),
+        ('details = { "a[" = 1 }', False), ('details = { "$" = 1 }', False),
+    ],
+)  # fmt: skip
+def test_what_a_rule_may_say(tmp_path, line, holds):
+    text = f'[groups]\nops = ["ann"]\n[[rules]]\neffect = "ask"\n{line}\n'
+    if holds:
+        assert len(parse_policy(text, tmp_path / "p.toml").rules) == 1
+    else:
+        with pytest.raises(ConfigError, match=r"rule 1 \(rule 1\): "):
+            parse_policy(text, tmp_path / "p.toml")
 
 
 @pytest.mark.parametrize(
@@ -102,8 +173,26 @@ def test_a_broken_file_says_where(tmp_path, text, says):
         parse_policy(text, tmp_path / "p.toml")
 
 
-def test_paths():
-    assert parse_path('$.a["odd key"][0][*]') == ("a", "odd key", 0, "*")
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ('$.a["odd key"][0][*]', ("a", "odd key", 0, "*")),
+        ("a", ("a",)),
+        ("a.b", ("a", "b")),
+        ("$.items[12].name", ("items", 12, "name")),
+        ("$['it is'].x", ("it is", "x")),
+        ("[*]", ("*",)),
+        ("[3]", (3,)),
+    ],
+)
+def test_paths(text, steps):
+    assert parse_path(text) == steps
+
+
+@pytest.mark.parametrize("text", ["", "$", "$.", "a..b", "a[x]", "a[1", "a]", "$.a b[-1]"])
+def test_what_is_no_path(text):
+    with pytest.raises(ValueError, match=r"is not a path like|names nothing"):
+        parse_path(text)
 
 
 @pytest.mark.parametrize(

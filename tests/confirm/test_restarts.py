@@ -257,3 +257,13 @@ def test_checkpoints_reach_a_witness_by_http(tmp_path: Path) -> None:
     report = service.database.read_now(lambda db: audit.verify(db, keys, [mark]))
     service.database.close()
     assert report.problems == () and mark.size > 0
+
+
+def test_a_state_that_was_taken_holds_no_sum_that_somebody_added(tmp_path: Path) -> None:
+    places = Places(tmp_path / "c.db", tmp_path / "confirm")
+    opened(places).database.close()
+    touch(places, "INSERT INTO seals VALUES ('more', 1, zeroblob(256))")
+    with pytest.raises(ConfigError, match="sums of the tables"):
+        opened(places)
+    opened(places, why="looked at").database.close()
+    opened(places).database.close()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +14,23 @@ import pytest
 from tests.confirm.test_words import asked, notice
 from whet.confirm import shown
 from whet.confirm.export import SyslogDatagrams, SyslogStream, otlp_logs, parse_destination, syslog_line
-from whet.confirm.names import SHAPE, action_key, is_high_risk, is_same_person, new_request_id, person_key
+from whet.confirm.names import (
+    SHAPE,
+    action_key,
+    is_high_risk,
+    is_same_person,
+    new_request_id,
+    person_key,
+    row_number,
+)
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
 from whet.confirm.notify.buttons import Buttons, Pressed
+from whet.confirm.peers import peers_of
 from whet.confirm.quorum import counts_for, describe, groups_in, is_met, parse_quorum
-from whet.confirm.records import ANYBODY, ApprovalNeed, ApprovalPlan, AuditEvent
+from whet.confirm.records import ANYBODY, ApprovalNeed, ApprovalPlan, AuditEvent, Caller
 from whet.confirm.web.arguments import ArgumentDiffLine, ArgumentRow, Sight, changes, document, rows
+from whet.confirm.witnesses import Witnesses
+from whet.contract.errors import ConfigError
 
 # What a call is given.
 
@@ -297,8 +310,30 @@ def test_names_are_compared_as_people_read_them() -> None:
     ]
     assert person_key("An N") == "ann" and is_same_person("Ann", "a nn") and not is_same_person("ann", "ben")
     assert is_high_risk(action_key("Migrate - Database")) and not is_high_risk("migrate")
+    assert [row_number(text) for text in ("0", "12", "9" * 18)] == [0, 12, 10**18 - 1]
+    for text in ("", "-1", "x", "1.0", "9" * 19, "\u0661", "\xb2"):
+        assert row_number(text) is None
     first, second = new_request_id(1_795_680_000.0), new_request_id(1_795_680_000.001)
     assert SHAPE.fullmatch(first) and first[:7] < second[:7] and first[7:] != second[7:]
+
+
+def test_users_of_the_machine_are_callers_by_their_number() -> None:
+    root = pwd.getpwuid(0).pw_name
+    assert peers_of([root, "0"], ["54321"]) == {
+        0: Caller(root, "approve", "uid:0"),
+        54321: Caller("uid-54321", "submit", "uid:54321"),
+    }
+    with pytest.raises(ConfigError, match=f"{root} would ask and decide"):
+        peers_of(["0"], ["54321", root])
+    with pytest.raises(ConfigError, match="there is no user 'no such user' on this machine"):
+        peers_of(["no such user"], [])
+
+
+def test_a_witness_is_a_file_or_an_address() -> None:
+    found = Witnesses.parse(["a/b", "https://x.example/", "/c", "http://y.example"])
+    assert found == Witnesses((Path("a/b"), Path("/c")), ("https://x.example/", "http://y.example"))
+    with pytest.raises(ConfigError, match="ftp://x is no witness"):
+        Witnesses.parse(["a", "ftp://x"])
 
 
 # The log as others read it.

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from whet.confirm.notify.chat import card_of
 from whet.confirm.notify.deliveries import LOG, NotifyDelivery
-from whet.confirm.notify.notice import RequestNotice, agent_lines
+from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_lines
 from whet.confirm.notify.presses import _reply
 from whet.confirm.notify.telling import clock_time, notice_of
 from whet.confirm.policy import ConfirmPolicy
@@ -25,6 +26,7 @@ from whet.confirm.records import (
 )
 from whet.confirm.risk import RiskReading
 from whet.confirm.web.view import Viewer, barrier, card, detail, duration, happened, moment, unseen_of
+from whet.contract.channels import MessageCard
 
 AT = 1_795_680_000.0  # 2026-11-26 08:00:00 UTC
 TWO = ApprovalPlan("two", ((ApprovalNeed(2, "ops"),),), approvers=())
@@ -393,3 +395,33 @@ def test_a_press_is_answered_with_what_came_of_it(outcome: RequestOutcome, said:
     assert _reply(outcome) == said
     long = ended(action="a" * 200, resolved_by="b" * 200, reason="c" * 200)
     assert len(_reply(RequestOutcome("decided", "m", long))) <= 190
+
+
+def test_a_message_is_a_card_in_parts() -> None:
+    dangerous = RiskReading("dangerous", ("it deletes",))
+    told = notice(asked(digest="0123456789abcdef"), reading=dangerous)
+    card = card_of(told)
+    assert card == MessageCard(
+        title="Approval needed",
+        subject="deploy",
+        tone="open",
+        alarm="DANGEROUS",
+        deadline="Decide before {}; silence is a denial.",
+        at="08:10:00 UTC on 26 Nov",
+        at_s=AT + 600,
+        lines=(dangerous.line, "Token: agent"),
+        ids=(("request", "r1"), ("digest", "0123456789ab")),
+        mark=AGENT_MARK,
+        quoted=("bot: to production", '{\n  "path": "a"\n}'),
+    )
+    assert card_of(told, has_buttons=False).address == "Page: https://x.example/r1"
+    here = notice_of(asked(principal="", is_high_risk=True), [], link="http://127.0.0.1:6080/r/r1")
+    assert card_of(here).address == "Page (on that machine): http://127.0.0.1:6080/r/r1"
+    assert (card_of(here).alarm, card_of(here).lines) == ("HIGH RISK", ("Token: none (open mode)",))
+    assert card_of(notice_of(asked(), [], link=""), has_buttons=False).address == ""
+    cut = msgspec.structs.replace(told, was_cut=True, is_hidden=True)
+    assert card_of(cut).warning == "Too long for a message: read it whole on the page to approve it."
+    assert card_of(msgspec.structs.replace(told, is_hidden=True)).warning == HIDDEN
+    over = card_of(notice(ended("denied")))
+    assert (over.tone, over.alarm, over.deadline, over.warning) == ("bad", "", "", "")
+    assert card_of(notice(ended())).tone == "good" and card_of(notice(ended("cancelled"))).tone == "plain"

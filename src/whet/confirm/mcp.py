@@ -93,7 +93,7 @@ async def _wait(client: ConfirmClient, arguments: dict[str, Any]) -> dict[str, A
     request_id = str(arguments.get("id", ""))
     if not request_id.isalnum():
         raise BadCall(INVALID_PARAMS, "id is required")
-    record = await client.wait(request_id, max(0.0, min(float(seconds), _LONGEST_WAIT_S)))
+    record = await client.wait(request_id, min(float(seconds), _LONGEST_WAIT_S))
     names = ("id", "action", "status", "resolved_by", "reason", "digest", "details")
     return {name: record[name] for name in names if record.get(name) not in (None, "")}
 

@@ -17,7 +17,8 @@ def peers_of(approvers: Iterable[str], submitters: Iterable[str]) -> Peers:
     """Give who the users of this machine are to the service. Raises ConfigError for a name that is no user,
     and for one who would ask and decide."""
     found: dict[int, Caller] = {}
-    for role, names in (("approve", approvers), ("submit", submitters)):
+    given: tuple[tuple[Role, Iterable[str]], ...] = (("approve", approvers), ("submit", submitters))
+    for role, names in given:
         for name in names:
             uid, user = _user(name)
             if uid in found and found[uid].role != role:
@@ -25,11 +26,8 @@ def peers_of(approvers: Iterable[str], submitters: Iterable[str]) -> Peers:
                     f"{user} would ask and decide",
                     hint="let agents run as a user of their own: --submitter NAME",
                 )
-            found[uid] = Caller(user, _ROLES[role], f"uid:{uid}")
+            found[uid] = Caller(user, role, f"uid:{uid}")
     return found
-
-
-_ROLES: dict[str, Role] = {"approve": "approve", "submit": "submit"}
 
 
 def _user(name: str) -> tuple[int, str]:

@@ -34,7 +34,7 @@ from whet.contract.texts import from_values
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
-_SIGNS = {"gt", "ge", "lt", "le", "not", "exists"}
+_SIGNS = {"gt", "ge", "lt", "le", "not"}
 Patterns = str | list[str]
 
 
@@ -104,7 +104,9 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Co
     try:
         _check_bounds(text)
         quorum = parse_quorum(text.quorum)
-        named = groups_in(quorum) | {e[6:] for e in text.approvers if e.startswith("group:")}
+        named = groups_in(quorum) | {
+            e.removeprefix("group:") for e in text.approvers if e.startswith("group:")
+        }
         named |= {text.escalate_to} - {""}
         if unknown := sorted(named - set(groups)):
             raise ValueError(f"there is no group {unknown[0]!r} under [groups]")
@@ -159,16 +161,30 @@ def _many(patterns: Patterns) -> tuple[str, ...]:
 
 
 def _condition(path: str, wanted: Any) -> Condition:
-    if isinstance(wanted, dict):
-        signs = set(cast("dict[str, Any]", wanted))
-        if not signs or not signs <= _SIGNS:
-            raise ValueError(f"a test of {path} takes {', '.join(sorted(_SIGNS))}")
-        for sign, bound in cast("dict[str, Any]", wanted).items():
-            if sign in ("gt", "ge", "lt", "le") and (
-                isinstance(bound, bool) or not isinstance(bound, int | float)
-            ):
-                raise ValueError(f"{path} {sign} takes a number")
+    if isinstance(wanted, dict) and "exists" in wanted:
+        found = cast("dict[str, Any]", wanted)
+        if len(found) > 1 or not isinstance(found["exists"], bool):
+            raise ValueError(f"{path} exists takes true or false, and no other test beside it")
+    else:
+        _check_test(path, wanted)
     return Condition(parse_path(path), wanted)
+
+
+def _check_test(path: str, wanted: Any) -> None:
+    """Refuse (ValueError) what no value can be compared with, also in a list and under `not`."""
+    if isinstance(wanted, list):
+        for one in cast("list[Any]", wanted):
+            _check_test(path, one)
+    if not isinstance(wanted, dict):
+        return
+    tests = cast("dict[str, Any]", wanted)
+    if not tests or not tests.keys() <= _SIGNS:
+        raise ValueError(f"a test of {path} takes {', '.join(sorted(_SIGNS))}, or exists by itself")
+    for sign, bound in tests.items():
+        if sign == "not":
+            _check_test(path, bound)
+        elif isinstance(bound, bool) or not isinstance(bound, int | float):
+            raise ValueError(f"{path} {sign} takes a number")
 
 
 def _minutes(hours: str) -> tuple[int, int] | None:

@@ -101,9 +101,10 @@ async def serve(
     guard = ApiGuard(
         service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open, peers=settings.peers
     )
-    people = make_people(service, where, settings, ports[-1])
-    web = make_web(service, settings, people, ports[-1])
-    api = Api(service, guard, page_url(settings, ports[-1]), web=web, web_port=ports[-1])
+    page_port = ports[-1]
+    people = make_people(service, where, settings, page_port)
+    web = make_web(service, settings, people, page_port)
+    api = Api(service, guard, page_url(settings, page_port), web=web, web_port=page_port)
     config = make_config(api, DRAIN_S)
     server = SiteServer(config, lambda: on_ready(ports), service.hub.close)
     works = [*background(service, where, settings), people.run] if beside is None else beside

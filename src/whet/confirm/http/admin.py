@@ -9,6 +9,7 @@ from whet.confirm.callbacks import revive
 from whet.confirm.http import shapes
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
+from whet.confirm.names import row_number
 from whet.contract.errors import NotFound
 
 _LISTED = 200
@@ -16,9 +17,7 @@ _LISTED = 200
 
 async def audit_events(call: Exchange) -> Answer:
     """The hash-chained log. Oldest first, from ?after= on."""
-    after = call.query.get("after", "0")
-    is_number = after.isascii() and after.isdigit() and len(after) < 19
-    found = call.service.log.history(after_id=int(after) if is_number else 0)
+    found = call.service.log.history(after_id=row_number(call.query.get("after", "")) or 0)
     return 200, shapes.EventPage(len(found), [shapes.event(event) for event in found])
 
 

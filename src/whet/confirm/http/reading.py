@@ -6,6 +6,7 @@ from whet.confirm.http import shapes
 from whet.confirm.http.decisions import grant_of
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
+from whet.confirm.names import row_number
 from whet.confirm.records import STATUSES, ConfirmRequest
 from whet.confirm.requests import RequestFilter
 from whet.confirm.service import beside
@@ -19,7 +20,7 @@ _PLAIN = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 async def status(call: Exchange) -> Answer:
     """Show a request; ?wait=SECONDS waits for its end."""
     request = _visible(call)
-    wait_s = _wait_seconds(call)
+    wait_s = _wait_seconds(call.query)
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
         found = await call.service.wait(request.id, wait_s, line_of(call.scope))
         if found is None:
@@ -78,15 +79,12 @@ def _visible(call: Exchange) -> ConfirmRequest:
     return request
 
 
-def _wait_seconds(call: Exchange) -> float:
+def _wait_seconds(asked: dict[str, str]) -> float:
     """Read ?wait=SECONDS, at most five minutes; what is no number is no wait."""
-    if not call.scope["query_string"]:
-        return 0.0
     try:
-        seconds = float(call.query.get("wait", "0"))
+        return max(0.0, min(float(asked.get("wait", "")), LONGEST_WAIT_S))
     except ValueError:
         return 0.0
-    return min(seconds, LONGEST_WAIT_S) if seconds > 0 else 0.0
 
 
 def _limit(asked: dict[str, str]) -> int:
@@ -97,5 +95,4 @@ def _limit(asked: dict[str, str]) -> int:
 
 
 def _before(asked: dict[str, str]) -> int:
-    text = asked.get("before", "0")
-    return int(text) if text.isdigit() and text.isascii() and len(text) < 19 else 0
+    return row_number(asked.get("before", "")) or 0

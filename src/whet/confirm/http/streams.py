@@ -15,6 +15,7 @@ from whet.confirm.http import shapes
 from whet.confirm.http.exchange import Exchange
 from whet.confirm.http.wire import HttpRefusal, Send
 from whet.confirm.hub import wake
+from whet.confirm.names import row_number
 from whet.confirm.records import AuditEvent, Caller
 from whet.confirm.service import ConfirmService
 from whet.web.line import line_of
@@ -86,9 +87,9 @@ async def _write(send: Send, body: bytes) -> None:
 
 
 def _start(call: Exchange) -> int:
-    text = call.header(b"last-event-id") or call.query.get("after", "")
-    if text.isascii() and text.isdigit() and len(text) < 19:
-        return int(text)
+    after = row_number(call.header(b"last-event-id") or call.query.get("after", ""))
+    if after is not None:
+        return after
     call.service.log.catch_up(call.service.timeline)  # what another process wrote before now is not news
     return call.service.hub.last_id
 

@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import Request as Http
 from starlette.responses import Response, StreamingResponse
 
+from whet.confirm.names import row_number
 from whet.confirm.records import AuditEvent
 from whet.confirm.service import ConfirmService
 from whet.web.sessions import Sessions
@@ -37,9 +38,9 @@ class RequestStream:
             return Response(media_type="text/event-stream")
         if self._open >= _MOST_STREAMS:
             return Response(status_code=503, headers={"retry-after": "5"})
-        asked = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        asked = row_number(request.headers.get("last-event-id") or request.query_params.get("after", ""))
         newest = self._service.hub.last_id
-        after = min(int(asked), newest) if asked.isascii() and asked.isdigit() and len(asked) < 16 else newest
+        after = newest if asked is None else min(asked, newest)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(
             self._stream(request, after), media_type="text/event-stream", headers=headers

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import apsw
+import msgspec
 from starlette.requests import Request as Http
 from starlette.responses import Response
 
 from whet.confirm import requests
+from whet.confirm.names import row_number
 from whet.confirm.records import STATUSES, ConfirmRequest
 from whet.confirm.service import ConfirmService
 from whet.confirm.web import view
@@ -14,9 +16,9 @@ from whet.confirm.web.audit import AuditWatch
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
-_PAGE = 50
+_PAGE, _STEP = 50, 500
 _MOST_QUERY = 100
-_FIELDS = ("id", "action", "description", "requester", "principal", "resolved_by", "reason", "details")
+_FIELDS = ("id", "action", "description", "requester", "principal", "resolved_by", "reason", "details_json")
 
 
 class AuditPages:
@@ -33,8 +35,7 @@ class AuditPages:
         query = asked.get("q", "").strip()[:_MOST_QUERY]
         status = asked.get("status", "")
         status = status if status in STATUSES else ""
-        before = asked.get("before", "")
-        before_seq = int(before) if before.isascii() and before.isdigit() and len(before) < 16 else 0
+        before_seq = row_number(asked.get("before", "")) or 0
         now_s = self._service.timeline.now_s()
         found = await self._service.database.read_long(
             lambda db: search(db, query, requests.RequestFilter(status, "", before_seq, _PAGE + 1), now_s)
@@ -74,23 +75,19 @@ def search(
 ) -> list[ConfirmRequest]:
     """Give requests whose fields hold every word of `query`; upper and lower case are the same."""
     words = query.casefold().split()[:8]
+    if not words:
+        return [*requests.select(db, wanted, now_s)]
     found: list[ConfirmRequest] = []
+    step = msgspec.structs.replace(wanted, limit=_STEP)
     while len(found) < wanted.limit:
-        step = requests.RequestFilter(
-            wanted.status, wanted.principal, wanted.before_seq, 500 if words else wanted.limit
-        )
-        page = list(requests.select(db, step, now_s))
+        page = [*requests.select(db, step, now_s)]
         found += [one for one in page if _has(one, words)]
-        if len(page) < step.limit or not words:
+        if len(page) < _STEP:
             break
-        wanted = requests.RequestFilter(wanted.status, wanted.principal, page[-1].seq, wanted.limit)
+        step = msgspec.structs.replace(step, before_seq=page[-1].seq)
     return found[: wanted.limit]
 
 
 def _has(request: ConfirmRequest, words: list[str]) -> bool:
-    if not words:
-        return True
-    details = request.details_json
-    parts = (getattr(request, name) for name in _FIELDS if name != "details")
-    text = "\n".join((*parts, details)).casefold()
+    text = "\n".join(getattr(request, name) for name in _FIELDS).casefold()
     return all(word in text for word in words)

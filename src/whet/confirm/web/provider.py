@@ -53,7 +53,7 @@ class ProviderPages:
         try:
             attempt = await self._provider.begin()
         except SignInRefused as error:
-            return self._problem(502, f"You can't sign in this way now: {error.message}.")
+            return self._problem(f"You can't sign in this way now: {error.message}.", 502)
         number = secrets.token_urlsafe(32)
         target = safe_path(request.query_params.get("next", "/"))
         if len(self._gone) >= _MOST:  # whoever begins many keeps nobody else out
@@ -72,25 +72,25 @@ class ProviderPages:
         gone = self._gone.pop(request.query_params.get("state", ""), None)
         number = request.cookies.get(_COOKIE, "")
         if gone is None or gone.ends_s <= self._service.timeline.now_s():
-            return self._problem(403, "This sign-in was not begun here, or is too old.")
+            return self._problem("This sign-in was not begun here, or is too old.")
         if not hmac.compare_digest(gone.browser, _hash(number)):
-            return self._problem(403, "This sign-in was begun in another browser.")
+            return self._problem("This sign-in was begun in another browser.")
         code = request.query_params.get("code", "")
         issuer = self._provider.settings.issuer
         if request.query_params.get("iss", issuer) != issuer:  # RFC 9207: another provider's answer
-            return self._problem(403, "This answer is another provider's.")
+            return self._problem("This answer is another provider's.")
         if not code:
             said = request.query_params.get("error", "nothing")[:100]
-            return self._problem(403, f"The provider did not let you in: {said}.")
+            return self._problem(f"The provider did not let you in: {said}.")
         try:
             person = await self._provider.finish(gone.attempt, code)
         except SignInRefused as error:
             await self._service.record("login_failed", data={"where": "provider", "why": error.message[:200]})
-            return self._problem(403, f"You are not signed in: {error.message}.")
+            return self._problem(f"You are not signed in: {error.message}.")
         valid_s = self._provider.settings.session_hours * 3600
         problem = await self._service.change(lambda tx: people.enter(tx, person, valid_s))
         if problem:
-            return self._problem(403, f"You are not signed in: {problem}.")
+            return self._problem(f"You are not signed in: {problem}.")
         # A strict cookie does not come along with a redirect from elsewhere: our own page reloads.
         response = self._pages.answer("bounce.html", url=gone.target)
         response.delete_cookie(_COOKIE, path="/oidc")
@@ -98,7 +98,7 @@ class ProviderPages:
         await self._sessions.begin(request, account, response)
         return response
 
-    def _problem(self, status: int, text: str) -> Response:
+    def _problem(self, text: str, status: int = 403) -> Response:
         return self._pages.answer("problem.html", status, text=text, visit=None)
 
 
