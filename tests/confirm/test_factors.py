@@ -94,10 +94,15 @@ def test_wrong_codes_make_their_person_wait_longer_and_longer_also_for_a_right_o
     assert [guarded.approve(made, guarded.wrong()).status_code for _ in range(5)] == [403] * 4 + [429]
     held = guarded.approve(made, guarded.code())
     assert held.status_code == 429 and held.headers["retry-after"] == "60"
-    guarded.hands.pass_by(60)
+    guarded.hands.pass_by(59.5)
+    held = guarded.approve(made, guarded.code())
+    assert held.status_code == 429 and held.headers["retry-after"] == "1"
+    guarded.hands.pass_by(0.5)
     assert guarded.approve(made, guarded.wrong()).headers["retry-after"] == "120"
     guarded.hands.pass_by(120)
     assert guarded.approve(made, guarded.code()).status_code == 200
+    pauses = [factors._pause_s(failures) for failures in (0, 4, 5, 6, 10, 11, 5000)]
+    assert pauses == [0, 0, 60, 120, 1920, 3600, 3600]
 
 
 def test_who_has_no_second_factor_or_lost_it_is_told_how_to_get_one(guarded):

@@ -1,4 +1,4 @@
-"""What is listed of what was: requests by state and words, newest first, and the numbers behind them."""
+"""What lists and pages show of what is and was: requests by state and words, the log, passkeys."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.confirm.running import Running, ToolUse, field_of, touch
 from whet.confirm import decide, submit
 from whet.confirm.decide import DecisionInput
 from whet.confirm.ledger import CHECKPOINT_EVERY, Tx
+from whet.confirm.open import Places
 from whet.confirm.records import Caller, ConfirmRequest
 from whet.confirm.requests import RequestFilter, count_pending
 from whet.confirm.service import ConfirmService
@@ -131,6 +132,16 @@ def test_the_log_is_read_from_any_number_on(past: Past) -> None:
     assert [event.kind for event in log.history(after_id=everything[-1])] == []
 
 
+def test_time_goes_on_from_what_another_process_wrote(past: Past) -> None:
+    service, later_s = past.service, past.service.timeline.now_s() + 500.0
+    others = Places(service.database.path, past.folder)
+    size = service.log.state().size
+    touch(others, "INSERT INTO events VALUES (?, ?, 'noted', '', '', '', '{}', x'00')", size + 1, later_s)
+    assert service.timeline.now_s() < later_s
+    service.log.catch_up(service.timeline)
+    assert service.timeline.now_s() >= later_s and service.hub.last_id == size + 1
+
+
 def test_the_log_is_signed_at_every_so_many_events(past: Past) -> None:
     def record(count: int) -> list[int]:
         def write(tx: Tx) -> None:
@@ -180,7 +191,33 @@ def test_the_page_of_the_log_says_what_was_checked_when(tmp_path: Path) -> None:
         hands.pass_by(0.1)
         assert "The log does not verify" in person.get("/log").text
         form = {"csrf": field_of(text, "csrf")}
-        assert "The log does not verify" in person.post("/log", data=form).text
+        server.run(server.service.change(lambda tx: [tx.record("noted") for _ in range(45)]))
+        text = person.post("/log", data=form).text
+        size = server.service.log.state().size
+        assert "The log does not verify" in text
+        assert re.findall(r'class="number">(\d+)<', text) == [str(size - number) for number in range(40)]
+
+
+def test_the_first_page_has_the_most_urgent_request_opened(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        person = server.signed_in("alice")
+        assert 'name="digest"' not in person.get("/").text
+        slow, urgent, _ = ask(
+            server.service,
+            *(Submission(f"act-{seconds}", "d", timeout_s=seconds) for seconds in (600, 60, 900)),
+        )
+        home = person.get("/").text
+        assert field_of(home, "digest") == urgent.digest
+        seen = "SELECT request_id FROM views"
+        assert server.rows(seen) == []  # it was not chosen
+        assert field_of(person.get(f"/r/{slow.id}").text, "digest") == slow.digest
+        assert server.rows(seen) == [(slow.id,)]
+        assert person.get(f"/r/{'A' * 22}").status_code == 404 == person.get("/r/x").status_code
+        form = {"csrf": field_of(home, "csrf"), "verdict": "deny", "digest": urgent.digest}
+        assert person.post(f"/r/{'A' * 22}/decide", data=form).status_code == 404
+        person.post(f"/r/{urgent.id}/decide", data=form)
+        person.get(f"/r/{urgent.id}")
+        assert server.rows(seen) == [(slow.id,)]  # what is decided takes no look
 
 
 def test_the_history_is_read_in_pages_of_fifty(tmp_path: Path) -> None:
@@ -217,4 +254,17 @@ def test_an_auditor_reads_the_log_and_its_newest_checkpoint(tmp_path: Path) -> N
         for text in ("", "0", "x", "-1", "1" * 19):
             assert auditor.get("/audit/events", params={"after": text}).json() == events
         assert auditor.get("/audit/events?after=2").json()["events"] == events["events"][2:]
+        assert auditor.get("/confirm?status=odd").status_code == 400
         assert auditor.get("/callbacks").json() == {"callbacks": []}
+
+
+def test_who_has_no_passkey_is_offered_one_and_nothing_else_is_kept(tmp_path: Path) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        person = server.signed_in("alice")
+        page = person.get("/passkeys").text
+        assert "You have none yet" in page and 'data-options="{' in page and 'role="alert"' not in page
+        kept = person.post("/passkeys", data={"csrf": field_of(page, "csrf"), "passkey": "{}"})
+        assert (
+            kept.status_code == 403 and "Nothing was kept: " in kept.text and 'data-options="{' in kept.text
+        )
+        assert server.rows("SELECT count(*) FROM passkeys") == [(0,)]

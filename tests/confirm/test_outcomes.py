@@ -141,6 +141,41 @@ def test_rules_say_who_counts_how_many_and_where(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_a_new_policy_holds_for_what_is_pending(tmp_path: Path) -> None:
+    async def test(people: People) -> None:
+        def write(old: str, new: str) -> None:
+            assert old in RULES
+            (tmp_path / "policy.toml").write_text(RULES.replace(old, new))
+            assert people.service.policy_file.reload()
+
+        two = await people.submit("two")
+        assert await people.vote(two, people.ann) == ("voted", "counted; it takes 2 of ops")
+        write('name = "named"', 'name = "renamed"')  # another rule: the votes stay
+        assert await people.vote(two, people.ben) == ("decided", "approved")
+        assert people.noted(two, "replanned") == []
+        write("", "")
+        other = await people.submit("two")
+        await people.vote(other, people.ann)
+        write('quorum = "2 of ops"', "quorum = 2")
+        assert await people.vote(other, people.cat) == ("voted", "counted; it takes 2 of anyone")
+        version = people.service.policy_file.policy.version
+        assert [one["policy_version"] for one in people.noted(other, "replanned")] == [version]
+        write('name = "two"\naction = "two"\neffect = "ask"', 'name = "two"\naction = "two"\neffect = "deny"')
+        refused = ("already_decided", "the policy was changed: rule 'two' says deny")
+        assert await people.vote(other, people.ann) == refused
+        stored = people.service.get(other.id)
+        assert stored is not None and (stored.status, stored.resolved_by) == ("denied", "policy:two")
+        write('action = "named"\neffect = "ask"', 'action = "named"\neffect = "allow"')
+        named = await people.submit("plain")
+        write(
+            '[[rules]]\nname = "web"',
+            '[[rules]]\naction = "plain"\neffect = "allow"\n[[rules]]\nname = "web"',
+        )
+        assert await people.vote(named, people.cat) == ("decided", "approved")
+
+    run(tmp_path, test)
+
+
 def test_a_review_takes_its_time_from_the_first_look(tmp_path: Path) -> None:
     async def test(people: People) -> None:
         slow = await people.submit("slow")

@@ -5,7 +5,7 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, ToolUse
 from whet.confirm.names import action_key, is_high_risk
 from whet.confirm.policy import Facts, parse_path
-from whet.confirm.policy_file import load_policy, parse_policy
+from whet.confirm.policy_file import PolicyFile, load_policy, parse_policy
 from whet.confirm.quorum import describe, is_met, parse_quorum
 from whet.contract.errors import ConfigError
 
@@ -210,6 +210,25 @@ def test_what_is_no_path(text):
 def test_quorums_need_distinct_people(quorum, people, met):
     groups = {"ops": ("alice", "bob"), "security": ("carol", "bob"), "admins": ("root",)}
     assert is_met(parse_quorum(quorum), people, groups) is met
+
+
+def test_a_file_is_read_again_when_it_has_changed(tmp_path):
+    path = tmp_path / "p.toml"
+    path.write_text('[[rules]]\naction="x"\neffect="deny"\n')
+    file = PolicyFile(path)
+    first = file.policy
+    assert not file.reload() and file.policy is first
+    path.write_text("[[rules]\n")
+    assert not file.reload() and file.policy is first and "p.toml" in file.error
+    path.unlink()
+    assert not file.reload() and file.policy is first and "there is no policy file" in file.error
+    path.write_text('[[rules]]\naction="x"\neffect="allow"\n')
+    assert file.reload() and not file.error
+    assert (first.judge(facts("x")).effect, file.policy.judge(facts("x")).effect) == ("deny", "allow")
+    path.replace(tmp_path / "other.toml")
+    path.write_text('[[rules]]\naction="x"\neffect="allow"\n')
+    assert not file.reload(), "the same text is the same policy"
+    assert not PolicyFile(None).reload()
 
 
 RULES = """

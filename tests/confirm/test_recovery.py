@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.confirm.people import Desk
-from whet.confirm import recovery, stand_ins, whitelist
+from whet.confirm import recovery, stand_ins, tokens, whitelist
 from whet.confirm.export import OtlpLogs
 from whet.confirm.http import routes
 from whet.confirm.ledger import Tx
@@ -297,3 +297,18 @@ def test_the_document_names_how_each_call_is_answered_and_may_be_refused() -> No
         "DELETE /delegations/{number}": missing,
         "POST /callbacks/{number}/retry": missing,
     }
+
+
+def test_a_token_that_is_replaced_ends_at_once_or_after_a_while(desk: Desk) -> None:
+    def ends(number: str) -> list[tuple[Any, ...]]:
+        return rows(desk, "SELECT revoked_at, expires_at FROM tokens WHERE id = ?", number)
+
+    first, _ = change(desk, lambda tx: tokens.create(tx, "ann", "approve", by="test"))
+    second, _ = change(desk, lambda tx: tokens.rotate(tx, first, by="test"))
+    assert (ends(first), ends(second)) == ([(NOW_S, None)], [(None, None)])
+    assert events(desk, "token_revoked") == [{"token": first}] and events(desk, "token_expires") == []
+    change(desk, lambda tx: tokens.rotate(tx, second, by="test", overlap_s=0.5))
+    assert ends(second) == [(None, NOW_S + 0.5)]
+    assert events(desk, "token_expires") == [{"token": second, "at": NOW_S + 0.5}]
+    with pytest.raises(NotFound, match="there is no token 'none' in use"):
+        change(desk, lambda tx: tokens.rotate(tx, "none", by="test"))

@@ -25,7 +25,7 @@ from whet.confirm.names import (
 )
 from whet.confirm.notify.breaker import Breaker, retry_delay_s
 from whet.confirm.notify.buttons import Buttons, Pressed
-from whet.confirm.peers import peers_of
+from whet.confirm.peers import listen_at, peers_of
 from whet.confirm.quorum import counts_for, describe, groups_in, is_met, parse_quorum
 from whet.confirm.records import ANYBODY, ApprovalNeed, ApprovalPlan, AuditEvent, Caller
 from whet.confirm.web.arguments import ArgumentDiffLine, ArgumentRow, Sight, changes, document, rows
@@ -327,6 +327,18 @@ def test_users_of_the_machine_are_callers_by_their_number() -> None:
         peers_of(["0"], ["54321", root])
     with pytest.raises(ConfigError, match="there is no user 'no such user' on this machine"):
         peers_of(["no such user"], [])
+
+
+def test_everybody_of_the_machine_may_connect_to_the_socket(tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    for _ in range(2):  # one that was left behind is taken away
+        with listen_at(path) as sock:
+            assert not sock.getblocking() and path.stat().st_mode & 0o777 == 0o666
+    path.unlink()
+    path.write_text("not ours")
+    with pytest.raises(ConfigError, match="can't listen at"):
+        listen_at(path)
+    assert path.read_text() == "not ours"
 
 
 def test_a_witness_is_a_file_or_an_address() -> None:

@@ -8,7 +8,6 @@ import http.server
 import json
 import threading
 import time
-from http.cookies import SimpleCookie
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +24,7 @@ from whet.confirm import tokens
 from whet.confirm.addresses import AddressRefused, resolve
 from whet.confirm.http import pulse
 from whet.confirm.records import Caller
+from whet.confirm.service import ConfirmService
 from whet.confirm.web.accounts import SessionRows, TokenAccounts
 from whet.confirm.web.live import RequestStream
 from whet.web.guard import place
@@ -169,28 +169,51 @@ def test_an_open_page_hears_that_something_changed_until_its_person_signs_out(se
         assert not [line for line in lines if line.startswith("data: ")]  # it ends
 
 
+async def listening(service: ConfirmService, secret: str) -> tuple[RequestStream, Sessions, Request]:
+    """What an open page listens to, and its question."""
+    accounts = TokenAccounts(service, is_open=False)
+    sessions = Sessions(accounts, SessionRows(service), SystemClock(), place("127.0.0.1"), "live")
+    scope: dict[str, Any] = {
+        "type": "http", "method": "GET", "path": "/live", "query_string": b"after=0", "headers": [],
+        "extensions": {"whet.line": WebConnection()},
+    }  # fmt: skip
+    entered = Response()
+    assert await sessions.sign_in(Request(scope), secret, entered)
+    scope["headers"] = [(b"cookie", entered.headers["set-cookie"].partition(";")[0].encode())]
+    return RequestStream(service, sessions), sessions, Request(scope)
+
+
 def test_a_page_whose_person_signed_out_hears_nothing_of_what_is_there_already(server):
     """As in busy times, in which there is always something that needs no waiting for."""
     service, secret = server.service, server.token("approve", "alice")
     asked(server.client("submit", "agent"))
 
     async def listen() -> list[Any]:
-        accounts = TokenAccounts(service, is_open=False)
-        sessions = Sessions(accounts, SessionRows(service), SystemClock(), place("127.0.0.1"), "live")
-        scope: dict[str, Any] = {
-            "type": "http", "method": "GET", "path": "/live", "query_string": b"after=0", "headers": [],
-            "extensions": {"whet.line": WebConnection()},
-        }  # fmt: skip
-        entered = Response()
-        assert await sessions.sign_in(Request(scope), secret, entered)
-        cookie = SimpleCookie(entered.headers["set-cookie"])["live"].value
-        scope["headers"] = [(b"cookie", f"live={cookie}".encode())]
-        opened = await RequestStream(service, sessions).serve(Request(scope))
-        await sessions.sign_out(Request(scope))
+        stream, sessions, request = await listening(service, secret)
+        opened = await stream.serve(request)
+        await sessions.sign_out(request)
         assert isinstance(opened, StreamingResponse)
         return [piece async for piece in opened.body_iterator]
 
     assert server.run(listen()) == [b"retry: 2000\n\n"]
+
+
+def test_two_hundred_pages_listen_at_once(server):
+    async def listen() -> list[int]:
+        stream, _, request = await listening(server.service, server.token("approve", "alice"))
+        opened = [(await stream.serve(request)).body_iterator for _ in range(200)]
+        for one in opened[1:]:
+            await anext(one)
+        found = [(await stream.serve(request)).status_code]
+        await anext(opened[0])
+        found.append((await stream.serve(request)).status_code)
+        await opened[0].aclose()
+        found.append((await stream.serve(request)).status_code)
+        for one in opened:
+            await one.aclose()
+        return found
+
+    assert server.run(listen()) == [200, 503, 200]
 
 
 def test_old_events_come_from_the_database(server):

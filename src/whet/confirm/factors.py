@@ -102,14 +102,14 @@ def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
     )
     tx.record("factor_failed", request_id, name, data={"why": why})
     said = "this code was used before: wait for the next one" if step else "this code is wrong"
-    return CodeCheck(said, max(0.0, _pause_s(failures + 1)))
+    return CodeCheck(said, _pause_s(failures + 1))
 
 
 def _pause_s(failures: int) -> float:
     """How long nobody may try after so many wrong codes in a row."""
     if failures < _FREE_TRIES:
         return 0.0
-    return min(60.0 * 2 ** min(failures - _FREE_TRIES, 10), _LONGEST_WAIT_S)
+    return min(60 * 2 ** (failures - _FREE_TRIES), _LONGEST_WAIT_S)
 
 
 def _step_of(secret: bytes, code: str, now_s: float) -> int | None:

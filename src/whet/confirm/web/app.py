@@ -59,7 +59,7 @@ class PageTerms(msgspec.Struct, frozen=True):
 
 
 def make_page(
-    service: ConfirmService, notifier: ConfirmNotifier | None, where: SiteAddress, terms: PageTerms
+    service: ConfirmService, notifier: ConfirmNotifier, where: SiteAddress, terms: PageTerms
 ) -> ASGIApp:
     """Give the application."""
     assets = Assets(files("whet.confirm.web") / "static")

@@ -15,7 +15,7 @@ from whet.confirm.http.wire import HttpRefusal, parse_object
 from whet.confirm.keys import base64url
 from whet.confirm.names import SHAPE
 from whet.confirm.notify import deliveries
-from whet.confirm.notify.notifier import ChannelState, ConfirmNotifier
+from whet.confirm.notify.notifier import ConfirmNotifier
 from whet.confirm.passkeys import MOST_PROOF_CHARS
 from whet.confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet.confirm.requests import RequestFilter, viewed_at
@@ -40,7 +40,7 @@ class RequestPages:
         service: ConfirmService,
         pages: SiteTemplates,
         accounts: TokenAccounts,
-        notifier: ConfirmNotifier | None,
+        notifier: ConfirmNotifier,
     ) -> None:
         self._service = service
         self._pages = pages
@@ -163,7 +163,7 @@ class RequestPages:
             "detail": await self._detail(shown, self._accounts.who(visit)) if shown else None,
             "is_home": is_home,
             "problem": problem,
-            "channels": self._channels(),
+            "channels": self._notifier.states(),
         }
         return self._page("desk.html", visit, values, status)
 
@@ -196,6 +196,3 @@ class RequestPages:
     def _find(self, request: Http) -> ConfirmRequest | None:
         request_id = request.path_params["id"]
         return self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
-
-    def _channels(self) -> list[ChannelState]:
-        return self._notifier.states() if self._notifier else []
