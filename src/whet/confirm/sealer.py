@@ -63,7 +63,7 @@ class Sealer:
         self._first_event = 0
         self._last_event: LogEnd = NO_EVENT
         self._had_seal = False
-        self._alone_from = 1 << 62
+        self._alone_from = math.inf
         self._is_alone = True
         self._signed_at_s = -math.inf
         self._must_sign = False
