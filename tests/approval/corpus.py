@@ -140,6 +140,10 @@ grep -ie foo src/a.py
 git diff HEAD -- src
 git grep credentials
 cd ~/.ssh && cat known_hosts
+awk -F : '{print $1}' f
+awk -v x=1 -F, '{print $1}' f
+git symbolic-ref HEAD
+git -C sub log
 """
 
 NORMAL = r"""
@@ -385,6 +389,10 @@ docker cp box:/etc/passwd here
 git worktree add /tmp/other
 nobody-knows-this --to=out /tmp/x
 gcc -I/usr/include a.c
+awk -F: '{print ENVIRON[1]}' f
+awk -f script f
+git symbolic-ref HEAD refs/heads/x
+git log --ext-diff
 """
 
 DANGEROUS = r"""

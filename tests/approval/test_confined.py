@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.approval.test_gate import Bench, Kept, Someone
-from whet.approval.confined import JailGate
+from whet.approval.confined import JailedCall, JailGate
 from whet.approval.policy import PolicyGrant
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.contract.events import Notice
-from whet.contract.protocols import Answer
+from whet.contract.protocols import Answer, GrantScope
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.denial import Denial
 from whet.sandbox.policy import UNCONFINED, Opening
@@ -101,6 +101,7 @@ def test_what_needs_out_is_asked_in_words_of_what_would_be_opened(tmp_path: Path
     assert not jails.policy(bench.workspace, "s2", "c1").may_write(tmp_path / "other/f")
     bench.sh("curl https://api.example.com/x")
     assert bench.person.asked[1].opening == "reach api.example.com"
+    assert bench.person.asked[1].reasons == (), "the opening says it"
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])
@@ -163,6 +164,17 @@ def test_no_reading_gives_a_command_all_rights(tmp_path: Path) -> None:
     assert "outside the sandbox" in bench.person.asked[0].opening
     assert not any(scope.always for scope in bench.person.asked[0].scopes)
     assert jails.jail is not None
+
+
+def test_what_runs_outside_lasts_for_one_call_whatever_else_it_wants() -> None:
+    inside = (Opening("reach", "a.b"), Opening("write", "/x"))
+    assert not JailedCall((), inside).leaves
+    assert JailedCall((), inside).scopes == (GrantScope("sandbox", ("reach a.b", "write /x")),)
+    outside = JailedCall(inside, (*inside, Opening("run", UNCONFINED)))
+    assert outside.leaves and outside.needs_person and outside.scopes == ()
+    assert not JailedCall(inside, ()).needs_person and JailedCall(inside, ()).scopes == ()
+    assert JailedCall((), inside).needs_person and not JailedCall((), inside[:1]).needs_person
+    assert JailedCall((), inside[:1], stopped=True).needs_person
 
 
 def test_what_failed_at_the_wall_is_offered_at_the_next_try(tmp_path: Path) -> None:

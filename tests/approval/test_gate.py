@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from whet.approval.gate import PolicyGate
@@ -162,6 +163,31 @@ def test_events_frame_a_question(tmp_path: Path) -> None:
     assert asked.subject == "rm -rf build"
     assert asked.reasons == ("deletes folders with all that is in them",)
     assert decided == ApprovalDecided("c1", "allow", "person")
+
+
+def test_a_question_holds_all_that_is_decided_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone())
+    bench.sh("make", workdir="sub/..")
+    bench.decide("write_file", path="a.py", content="x")
+    plain, written = bench.person.asked
+    assert (plain.session_id, plain.call_id, plain.tool) == ("s1", "c1", "terminal")
+    assert plain.arguments == {"command": "make", "workdir": "sub/.."} and plain.opening == ""
+    assert plain.folder == written.folder == str(bench.workspace)
+    assert plain.reasons == ("this mode, or a rule of yours, asks before anything that changes something",)
+    assert plain.grant == "terminal(make)" and plain.digest not in ("", written.digest)
+    told = Bench(tmp_path, Someone(), ask=["terminal(make *)"])
+    told.sh("make")
+    assert told.person.asked[0].reasons == ("the rule ask: terminal(make *) wants a person's decision",)
+    assert told.person.asked[0].grant == ""
+
+
+def test_why_a_person_has_to_be_asked_is_said_and_lasts_for_no_other_call(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("session", "no"), mode="auto", allow=["terminal(make *)"])
+    call = msgspec.structs.replace(bench.call("terminal", command="make"), asks="it is of another's")
+    for verdict in ("allow", "deny"):
+        assert asyncio.run(bench.gate.decide(call, bench.events.append)).verdict == verdict
+    assert [one.reasons for one in bench.person.asked] == [("it is of another's",)] * 2
+    assert bench.person.asked[0].grant == ""
 
 
 def test_once_is_once(tmp_path: Path) -> None:

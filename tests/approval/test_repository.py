@@ -126,6 +126,26 @@ def test_an_alias_that_is_a_command_is_dangerous(hostile: Path) -> None:
     assert analyse("git st", str(hostile), scope).level == "dangerous"
 
 
+def test_hooks_that_a_repository_names_count_where_something_is_written(hostile: Path) -> None:
+    git(hostile, "config", "core.hooksPath", "tools")
+    assert set(READING) == set(unasked(hostile))
+    assert runs(str(hostile), "commit", reads=False) == "core.hookspath=tools"
+
+
+def test_settings_that_another_folder_holds_are_found(hostile: Path) -> None:
+    other = hostile.parent / "other"
+    git(hostile.parent, "init", "-q", "--bare", str(other))
+    git(other, "config", "diff.external", "evil")
+    (hostile / ".git/commondir").write_text(str(other))
+    assert runs(str(hostile)) == "diff.external=evil"
+    (hostile / ".git/commondir").unlink()
+    assert runs(str(hostile)) == ""
+    git(hostile, "worktree", "add", "-q", "--no-checkout", str(hostile.parent / "second"))
+    git(hostile, "config", "core.sshCommand", "evil")
+    assert runs(str(hostile.parent / "second")) == "core.sshcommand=evil"
+    assert runs(str(hostile.parent)) == ""
+
+
 def test_a_bare_repository_in_a_clone_is_not_followed(hostile: Path) -> None:
     bare = hostile / "deep"
     git(hostile, "init", "-q", "--bare", str(bare))

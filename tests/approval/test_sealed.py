@@ -80,6 +80,26 @@ def test_nothing_that_touches_the_service_runs(tmp_path: Path, service: Path, mo
     assert bench.person.asked == []
 
 
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("cat way/policy.toml", "way/policy.toml"),
+        ("cat ../home/confirm/policy.toml", "../home/confirm/policy.toml"),
+        ("cd ../home && cat confirm/policy.toml", "confirm/policy.toml"),
+        ("cat ../home/con*/policy.toml", "../home/con*/policy.toml"),
+        ("cat --x=~/home/confirm/policy.toml", "home/confirm"),
+        ("sh foul.sh x", "(in foul.sh)"),
+        ("make -k approve", "(in Makefile)"),
+        ("./foul.sh", "(in foul.sh)"),
+    ],
+)
+def test_what_would_be_touched_is_named(tmp_path: Path, service: Path, command: str, named: str) -> None:
+    bench = sealed(Bench(tmp_path, Someone("once")), service)
+    (service / "confirm/policy.toml").touch()
+    decision = bench.sh(command)
+    assert decision.decided_by == "rule" and f"{named}." in decision.reason, decision.reason
+
+
 def test_a_command_that_leaves_its_jail_is_held_too(tmp_path: Path, service: Path) -> None:
     bench, _ = confined(tmp_path, "once", mode="auto")
     sealed(bench, service)

@@ -98,6 +98,35 @@ def test_the_network_is_noticed() -> None:
     assert not judge("git status").network
 
 
+@pytest.mark.parametrize(
+    ("wrapper", "runs"), [("env ", "commands within commands"), ("eval ", "shells within shells")]
+)
+def test_what_is_nested_too_deeply_is_not_looked_into(wrapper: str, runs: str) -> None:
+    assert f"can't tell what it runs: {runs}" not in judge(wrapper * 6 + "ls").reasons
+    assert f"can't tell what it runs: {runs}" in judge(wrapper * 7 + "ls").reasons
+
+
+def test_a_text_that_is_fed_to_a_shell_has_a_limit_of_its_own() -> None:
+    assert judge("sh", "#" * 100_000).reasons == ()
+    assert judge("sh", "#" * 100_001).reasons == ("can't tell what it runs: shells within shells",)
+
+
+def test_long_reasons_are_cut_and_many_are_left_out() -> None:
+    fits, longer = judge(f"rm /opt/{'x' * 163}").reasons[0], judge(f"rm /opt/{'x' * 164}").reasons[0]
+    assert len(fits) == 199 and not fits.endswith("...")
+    assert longer == fits[:197] + "..." and len(longer) == 200
+    assert len(judge("; ".join(f"rm /opt/{n}" for n in range(20))).reasons) == 12
+    assert judge("rm /opt/x; rm -rf /").reasons[-1] == "deletes outside the workspace: /opt/x", (
+        "the worst first"
+    )
+
+
+def test_a_path_that_no_file_can_have_is_not_looked_into() -> None:
+    longest = "/" + "./" * 2_047 + "."
+    assert len(longest) == 4_096 and judge(f"rm -r {longest}").level == "forbidden"
+    assert judge(f"rm -r {longest}/").level == "dangerous"
+
+
 def test_input_given_to_a_shell_is_looked_at() -> None:
     assert judge("bash", "rm -rf /").level == "forbidden"
     assert judge("bash -s", "git push").level == "dangerous"

@@ -28,7 +28,7 @@ _HOSTS = late_pattern(
     r"(?:[a-z][\w+.-]*://)?(?:[^\s/@'\"]*@)?(\[[0-9a-f:.%]+\]|[\w.-]+)(?::(\d+))?(?=[/?#:,'\"\s)\]]|$)",
     re.IGNORECASE,
 )
-_NAT = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("2002::/16"))
+_NAT = ipaddress.ip_network("64:ff9b::/96")
 
 
 def reached(texts: Iterable[str], place: RiskScope) -> str:
@@ -72,6 +72,6 @@ def _addresses(host: str) -> list[_Address]:
     except (ValueError, OSError):
         return []
     inner: _Address | None = address.ipv4_mapped or address.sixtofour
-    if inner is None and (address in _NAT[0] or int(address) >> 32 == 0):
-        inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    if inner is None and (address in _NAT or int(address) >> 32 == 0):
+        inner = ipaddress.IPv4Address(address.packed[-4:])
     return [address, inner] if inner is not None else [address]

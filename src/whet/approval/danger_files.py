@@ -245,6 +245,7 @@ FILE_RULES: dict[str, Rule] = by_name(
         "install": _last_written,
         "ln": _ln,
         "patch": _written("pdFBDiorVYz", slice(0, 1)),
+        "rsync": _written("eBTfM", slice(-1, None)),
         "uniq xxd": _written("fswclgo", slice(1, 2)),
         "mv": _mv,
         "tee touch mkdir": _written("smd", slice(None)),

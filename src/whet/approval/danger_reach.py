@@ -82,10 +82,9 @@ def _verbs(name: str, known: ProgramFacts, words: Sequence[Word]) -> Iterator[Fi
         yield "dangerous", f"can't tell what {name} does"
     parts = verb.split(" ")
     said = {parts[0], " ".join(parts[:2]), *(word.text for word in words if word.text.startswith("-"))}
-    if said & set(known.verbs or ()) or (known.alone and not parts[0]):
-        yield "dangerous", f"{name} {' '.join(parts[:2])}: {known.why}".replace(" :", ":")
-    if known.spared is not None and not re.match(rf"(?:{known.spared})(?: |\Z)", verb):
-        yield "dangerous", f"{name} {' '.join(parts[:2])}: {known.why}"
+    is_named = said & set(known.verbs or ()) or (known.alone and not parts[0])
+    if is_named or (known.spared is not None and not re.match(rf"(?:{known.spared})(?: |\Z)", verb)):
+        yield "dangerous", f"{' '.join((name, *parts[:2])).rstrip()}: {known.why}"
 
 
 def verb_of(name: str, words: Sequence[Word]) -> str:
@@ -133,8 +132,10 @@ def downloads(name: str, words: Sequence[Word]) -> Iterator[str]:
     """Give the files and folders that a network program writes from there."""
     texts = [word.text for word in words]
     is_clone = name == "git" and "clone" in texts[:3]
+    if name == "git" and not is_clone:
+        return
     for at, text in enumerate(texts):
-        found = re.match(r"(?:--(?:output|output-document)=|-[a-zA-Z]*[oO])(.+)", text)
+        found = re.match(r"(?:--(?:output|output-document)=|-[a-zA-Z]*?[oO])(.+)", text)
         if text in _OUTPUTS and at + 1 < len(texts) and "://" not in texts[at + 1]:
             yield texts[at + 1]
         elif found is not None:

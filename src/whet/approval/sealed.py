@@ -112,10 +112,10 @@ def _scripts(action: ActionView, folder: str) -> Iterator[str]:
             continue
         known = program(os.path.basename(words[0]))
         runs = known.kinds & {"shell"} or known.code is not None or piece.program in (".", "source")
-        named = words[1:] if runs else []
+        named = words if runs else words[:1]
         if os.path.basename(words[0]) in ("make", "gmake"):
-            named = [*words[1:], *_MAKEFILES]
-        for word in (words[0], *named):
+            named = [*words, *_MAKEFILES]
+        for word in named:
             path = os.path.join(folder, word.strip("'\""))
             if ("/" in word or word != words[0]) and os.path.isfile(path):
                 yield path

@@ -1,0 +1,144 @@
+"""Where a path lies, and which addresses are this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whet.approval.addresses import is_here, is_metadata, reached
+from whet.approval.paths import absolute, is_plain_device, is_vital, real, within, zone_of
+from whet.approval.risk import RiskScope
+
+PLACE = RiskScope("/code/proj", "/home/u", "/home/u/.whet")
+
+
+@pytest.mark.parametrize(
+    ("path", "zone"),
+    [
+        ("a", "workspace"),
+        ("", "workspace"),
+        ("/code/proj", "workspace"),
+        ("/code/project", "outside"),
+        ("..", "root"),
+        ("sub/../../x", "outside"),
+        ("/tmp/x", "temp"),
+        ("/var/tmp", "temp"),
+        ("/tmpx/y", "outside"),
+        (".git", "hooks"),
+        ("sub/.git/config", "hooks"),
+        (".github/x", "workspace"),
+        (".husky/pre-commit", "hooks"),
+        ("/home/u/.whet", "whet"),
+        ("/home/u/.whetx", "outside"),
+        ("/home/u/.bashrc", "startup"),
+        ("/home/u/.bashrc/x", "outside"),
+        ("/home/u/.ssh/config", "startup"),
+        ("/home/u/.config/git/config", "startup"),
+        ("/home/u/.config/x", "outside"),
+        ("/home/u/x/.bashrc", "outside"),
+        ("/home/u", "root"),
+        ("/home", "root"),
+        ("/", "root"),
+        ("/x", "root"),
+        ("/etc/x", "system"),
+        ("/etc", "root"),
+        ("/usr/lib/x", "system"),
+        ("/data/x", "outside"),
+        ("/dev/null", "null"),
+        ("/dev/fd/1", "null"),
+        ("/dev/sda1", "disk"),
+        ("/dev/nvme0n1", "disk"),
+        ("/dev/tcp/a/1", "network"),
+        ("/dev/x", "system"),
+        ("a\0b", "unknown"),
+    ],
+)
+def test_a_path_lies_in_one_zone(path: str, zone: str) -> None:
+    assert zone_of(path, "/code/proj", PLACE) == zone
+
+
+def test_where_the_folder_is_not_known_only_an_absolute_path_lies_somewhere() -> None:
+    assert zone_of("a", None, PLACE) == "unknown"
+    assert zone_of("/tmp/a", None, PLACE) == "temp"
+    assert absolute("a", None) is None
+    assert absolute("//a/./b/../c", None) == "/a/c" and absolute("../x", "/a") == "/x"
+
+
+def test_a_home_that_is_the_workspace_or_holds_it_keeps_its_start_up_files() -> None:
+    home = RiskScope("/home/u", "/home/u", "/home/u/.whet")
+    assert zone_of("/home/u/.bashrc", None, home) == "startup"
+    assert zone_of("/home/u/x", None, home) == "workspace"
+    assert zone_of("/home/u/x/.ssh", None, home) == "startup"
+    assert zone_of("/home/u/.git/x", None, home) == "hooks"
+    chosen = RiskScope("/home/u/.config/fish", "/home/u", "/home/u/.whet")
+    assert zone_of("/home/u/.config/fish/x", None, chosen) == "workspace"
+    assert zone_of("/home/u/.config/git/x", None, chosen) == "startup"
+    within_tmp = RiskScope("/code", "/tmp/u", "/tmp/u/.whet")
+    assert zone_of("/tmp/u/.bashrc", None, within_tmp) == "startup"
+    below = RiskScope("/code", "/code/u", "/code/u/.whet")
+    assert zone_of("/code/u/.bashrc", None, below) == "startup"
+
+
+def test_a_link_counts_as_where_it_leads(tmp_path: Path) -> None:
+    place = RiskScope(str(tmp_path), "/home/u", "/home/u/.whet", temp=())
+    (tmp_path / "out").symlink_to("/etc")
+    (tmp_path / "in").symlink_to("sub")
+    (tmp_path / "far").symlink_to("/data/x/y")
+    assert zone_of("out/x", str(tmp_path), place) == "system"
+    assert zone_of("in/x", str(tmp_path), place) == "workspace"
+    assert zone_of("far/../x", str(tmp_path), place) == "outside", "`..` is the target's parent"
+    assert real("/a\0b") == ""
+
+
+def test_what_the_machine_or_the_person_cannot_lose_is_vital() -> None:
+    vital = ("/", "/home", "/home/u", "/etc", "/data")
+    assert all(is_vital(path, PLACE) for path in vital)
+    assert not any(is_vital(path, PLACE) for path in ("/home/u/x", "/home/v", "/tmp", "/data/x"))
+    assert not is_vital("/proj", RiskScope("/proj", "/home/u", "/home/u/.whet"))
+    assert within("/a", "/a") and within("/a/b", "/a/") and within("/a", "/")
+    assert not within("/ab", "/a") and not within("/", "/a")
+    assert (
+        is_plain_device("/dev/tty") and not is_plain_device("/dev/sda") and not is_plain_device("/dev/nullx")
+    )
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "a.localhost", "127.0.0.1", "127.1", "0x7f000001", "0.0.0.0", "::", "::1", "lvh.me"]
+)
+def test_this_machine_is_known_by_every_name(host: str) -> None:
+    assert is_here(host) and not is_metadata(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["64:ff9b::7f00:1", "::ffff:127.0.0.1", "2002:7f00:1::", "::127.0.0.1", "127.0.0.1.nip.io"]
+)
+def test_an_address_within_another_counts(host: str) -> None:
+    assert is_here(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["64:ff9b::1", "2001:db8::7f00:1", "8.8.8.8", "localhost.a.b", "a.b", "1x", "", "fe80::1%eth0"]
+)
+def test_other_machines_are_not_this_one(host: str) -> None:
+    assert not is_here(host)
+
+
+def test_what_is_reached_is_named() -> None:
+    place = RiskScope("/code/proj", "/home/u", "/home/u/.whet", own_ports=(6000,))
+    assert reached(["a", "http://[::1]:6000/x"], place) == "reaches Whet's own server: ::1:6000"
+    assert "169.254.169.254" in reached(["x://me@169.254.169.254./"], place)
+    for harmless in (
+        "http://localhost/",
+        "localhost:6001",
+        "a.b:6000",
+        "6000",
+        "x" * 10_000 + " 169.254.169.254",
+    ):
+        assert reached([harmless], place) == "", harmless
+    assert reached(["localhost:6000"], PLACE) == ""
+    assert (
+        is_metadata("fe80::1%eth0")
+        and is_metadata("a9fea9fe.nip.io")
+        and is_metadata("metadata.google.internal")
+    )
