@@ -675,6 +675,8 @@ systemctl enable x
 service nginx restart
 echo x > /etc/hosts
 echo x >> ~/.bashrc
+echo x >> ~root/.bashrc
+rsync -a src/ ~/copy
 echo x >> ~/.ssh/authorized_keys
 echo x > .git/hooks/pre-commit
 echo x > ~/.whet/config.yaml
@@ -891,6 +893,7 @@ cd && rm -rf .
 bash -c 'rm -rf /'
 sh -c "sudo rm -rf /*"
 eval 'rm -rf /'
+eval rm -rf / $X
 echo 'rm -rf /' | sh
 bash <<< 'rm -rf /'
 bash <<EOF

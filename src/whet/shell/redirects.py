@@ -134,7 +134,7 @@ class RedirectionReader:
         if state.text_of(start) == delimiter:
             self._walk(body.children, depth)
             has_parts = any(child.type != "heredoc_content" for child in body.children)
-            state.stdin = unknown(text, text) if has_parts else literal(text)
+            state.stdin = unknown(text) if has_parts else literal(text)
         else:
             state.stdin = literal(text)
         return node.children_by_field_name("argument")

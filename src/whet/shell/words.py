@@ -29,6 +29,7 @@ _ANSI = late_pattern(
 _ANSI_NAMES = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
 _IN_QUOTES = late_pattern(r"\\([$`\"\\])|\\\n")
 _OUTSIDE = late_pattern(r"\\(.)", re.DOTALL)
+_TILDE = late_pattern(r"~[\w.+-]*(?=/|\Z)")  # `~bob` is the home of another
 _PLAIN = late_pattern(r"[\w@%+=:.,/\-]+", re.ASCII)
 _EXPANSIONS = frozenset(
     ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
@@ -125,14 +126,14 @@ class _Cooker:
         if _PLAIN.fullmatch(raw) and "," not in raw:
             self.literal(raw)
             return
-        if not self.text and raw[:1] == "~" and (len(raw) == 1 or raw[1] == "/"):
-            home = self.lookup("HOME")
+        if not self.text and (tilde := _TILDE.match(raw)):
+            home = self.lookup("HOME") if tilde[0] == "~" else None
             if home is None:
-                self.dynamic("~")
+                self.dynamic(tilde[0])
             else:
                 self.text.append(home)
                 self.plain.append("~")
-            raw = raw[1:]
+            raw = raw[tilde.end() :]
         last = 0
         for found in _OUTSIDE.finditer(raw):
             self._unescaped(raw[last : found.start()])

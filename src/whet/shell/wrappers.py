@@ -262,7 +262,7 @@ def joined(words: Sequence[Word]) -> list[Word]:
     if not words:
         return []
     text = " ".join(w.text for w in words)
-    return [unknown(text, text[:1])] if any(w.dynamic or w.glob for w in words) else [literal(text)]
+    return [unknown(text)] if any(w.dynamic or w.glob for w in words) else [literal(text)]
 
 
 def _trap(words: Sequence[Word]) -> WrappedCommand | None:
