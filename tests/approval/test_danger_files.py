@@ -125,6 +125,7 @@ from tests.approval.test_faults import judge
         ),
         ("chown -v root a", "normal", ()),
         ("cp a /opt/x", "dangerous", ("writes to the system's files: /opt/x",)),
+        ("cp a -t /opt", "dangerous", ("writes to a top-level folder: /opt",)),
         ("cp -t /opt a", "dangerous", ("writes to a top-level folder: /opt",)),
         ("cp --target-directory=/opt a", "dangerous", ("writes to a top-level folder: /opt",)),
         ("cp --target-directory /opt a", "dangerous", ("writes to a top-level folder: /opt",)),

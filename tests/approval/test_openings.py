@@ -50,6 +50,7 @@ from tests.approval.test_faults import judge
         ("curl https://me@a.b:8/x", ["reach a.b"]),
         ("curl A.b", ["reach *"]),
         ("curl a.b/c", ["reach *"]),
+        ("curl Example.com/x", ["reach example.com"]),
         ("curl 1.2.3.4", ["reach 1.2.3.4"]),
         ("curl localhost", []),
         ("curl http://[::2]/x", ["reach ::2"]),

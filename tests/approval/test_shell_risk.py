@@ -94,6 +94,7 @@ def test_a_here_document_within_one_that_never_ends_is_judged() -> None:
 def test_the_network_is_noticed() -> None:
     assert judge("curl https://a.b").network
     assert judge("git fetch").network
+    assert judge("echo x > /dev/tcp/a/1").network
     assert judge("pip install x").network
     assert not judge("git status").network
 

@@ -8,7 +8,7 @@ from whet.shell.parse import parse
 from whet.shell.state import Folders
 from whet.shell.words import Word
 
-# A text that runs in /p with the home /home/u, and what becomes of it: commands, then redirections and doubts.
+# A text that runs in /p with the home /home/u, and what it becomes: commands, then redirections and doubts.
 # `?` stands before a word, or in place of a folder, that is known only at run time.
 READ = [
     ("ls a", ["ls a"]),

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from whet.shell.fetches import fetched_packages, left_names, reaches_out
-from whet.shell.reading import read
+from whet.shell.reading import names, read
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,163 @@ def test_packages_and_what_is_left_are_told_from_the_words() -> None:
     assert "out.json" in left_names("cat a.ini; sh -c 'curl -s $U > out.json'")
     assert "a.ini" not in left_names("cat a.ini; curl -s $U > out.json")
     assert "EOF" not in left_names("curl x; cat <<EOF > y\nz\nEOF")
+
+
+@pytest.mark.parametrize(
+    ("command", "parts", "programs", "files", "bare", "is_doubtful"),
+    [
+        ("ls a/b", ["ls a/b"], ["ls"], ["a/b"], "ls a/b", False),
+        ("d=x; cat $d/a", ["cat x/a"], ["cat"], ["x", "x/a"], "d=x; cat $d/a", False),
+        ("cat a > b < c", ["cat a"], ["cat"], ["b", "c", "a"], "cat a > b < c", False),
+        (
+            "sh -c 'cat a | sort > b'",
+            ["sh -c cat a | sort > b", "cat a", "sort"],
+            ["cat", "sh", "sort"],
+            ["b", "a"],
+            "sh -c 'cat a | sort > b'",
+            False,
+        ),
+        (
+            "python -c \"open('a/b')\"",
+            ["python -c open('a/b') | open('a/b')"],
+            ["python"],
+            ["a/b"],
+            "python -c \"open('a/b')\"",
+            False,
+        ),
+        (
+            "python - <<E\nopen('c/d')\nE",
+            ["python | open('c/d')\n"],
+            ["python"],
+            ["c/d"],
+            "python - <<E\n___________\n_",
+            False,
+        ),
+        (
+            "timeout 5 ./x a",
+            ["timeout 5 ./x a", "x a"],
+            ["./x", "timeout"],
+            ["5", "./x", "a"],
+            "timeout 5 ./x a",
+            False,
+        ),
+        ("a --in=b/c -x", ["a --in=b/c -x"], ["a"], ["b/c"], "a --in=b/c -x", False),
+        ("env A=1 b c", ["env A=1 b c", "b c"], ["b", "env"], ["1", "c"], "env A=1 b c", False),
+        (
+            "uv run --with x y z",
+            ["uv run --with x y z", "x y z", "y z?"],
+            ["uv", "x"],
+            ["run", "y", "z"],
+            "uv run --with x y z",
+            False,
+        ),
+        ("source ./a", ["source ./a"], ["./a"], ["./a"], "source ./a", False),
+        ("(a; b)", ["a", "b"], ["a", "b"], [], "(a; b)", False),
+        ("a 'b c' \"d e\"", ["a b c d e"], ["a"], [], "a __ __ __ __", False),
+        ('echo "a $(b c)"', ["b c", "echo a $(b c)"], ["b", "echo"], ["c"], 'echo "a $(b c)"', False),
+        ("sh -c 'a b'", ["sh -c a b", "a b"], ["a", "sh"], ["b"], "sh -c 'a b'", False),
+        ("cat <<E\na b\nE", ["cat"], ["cat"], ["a", "b"], "cat <<E\n_ _\n_", False),
+        ("cat <<E | sh\na b\nE", ["cat", "sh"], ["cat", "sh"], ["a", "b"], "cat <<E | sh\n_ _\n_", False),
+        ("a {b,c}/d", ["a b/d c/d"], ["a"], ["b/d", "c/d"], "a {b,c}/d", False),
+        (
+            "if then ( cat a.ini",
+            ["cat a.ini"],
+            ["cat"],
+            ["a.ini", "if", "then", "cat"],
+            "if then ( cat a.ini",
+            True,
+        ),
+        ("$X a", ["$X a"], ["$X"], ["a"], "$X a", False),
+        ("cat ${a}b/c", ["cat ${a}b/c"], ["cat"], ["${a}b/c", "*b/c"], "cat ${a}b/c", False),
+        (
+            "cat $(date).x",
+            ["date", "cat $(date).x"],
+            ["cat", "date"],
+            ["$(date).x", "*.x"],
+            "cat $(date).x",
+            False,
+        ),
+        ("cat *.py", ["cat *.py"], ["cat"], ["*.py"], "cat *.py", False),
+        ("echo 'a/b c'", ["echo a/b c"], ["echo"], ["a/b"], "echo ____ __", False),
+        ("f 'x y' 'z'", ["f x y z"], ["f"], ["z"], "f __ __ 'z'", False),
+        (
+            "eval eval eval eval eval eval eval a",
+            [
+                "eval eval eval eval eval eval eval a",
+                "eval eval eval eval eval eval a",
+                "eval eval eval eval eval a",
+                "eval eval eval eval a",
+                "eval eval eval a",
+                "eval eval a",
+                "eval a",
+                "a",
+            ],
+            ["a", "eval"],
+            ["eval", "a"],
+            "eval eval eval eval eval eval eval a",
+            True,
+        ),
+        (
+            "eval eval eval eval eval eval a",
+            [
+                "eval eval eval eval eval eval a",
+                "eval eval eval eval eval a",
+                "eval eval eval eval a",
+                "eval eval eval a",
+                "eval eval a",
+                "eval a",
+                "a",
+            ],
+            ["a", "eval"],
+            ["eval", "a"],
+            "eval eval eval eval eval eval a",
+            False,
+        ),
+        ("make; ./make a", ["make", "make a"], ["./make", "make"], ["./make", "a"], "make; ./make a", False),
+        ("/bin/cat a", ["cat a"], ["/bin/cat"], ["/bin/cat", "a"], "/bin/cat a", False),
+    ],
+)
+def test_a_command_is_read_as_its_parts_and_the_files_that_they_name(
+    command: str, parts: list[str], programs: list[str], files: list[str], bare: str, is_doubtful: bool
+) -> None:
+    found = read(command)
+    lines = [one.line + (" | " + one.code) * bool(one.code) + "?" * one.guessed for one in found.parts]
+    assert (lines, sorted(found.programs), list(found.files)) == (parts, programs, files)
+    assert (found.bare, found.is_doubtful) == (bare, is_doubtful)
+
+
+@pytest.mark.parametrize(
+    ("word", "files"),
+    [
+        ("a", ["a"]),
+        ("a=b", ["b"]),
+        ("-x", []),
+        ("--x=y", ["y"]),
+        ("--x", []),
+        ("<a>", ["a"]),
+        ("a b/c d", ["b/c"]),
+        ("open('x')", ["x"]),
+        ('f"{a}/b"', ['f"{a}/b', 'f"*/b']),
+        ("{a}/b", ["{a}/b", "*/b"]),
+        ("$A/b", ["$A/b", "*/b"]),
+        ("a/%s.x", ["a/%s.x", "a/*.x"]),
+        ("$(a b)/c", ["$(a b)/c", "*/c"]),
+        ("a  'b'", ["b"]),
+        ("$A", ["$A"]),
+        ("*", ["*"]),
+        ("x=$A/y", ["$A/y", "*/y"]),
+        ("a*{b}c", ["a*{b}c", "a*c"]),
+        ("(x)", []),
+    ],
+)
+def test_a_word_may_name_files(word: str, files: list[str]) -> None:
+    assert list(names([word])) == files
+
+
+def test_a_command_that_is_too_long_is_doubtful_only_in_its_words() -> None:
+    long = read("a " + "x" * 100_000)
+    assert long.files[-1] == "x" * 100_000 and not read("a " + "x" * 99_998).files[1:]
+    assert len(read("; ".join(["a"] * 30)).parts) == 30
 
 
 def test_reading_a_command_loads_only_the_compiled_part_of_the_grammars_package() -> None:

@@ -26,7 +26,7 @@ _CODE = late_pattern(
     r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|socket\.|/dev/tcp/"
 )
 _URL = late_pattern(
-    r"(?<!\{)\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?([^\s/\"'<>:]+)"  # in braces it is a name of XML
+    r"(?<!\{)\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?(\[[^\s\]]+|[^\s/\"'<>:]+)"  # in braces a name of XML
     r"|\b[\w.-]+@([\w-]+\.[\w.-]+):",
     re.IGNORECASE,
 )
