@@ -11,6 +11,10 @@ from whet.shell.words import Word
 # A text that runs in /p with the home /home/u, and what it becomes: commands, then redirections and doubts.
 # `?` stands before a word, or in place of a folder, that is known only at run time.
 READ = [
+    ("a $(c) > b d", ["c", "a ?$(c) d with c", "> b"]),
+    ("a > $(b)", ["b", "a", "> ?$(b)"]),
+    ('a > "x$(b)"', ["b", "a", "> ?x$(b)"]),
+    ("a | b && c > d", ["a", "b from a", "c", "> d"]),
     ("ls a", ["ls a"]),
     ("ls | wc", ["ls", "wc from ls"]),
     ("a | b | c", ["a", "b from a", "c from a,b"]),
@@ -176,6 +180,11 @@ def test_the_first_command_is_given_the_input() -> None:
 
 
 def test_what_is_too_deep_or_too_much_is_doubted() -> None:
+    assert parse("a && " * 1_500 + "a", (), "/h").doubts == ["it is nested too deeply"]
+    for most, opens, closes in ((117, "a && ", ""), (58, "(a | ", ")"), (58, "a $(", ")")):
+        assert parse(opens * most + "a" + closes * most, (), "/h").doubts == []
+        more = opens * (most + 1) + "a" + closes * (most + 1)
+        assert parse(more, (), "/h").doubts == ["it is nested too deeply"]
     assert parse("(" * 30 + "a" + ")" * 30, (), "/h").doubts == []
     assert "it is nested too deeply" in parse("(" * 150 + "a" + ")" * 150, (), "/h").doubts
     assert parse("a;" * 2_001, (), "/h").doubts == []

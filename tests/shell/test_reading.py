@@ -51,6 +51,8 @@ def test_files_are_named_by_variables_redirections_and_code(command: str, name: 
 
 
 def test_strings_are_covered_unless_a_shell_runs_them() -> None:
+    assert read("x='a b' c").bare == "x=__ __ c"
+    assert read("f 'a b''c d'").strings == ((2, 7, False), (7, 12, False))
     assert read("git commit -m 'a bc' x").bare == "git commit -m __ ___ x"
     assert read("sh -c 'a bc' \"d e\"").bare == "sh -c 'a bc' __ __"
     assert read("cat > x <<E\na b\nE\nls").bare == "cat > x <<E\n_ _\n_\nls"

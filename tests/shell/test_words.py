@@ -81,8 +81,8 @@ def test_a_word_is_what_bash_makes_of_it(text: str, words: list[Word]) -> None:
 def test_braces_give_all_their_words_up_to_a_limit() -> None:
     assert [word.text for word in cooked("{a,b}" * 8)][:3] == ["aaaaaaaa", "aaaaaaab", "aaaaaaba"]
     assert len(cooked("{a,b}" * 8)) == 256
-    (many,) = cooked("{a,b}" * 9)
-    assert many.dynamic and many.loose
+    (many,) = cooked("x" + "{a,b}" * 9)
+    assert many.dynamic and many.loose and many.prefix == "x"
     assert [word.text for word in cooked("{a}" * 32 + "{b,c}")] == ["{a}" * 32 + "{b,c}"], (
         "it is not expanded"
     )

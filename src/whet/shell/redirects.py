@@ -59,10 +59,7 @@ class RedirectionReader:
         state = self._state
         first, last = node.children[0], node.children[-1]
         start = state.folders
-        if first.type == "list":
-            self.listed(first, depth + 1)
-        else:
-            self._walk([first], depth)
+        self._walk([first], depth)
         before = state.folders
         if _in_turn(first) and any(child.type == "&&" for child in node.children):
             state.succeeded(start)
@@ -142,11 +139,14 @@ class RedirectionReader:
 
 def _in_turn(node: Node) -> bool:
     """Whether this succeeds only if each of its commands did."""
-    if node.type == "redirected_statement":
-        return _in_turn(node.children[0])
-    if node.type == "list" and any(child.type == "&&" for child in node.children):
-        return _in_turn(node.children[0]) and _in_turn(node.children[-1])
-    return node.type == "command"
+    while node.type != "command":
+        if node.type == "list" and any(child.type == "&&" for child in node.children):
+            if not _in_turn(node.children[-1]):
+                return False
+        elif node.type != "redirected_statement":
+            return False
+        node = node.children[0]
+    return True
 
 
 def _is_descriptor(operator: str, target: str) -> bool:
@@ -157,8 +157,7 @@ def _is_descriptor(operator: str, target: str) -> bool:
 def _ends_at(source: str, end: Node, delimiter: str, is_tabbed: bool, body: str) -> bool:
     """Whether bash, which compares whole lines, ends the here-document where the tree does."""
     lines = body.split("\n")
-    begin = source.rfind("\n", 0, end.start_byte) + 1
-    last = source[begin : end.end_byte]
+    last = source[: end.end_byte].rpartition("\n")[2]
     if is_tabbed:
         lines, last = [line.lstrip("\t") for line in lines], last.lstrip("\t")
     is_whole = source[end.end_byte : end.end_byte + 1] in ("", "\n") and last == delimiter
