@@ -390,6 +390,7 @@ git worktree add /tmp/other
 nobody-knows-this --to=out /tmp/x
 gcc -I/usr/include a.c
 awk -F: '{print ENVIRON[1]}' f
+awk -F : '{print ENVIRON[1]}' f
 awk -f script f
 git symbolic-ref HEAD refs/heads/x
 git log --ext-diff

@@ -35,6 +35,7 @@ from tests.approval.test_faults import judge
         ("cd ~/.ssh && grep -r a", "dangerous", ("reads a file that holds secrets: -r",)),
         ("cd ~/.ssh && grep -r a known_hosts", "dangerous", ("reads a file that holds secrets: -r",)),
         ("cat $X; echo .env", "dangerous", ("may read a file that holds secrets",)),
+        ("xargs grep <<< 'KEY .env'", "dangerous", ("may read a file that holds secrets",)),
         ("cat $X; echo a", "safe", ()),
         ("cat a; echo $X .env", "safe", ()),
         ("cat $X; y=.env", "dangerous", ("may read a file that holds secrets",)),

@@ -130,6 +130,8 @@ def test_a_download_of_an_earlier_call_is_remembered() -> None:
     assert risk.level == "normal"
     assert judge("sh tool", downloads=risk.downloads).level == "dangerous"
     assert judge("sh other", downloads=risk.downloads).level == "normal"
+    assert judge("cp tool other; sh other", downloads=risk.downloads).level == "dangerous"
+    assert judge("cp ours other; sh other", downloads=risk.downloads).level == "normal"
 
 
 @pytest.mark.parametrize(

@@ -370,7 +370,7 @@ def test_arguments_of_the_wrong_type_are_denied(tmp_path: Path) -> None:
     for arguments in wrong:
         decision = bench.decide("terminal", **arguments)
         assert decision.verdict == "deny"
-        assert "could not judge" in decision.reason
+        assert "could not judge" in decision.reason and "must be text" in decision.reason
     assert bench.person.asked == []
 
 

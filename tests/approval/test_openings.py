@@ -23,6 +23,8 @@ from tests.approval.test_faults import judge
         ("cat /dev/null /usr/bin/env", ["read /usr/bin/env"]),
         ("cat $X", []),
         ("cat -- -x", []),
+        ("touch /usr/lib/$X", []),
+        ("touch -r/usr /usr/lib/absent", ["write /usr/lib"]),
         ("touch /usr/lib/absent/deeper/x", ["write /usr/lib"]),
         ("tee /usr/lib/absent", ["write /usr/lib"]),
         ("sed -n 1p /usr/bin/env", ["read /usr/bin/env"]),

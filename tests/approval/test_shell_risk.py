@@ -105,6 +105,8 @@ def test_the_network_is_noticed() -> None:
 def test_what_is_nested_too_deeply_is_not_looked_into(wrapper: str, runs: str) -> None:
     assert f"can't tell what it runs: {runs}" not in judge(wrapper * 6 + "ls").reasons
     assert f"can't tell what it runs: {runs}" in judge(wrapper * 7 + "ls").reasons
+    assert f"can't tell what it runs: {runs}" not in judge("sh", wrapper * 5 + "ls").reasons
+    assert f"can't tell what it runs: {runs}" in judge("sh", wrapper * 6 + "ls").reasons
 
 
 def test_a_text_that_is_fed_to_a_shell_has_a_limit_of_its_own() -> None:

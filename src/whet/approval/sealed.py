@@ -90,7 +90,7 @@ def _expanded(text: str, place: RiskScope) -> str:
 
 def _by_path(text: str, folder: str, sealed: Sealed) -> str:
     """Give a word that leads to what is sealed, from the folder or from one that the text goes to."""
-    words = [word for word in _WORDS.split(text) if word and not word.startswith("-")]
+    words = [word for word in _WORDS.split(text) if word]
     folders = [
         folder,
         *(os.path.join(folder, word) for word in words if os.path.isdir(os.path.join(folder, word))),
