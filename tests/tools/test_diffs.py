@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from whet.contract.errors import BadInput
-from whet.tools.diffs import apply, parse
+from whet.tools.diffs import apply, named, parse
 
 TRAPS = ["a", "b", "c", "", " ", "\tx", "-- y", "++ z", "@@ -1 +1 @@", "\\ No", "p\u2028q", "r\x0cs", "```"]
 TEXTS = st.tuples(st.lists(st.sampled_from(TRAPS), max_size=14), st.booleans()).map(
@@ -70,6 +70,7 @@ def test_crlf_is_kept_whether_the_diff_has_it_or_not(old: str, new: str) -> None
 def test_a_diff_that_is_all_crlf_says_nothing_to_a_file_without_it() -> None:
     diff = make_diff("a\r\nb\r\n", "a\r\nb\r\nc\r\n")
     assert patched("a\nb\n", diff) == "a\nb\nc\n"
+    assert patched("a\nb\n", "--- f\n+++ f\n@@ -2 +2 @@\n-b\n+c\r\n") == "a\nc\r\n", "one line's tells"
     assert patched("a\r\nb\n", diff) == "a\r\nb\nc\r\n", "a file with both takes it as it stands"
 
 
@@ -108,6 +109,57 @@ def test_wrong_counts_are_forgiven(old: str, new: str, error: int) -> None:
     assert patched(old, wrong) == new
 
 
+def test_removed_and_added_lines_may_look_like_a_file_header() -> None:
+    first, second = parse(
+        "--- f\n+++ f\n@@ -2 +2 @@\n--- y\n+++ z\n--- g\n+++ g\n@@ -2 +1,0 @@\n--- y\n@@ -4,0 +4 @@\n+++ z\n"
+    )
+    assert apply("a\n-- y\n", first.hunks) == ("a\n++ z\n", [])
+    assert apply("a\n-- y\nb\nc\n", second.hunks) == ("a\nb\nc\n++ z\n", [])
+    assert patched("a\n-- x\n", "--- f\n+++ f\n@@ -1,9 +1 @@\n a\n--- x") == "a\n", "with wrong counts"
+
+
+def test_lines_are_put_in_where_the_numbers_say() -> None:
+    text, diff = "a\nb\nc\n", "--- f\n+++ f\n@@ -{},0 +1 @@\n+x\n@@ -{},0 +1 @@\n+y\n"
+    assert patched(text, diff.format(1, 3)) == "a\nx\nb\nc\ny\n"
+    assert patched(text, diff.format(0, 0)) == "x\ny\na\nb\nc\n"
+    assert patched("", "@@\n+x\n".join(["--- f\n+++ f\n", ""])) == "x\n"
+    for wrong in ((1, 4), (2, 1), (1, 0)):
+        with pytest.raises(BadInput, match=f"hunk 2 adds after line {wrong[1]}, but the file has 3 lines"):
+            patched(text, diff.format(*wrong))
+    after_b = "--- f\n+++ f\n@@ -1,2 +1,3 @@\n+new\n a\n b\n@@ -2,0 +4 @@\n+x\n"
+    assert patched(text, after_b) == "new\na\nb\nx\nc\n"
+
+
+def test_what_was_forgiven_is_told_once() -> None:
+    lines = "".join(f"line {n}\n" for n in range(1, 10))
+    (patch,) = parse(
+        "--- f\n+++ f\n@@ -2 +2 @@\n-line 3\n+three\n@@ -5,2 +4 @@\n-line 6\n-line 7 \n@@\n-“9”\n+nine\n"
+    )
+    text, notes = apply(lines.replace("line 9", '  "9"'), patch.hunks)
+    assert text == "line 1\nline 2\nthree\nline 4\nline 5\nline 8\n  nine\n"
+    assert notes == [
+        "hunk 1 found at line 3, not 2",
+        "hunk 2: trailing whitespace ignored",
+        "hunk 3: indentation, quotes and dashes ignored",
+    ]
+
+
+def test_the_last_lines_newline_is_what_the_diff_says() -> None:
+    head, mark = "--- f\n+++ f\n@@ -1 +1 @@\n", "\\ No newline at end of file\n"
+    assert patched("a", f"{head}-a\n{mark}+b\n") == "b\n"
+    assert patched("a\n", f"{head}-a\n+b\n{mark}") == "b"
+    assert patched("a\nc", f"{head}-a\n+b\n") == "b\nc"
+    assert patched("a", f"{head}-a\n{mark}+b\n{mark}") == "b"
+    assert patched("a\r", f"{head}-a\r\n{mark}+b\r\n{mark}") == "b\r", "then it is of the text"
+    with pytest.raises(BadInput, match=re.escape(r"line 4 of the diff starts with '\\'")):
+        patched("a\n", f"{head}{mark}-a\n+b\n")
+
+
+@pytest.mark.parametrize("tail", ["\n\n", "```\nDone.\n", "diff --git a/g b/g\n", "\r\n \n"])
+def test_what_comes_after_a_hunk_of_wrong_counts_is_not_of_it(tail: str) -> None:
+    assert patched("a\n \n \nb\n", f"--- f\n+++ f\n@@ -1,7 +1,7 @@\n-a\n+c\n{tail}") == "c\n \n \nb\n"
+
+
 def test_a_hunk_without_numbers_needs_one_place() -> None:
     diff = "--- a/f\n+++ b/f\n@@ def f @@\n a\n-b\n+c\n"
     assert patched("x\na\nb\n", diff) == "x\na\nc\n"
@@ -120,6 +172,10 @@ def test_the_nearest_of_several_places_is_taken() -> None:
     assert patched(old, "--- f\n+++ f\n@@ -20,1 +20,1 @@\n-mark\n+here\n") == (
         "x\n" * 10 + "mark\n" + "x\n" * 10 + "here\n"
     )
+
+
+def test_the_nearest_place_may_be_the_first_line() -> None:
+    assert patched(" x\n x\n", "--- f\n+++ f\n@@ -1 +1 @@\n-x\n+y\n") == " y\n x\n"
 
 
 def test_indentation_may_differ_and_the_files_is_kept() -> None:
@@ -149,6 +205,33 @@ def test_several_files_new_and_deleted_ones_and_names() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("a/x", "a/x", ("a/x", "a/x")),
+        ("b/x", "b/x", ("b/x", "b/x")),
+        ("/dev/null", "b/x", ("", "x")),
+        ("/dev/null", "x", ("", "x")),
+        ("a/x", "/dev/null", ("x", "")),
+        ("x", "/dev/null", ("x", "")),
+        ("x y.txt\tyesterday\r", "x y.txt \t\r", ("x y.txt", "x y.txt")),
+        ('"a/t\\tq\\"s\\\\n\\n"', '"b/t\\tq\\"s\\\\n\\n" ', ('t\tq"s\\n\n', 't\tq"s\\n\n')),
+        ('"half', '"half', ('"half', '"half')),
+        ('"\\377\\x"', '"\\377\\x"', ("\udcffx", "\udcffx")),
+    ],
+)
+def test_names_are_read_as_git_writes_them(old: str, new: str, names: tuple[str, str]) -> None:
+    (patch,) = parse(f"--- {old}\n+++ {new}\n@@ -1 +1 @@\n-a\n+b\n")
+    assert (patch.old, patch.new) == names
+
+
+def test_the_files_of_a_call_are_those_of_its_path_and_its_diff() -> None:
+    diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n"
+    assert named({"path": "p", "diff": diff}) == ["p", "x", "gone"]
+    assert named({"diff": diff}) == ["x", "gone"]
+    assert named({"path": "p"}) == ["p"] and named({}) == [""]
+
+
 def test_a_bare_hunk_takes_the_path() -> None:
     assert parse("@@ -1 +1 @@\n-a\n+b\n", "f.txt")[0].new == "f.txt"
     with pytest.raises(BadInput, match="hunk of no file"):
@@ -163,10 +246,19 @@ def test_a_bare_hunk_takes_the_path() -> None:
         ("*** Begin Patch\n*** Update File: f\n", "changes nothing"),
         ("rename from a\nrename to b\n", "renames"),
         ("--- a/f\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n", "renames 'f' to 'g'"),
+        ("copy from a\ncopy to b\n", "copies"),
         ("GIT binary patch\n", "binary"),
+        ("Binary files a and b differ\n", "binary"),
+        ("--- a/f\n+++ b/f\n--- a/g\n+++ b/g\n@@ -1 +1 @@\n-one\n+1\n", "no hunk"),
         ("--- f\n+++ f\n@@ -1 +1 @@\nxa\n+b\n", "line 4 of the diff starts with 'x'"),
         ("--- f\n+++ f\n@@ -1 +1 @@\n a\n", "changes nothing"),
-        ("--- f\n+++ f\n@@ -1,2 +1,1 @@\n nope\n-zzz\n", "hunk 1 does not fit"),
+        ("--- f\n+++ f\n@@\n@@\n-one\n+1\n", "the hunk at line 3 of the diff changes nothing"),
+        ("--- f\n+++ f\n@@\n\n", "the hunk at line 3 of the diff changes nothing"),
+        ("--- f\n+++ f\n@@ -1,2 +1,1 @@\n nope\n-zzz\n", "hunk 1 does not fit the file"),
+        (
+            "--- f\n+++ f\n@@ -1,2 +1,1 @@\n one\n-too\n",
+            'the file; nearest is lines 1-2: line 2 has "two", you',
+        ),
         ("--- f\n+++ f\n@@ -9,0 +10,1 @@\n+x\n", "adds after line 9, but the file has 2 lines"),
         ("--- f\n+++ f\n@@\n+x\n", "neither line numbers nor lines"),
     ],

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pypdf import PdfWriter
 
 from tests.tools.calls import Desk
 from whet.contract.errors import ToolError
@@ -97,6 +98,67 @@ def test_office_files_are_read_as_text() -> None:
     assert text(_XLSX) == "--- sheet 1 of 1: Sums ---\napples\t3.5\n"
 
 
+def test_sheets_come_in_their_order_with_their_names_and_cells() -> None:
+    rows = (
+        '<row><c t="s"><v>1</v></c><c t="s"><v>7</v></c><c t="s"><v>x</v></c><c/>'
+        '<c t="inlineStr"><is><t>in</t><t>line</t></is></c></row><row/>'
+    )
+    data = packed(
+        xl__workbook=f'<w {_S}><sheets><sheet name="One"/><sheet name="Two"/></sheets></w>',
+        xl__sharedStrings=f"<s {_S}><si><t>a</t></si><si><r><t>b</t></r><r><t>c</t></r></si></s>",
+        xl__worksheets__sheet10=f"<s {_S}><sheetData><row><c><v>10</v></c></row></sheetData></s>",
+        xl__worksheets__sheet2=f"<s {_S}><cols><col/></cols><sheetData>{rows}</sheetData></s>",
+        xl__worksheets__sheet1=f"<s {_S}/>",
+        xl__worksheets___rels__sheet3=f"<s {_S}><sheetData><row><c><v>3</v></c></row></sheetData></s>",
+    )
+    assert text(data) == (
+        "--- sheet 1 of 3: One ---\n\n\n--- sheet 2 of 3: Two ---\nbc\t7\tx\t\tinline\n\n"
+        "--- sheet 3 of 3 ---\n10\n"
+    )
+
+
+def test_headings_breaks_and_tabs_of_a_word_file_are_kept() -> None:
+    def styled(name: str, words: str) -> str:
+        return f'<w:p><w:pPr><w:pStyle w:val="{name}"/></w:pPr><w:r><w:t>{words}</w:t></w:r></w:p>'
+
+    body = styled("heading 2", "two") + styled("Heading7", "no") + styled("Quote", "said") + "<w:other/>"
+    body += "<w:p><w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t></w:r></w:p>"
+    body += (
+        "<w:p><w:r><w:lastRenderedPageBreak/><w:t> </w:t><w:br w:type='page'/><w:t>d</w:t><w:t/></w:r></w:p>"
+    )
+    assert text(docx(body)) == "--- page 1 of 2 ---\n## two\nno\nsaid\na\tb\nc\n\n--- page 2 of 2 ---\nd\n"
+
+
+def test_a_document_is_known_by_its_bytes() -> None:
+    for data, kind in ((pdf("x"), "pdf"), (_DOCX, "docx"), (_PPTX, "pptx"), (_XLSX, "xlsx")):
+        assert documents.kind_of(data, io.BytesIO(data)) == kind
+    assert documents.kind_of(b"\n" * 1_019 + b"%PDF-1.4", io.BytesIO()) == "pdf"
+    assert documents.kind_of(b"\n" * 1_020 + b"%PDF-1.4", io.BytesIO()) == ""
+    assert documents.kind_of(b"PK\x03\x04broken", io.BytesIO(b"PK\x03\x04broken")) == ""
+
+
+@pytest.mark.parametrize(("password", "is_locked"), [("secret", True), ("", False)])
+def test_a_pdf_with_a_password_is_locked(password: str, is_locked: bool) -> None:
+    writer = PdfWriter(clone_from=io.BytesIO(pdf("Hello there")))
+    writer.encrypt(password, "owner", algorithm="RC4-128")
+    held = io.BytesIO()
+    writer.write(held)
+    if is_locked:
+        with pytest.raises(ToolError, match="locked with a password"):
+            text(held.getvalue())
+    else:
+        assert "Hello there" in text(held.getvalue())
+
+
+def test_a_part_that_is_not_as_large_as_it_says_is_broken() -> None:
+    honest = docx("<w:p/>" * 50)
+    with zipfile.ZipFile(io.BytesIO(honest)) as archive:
+        size = archive.getinfo("word/document.xml").file_size
+    lying = honest.replace(size.to_bytes(4, "little"), (size - 9).to_bytes(4, "little"))
+    with pytest.raises(ToolError, match="broken or locked"):
+        text(lying)
+
+
 def test_read_file_gives_a_documents_lines_and_a_zip_stays_one(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(pdf("Hello there", "And more"))
     (tmp_path / "b.docx").write_bytes(_DOCX)
@@ -126,6 +188,11 @@ def test_a_long_document_is_cut() -> None:
     stream = io.BytesIO(pdf(*["word " * 50] * 30))
     found, is_cut = documents.text_of("pdf", stream, 1_000)
     assert is_cut and len(found) == 1_000
+    one = text(pdf("short"))
+    assert documents.text_of("pdf", io.BytesIO(pdf("short")), len(one)) == (one, False)
+    assert documents.text_of("pdf", io.BytesIO(pdf("short")), len(one) - 1) == (one[:-1], True)
+    stopped, is_cut = documents.text_of("pdf", io.BytesIO(pdf("one", "two")), 1_000, lambda: True)
+    assert is_cut and stopped == "--- page 1 of 2 ---\none\n"
 
 
 @pytest.mark.slow

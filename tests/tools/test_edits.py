@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from whet.contract.errors import BadInput
-from whet.tools.edits import replace
+from whet.tools.edits import listed, nearest_note, reindent, replace
 
 LINES = st.lists(st.sampled_from(["a", "b", "  c", "\td", "", " ", "x\u2028y", "f(1)"]), max_size=12)
 
@@ -54,6 +54,73 @@ def test_indentation_is_forgiven_and_the_files_own_is_kept(
     assert (edit.text, edit.how) == (expected, "indentation ignored")
 
 
+@pytest.mark.parametrize(
+    ("known", "line", "expected"),
+    [
+        ([("    a", "\ta")], "    b", "\tb"),
+        ([("    a", "\ta")], "        b", "\t\tb"),
+        ([("    a", "\ta")], "     b", "\t\tb"),
+        ([("    a", "\ta")], "           b", "\t\t\tb"),
+        ([("  a", "\ta")], "      b", "\t\t\tb"),
+        ([("    a", "\t\ta")], "      b", "\t\t\tb"),
+        ([("a", "\ta")], "    b", "\t\tb"),
+        ([("a", "a"), ("  a", "\ta")], "    b", "\t\tb"),
+        ([("\ta", "  a")], "\t\tb", "    b"),
+        ([("a", "a"), ("\ta", "   a")], "\t\tb", "      b"),
+        ([("a", "  a")], "\tb", "      b"),
+        ([("a", "\ta")], "\tb", "\t\tb"),
+        ([("a", " \ta")], "  b", " \t  b"),
+        ([("a", "a")], "    b", "    b"),
+        ([("a", "a"), ("  a", "    a"), ("    c", "        c")], "      b", "          b"),
+        ([("  a", "    a"), ("  c", "      c")], "    b", "      b"),
+        ([("    a", "      a")], "b", "  b"),
+        ([("    a", "  a")], "b", "b"),
+        ([("\ta", "\t\ta")], "b", "\tb"),
+        ([("        a", "\t\ta")], "    b", "\tb"),
+        ([("\ta", "a")], "  b", "  b"),
+        ([(" ", ""), ("a", "  a")], "b", "  b"),
+        ([("a", "  a")], " ", " "),
+    ],
+)
+def test_new_lines_are_indented_as_the_lines_around_them(
+    known: list[tuple[str, str]], line: str, expected: str
+) -> None:
+    assert reindent([line], known) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "expected"),
+    [
+        ("say “a”\n", 'say "a"', 'say "a" twice', "say “a” twice\n"),
+        ("say “a” twice\n", 'say "a" twice', 'say "a"', "say “a”\n"),
+        ("“a” – “b”\n", '"a" - "b"', '"a" - "c" - "b"', '“a” – “c" - "b”\n'),
+        ("‘a’ “b”", "'a' \"b\"", "'x' \"b\"", "‘x’ “b”"),
+        ("‘a’ “b”", "'a' \"b\"", "x", "x"),
+        ("  ‘a’  \n  b\n", "'a'\nb", "'c'\nb", "  'c'\n  b\n"),
+    ],
+)
+def test_the_files_quotes_and_dashes_stay_where_nothing_changes(
+    text: str, old: str, new: str, expected: str
+) -> None:
+    edit = replace(text, old, new, every=False)
+    assert edit.text == expected and edit.how.startswith("quotes and dashes ignored")
+
+
+def test_places_that_overlap_are_taken_once() -> None:
+    edit = replace("  a\n  a\n  a\n  a\n  a\n", "a\na\n", "b\n", every=True)
+    assert (edit.text, edit.lines) == ("  b\n  b\n  a\n", (1, 3))
+    assert replace("aaaaa", "aa", "b", every=True).text == "bba"
+
+
+def test_a_match_within_the_indentation_gives_its_further_lines_the_whole_of_it() -> None:
+    text = "if x:\n        go()\n"
+    assert (
+        replace(text, "    go()", "    a()\n    b()", every=False).text == "if x:\n        a()\n        b()\n"
+    )
+    assert replace(text, "    go()", "    a()", every=False).text == "if x:\n        a()\n"
+    assert replace(text, "go()", "a()\nb()", every=False).text == "if x:\n        a()\nb()\n"
+
+
 def test_line_endings_are_kept_also_mixed_ones() -> None:
     text = "one\r\ntwo\nthree\r\nfour\r\n"
     assert replace(text, "two\nthree", "2\n3", every=False).text == "one\r\n2\r\n3\r\nfour\r\n"
@@ -76,6 +143,50 @@ def test_not_found_shows_the_nearest_lines_and_what_differs() -> None:
     with pytest.raises(BadInput) as caught:
         replace(text, "nothing like it whatsoever", "z", every=False)
     assert caught.value.message == "old_string is not in the file"
+
+
+NUMBERED = [f"line number {n}" for n in range(1, 30)]
+
+
+@pytest.mark.parametrize(
+    ("block", "note"),
+    [
+        (["line number 3", "x"], '3-4: line 4 has "line number 4", you gave "x"'),
+        (["x", "line number 3"], '2-3: line 2 has "line number 2", you gave "x"'),
+        (["x", "x", "line number 2"], '1-3: line 1 has "line number 1", you gave "x"; line 2 has '
+         '"line number 2", you gave "x"; line 3 has "line number 3", you gave "line number 2"'),
+        (["line number 29", "y"], '29-29: line 30 is past the end of the file, you gave "y"'),
+        (["", "line numbre 20"], '19-20: line 19 has "line number 19", you gave ""; line 20 has '
+         '"line number 20", you gave "line numbre 20"'),
+        (["\tline number 5\r"], '5-5: line 5 has "line number 5", you gave "\\tline number 5\\r"'),
+        (["line number 9", "line number 20", "line number 21"],
+         '19-21: line 19 has "line number 19", you gave "line number 9"'),
+        (["z" * 161, "line number 2"], f'1-2: line 1 has "line number 1", you gave "{"z" * 157}..."'),
+        (["z" * 160, "line number 2"], f'1-2: line 1 has "line number 1", you gave "{"z" * 160}"'),
+        (["ab"], ""),
+        (["z"], ""),
+    ],
+)  # fmt: skip
+def test_the_nearest_lines_are_shown_with_what_differs(block: list[str], note: str) -> None:
+    assert nearest_note(NUMBERED, block) == (f"nearest is lines {note}" if note else "")
+
+
+def test_six_lines_that_differ_are_shown() -> None:
+    note = nearest_note(NUMBERED, ["line number 1", *("y" * 6)])
+    assert note.count("you gave") == 6 and "differ" not in note
+    note = nearest_note(NUMBERED, ["line number 1", *("y" * 8)])
+    assert note.count("you gave") == 6 and note.endswith('you gave "y"; and 2 more lines differ')
+    assert nearest_note([*["same line"] * 300, "x"], ["same line"]).startswith("nearest is lines 1-1")
+    text = ["x", "x", "a line", "ab", "ab", "y", "abc", "abc"]
+    assert nearest_note(text, ["ab", "ab", "a line"]).startswith("nearest is lines 1-3"), (
+        "two letters say little"
+    )
+    assert nearest_note(text, ["abc", "abc", "a line"]).startswith("nearest is lines 7-8")
+
+
+def test_ten_numbers_are_listed() -> None:
+    assert listed(range(3, 13)) == "3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
+    assert listed(range(3, 14)) == "3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 1 more"
 
 
 def test_a_change_made_before_is_recognised() -> None:

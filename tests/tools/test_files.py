@@ -39,10 +39,44 @@ def test_pages_join_to_the_whole_file(desk: Desk) -> None:
 
 
 def test_a_page_of_wide_lines_ends_early_and_says_so(desk: Desk) -> None:
-    (desk.workspace / "a.txt").write_text(("x" * 1000 + "\n") * 100)
-    text = desk.text("read_file", path="a.txt")
-    assert len(text) < 30_000
-    assert text.endswith("of 100; read on with offset=29]")
+    for width, following in ((991, 30), (992, 29), (1_030, 28)):  # 28,000 characters, with 8 for a number
+        (desk.workspace / "a.txt").write_text(("x" * width + "\n") * 100)
+        text = desk.text("read_file", path="a.txt")
+        assert len(text) < 30_000
+        assert text.endswith(f"of 100; read on with offset={following}]")
+
+
+def test_blank_lines_count_as_lines(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_text("\n\n\nx\n\ny\n")
+    assert desk.text("read_file", path="a.txt", offset=4) == "4|x\n5|\n6|y\n[lines 4-6 of 6]"
+    assert desk.text("read_file", path="a.txt", offset=2, limit=2) == (
+        "2|\n3|\n[lines 2-3 of 6; read on with offset=4]"
+    )
+    assert "has 6 lines; line 7 is past" in desk.error("read_file", path="a.txt", offset=7).message
+
+
+def test_a_file_of_several_chunks_is_read_on(desk: Desk) -> None:
+    half = "x" * 700_000
+    (desk.workspace / "a.txt").write_text(f"{half}{half}\nsecond\n{half}\nthird\n\n\nlast")
+    assert desk.text("read_file", path="a.txt", offset=2) == (
+        f"2|second\n3|{'x' * 2_000} [... 698,000 characters more]\n4|third\n5|\n6|\n7|last\n"
+        "[no newline at the end; lines 2-7 of 7]"
+    )
+    assert desk.text("read_file", path="a.txt", offset=6, limit=1).startswith("6|\n[lines 6-6 of 7")
+
+
+def test_half_a_character_at_the_end_is_a_line_without_a_newline(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_bytes("\ufeffone\n".encode("utf-16-le") + b"t")
+    assert desk.text("read_file", path="a.txt") == (
+        "1|one\n2|\ufffd\n[UTF-16-LE with byte order mark; no newline at the end]"
+    )
+
+
+def test_a_line_of_2000_characters_is_whole(desk: Desk) -> None:
+    more = " [... 1 characters more]"
+    for line, shown in (("x" * 2_000, ""), ("x" * 2_000 + "\r", ""), ("x" * 2_001, more)):
+        (desk.workspace / "a.txt").write_text(f"{line}\ny\n", newline="")
+        assert desk.text("read_file", path="a.txt").startswith(f"1|{'x' * 2_000}{shown}\n2|y")
 
 
 def test_past_the_end_and_empty_are_said(desk: Desk) -> None:

@@ -14,9 +14,10 @@ from whet.tools.paths import resolve
 
 
 class Held:
-    """A program that holds files as its user left them, and saves what it is given."""
+    """A program that holds files as its user left them, and saves what it is given, or what `does` says."""
 
-    def __init__(self, **texts: str) -> None:
+    def __init__(self, does: str = "saves", **texts: str) -> None:
+        self.does = does
         self.texts = texts
         self.writes: list[str] = []
 
@@ -25,8 +26,13 @@ class Held:
 
     def write(self, path: Path, text: str) -> bool:
         self.writes.append(path.name)
+        if self.does in ("refuses", "only says so"):
+            return self.does != "refuses"
         self.texts.pop(path.stem, None)
-        path.write_text(text)
+        if self.does == "keeps it unsaved":
+            self.texts[path.stem] = text
+        else:
+            path.write_text(text.upper() if self.does == "formats" else text)
         return True
 
 
@@ -38,6 +44,78 @@ def change(folder: Path, name: str, new: str, old: str | None) -> PendingWrite:
 
 def never() -> bool:
     return False
+
+
+@pytest.mark.parametrize(
+    ("does", "said", "disk"),
+    [
+        ("saves", "", "new\n"),
+        ("keeps it unsaved", "did not save it", "old\n"),
+        ("formats", "changed it while saving", "NEW\n"),
+        ("only says so", "", "new\n"),
+        ("refuses", "", "new\n"),
+    ],
+)
+def test_what_became_of_a_change_is_said(tmp_path: Path, does: str, said: str, disk: str) -> None:
+    path = tmp_path / "a.txt"
+    for old in ("old\n", None):
+        path.write_text("old\n")
+        files, program = len(os.listdir("/proc/self/fd")), Held(does)
+        (note,) = held.write_all([change(tmp_path, "a.txt", "new\n", old)], program, never)
+        assert said in note and bool(said) == bool(note)
+        assert path.read_text() == disk and program.writes == ["a.txt"]
+        assert len(os.listdir("/proc/self/fd")) == files
+
+
+def test_a_file_is_changed_over_its_unsaved_text_through_the_program_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old\n")
+    program = Held(a="mine\n")
+    assert held.write_all([change(tmp_path, "a.txt", "new\n", "mine\n")], program, never) == [""]
+    assert path.read_text() == "new\n" and program.texts == {}
+    for does in ("refuses", "only says so"):
+        program = Held(does, a="mine\n")
+        with pytest.raises(ToolError, match="holds unsaved changes"):
+            held.write_all([change(tmp_path, "a.txt", "newer\n", "mine\n")], program, never)
+        assert path.read_text() == "new\n" and program.texts == {"a": "mine\n"}
+
+
+def test_all_that_the_program_took_is_put_back_when_a_later_one_fails(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n")
+    program = Held(b="mine\n")
+    olds = {"a": "a\n", "b": "mine\n", "c": "c\n"}
+    made = [change(tmp_path, f"{name}.txt", "x\n", old) for name, old in olds.items()]
+    (tmp_path / "c.txt").write_text("changed\n")
+    with pytest.raises(ToolError, match="changed meanwhile"):
+        held.write_all(made, program, never)
+    assert [path.read_text() for path in sorted(tmp_path.iterdir())] == ["a\n", "mine\n", "changed\n"]
+    assert program.writes == ["a.txt", "b.txt", "b.txt", "a.txt"]
+
+
+def test_a_file_is_deleted_on_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    place, program = resolve("a.txt", tmp_path), Held()
+    assert held.write_all([PendingWrite(place, None, atomic.fingerprint(place))], program, never) == [""]
+    assert program.writes == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    program = Held()
+    made = change(tmp_path, "sub", "x\n", None)
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(ToolError, match="sub is a folder"):
+        held.write_all([made], program, never)
+    assert program.writes == []
+
+
+def test_a_file_that_is_marked_read_only_is_not_given_to_the_program(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "a.txt").chmod(0o444)
+    program = Held()
+    with pytest.raises(ToolError, match="read-only"):
+        held.write_all([change(tmp_path, "a.txt", "x\n", "a\n")], program, never)
+    assert program.writes == []
 
 
 def test_text_that_its_user_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
@@ -96,6 +174,26 @@ def test_what_is_no_text_or_large_is_the_disks(tmp_path: Path, data: bytes) -> N
     assert held.unsaved(program, resolve("a.txt", tmp_path)) is None
     held.write_all([change(tmp_path, "a.txt", "new\n", None)], program, never)
     assert program.writes == [] and (tmp_path / "a.txt").read_text() == "new\n"
+    program = Held()
+    place = resolve("a.txt", tmp_path)
+    held.write_all([PendingWrite(place, data, atomic.fingerprint(place))], program, never)
+    assert program.writes == [] and (tmp_path / "a.txt").read_bytes() == data
+
+
+def test_a_text_of_the_largest_size_is_still_the_programs(tmp_path: Path) -> None:
+    largest = "x" * held.LARGEST_BYTES
+    (tmp_path / "a.txt").write_text(largest)
+    program = Held(a=largest[:-1] + "y")
+    assert held.unsaved(program, resolve("a.txt", tmp_path)) == program.texts["a"].encode()
+    held.write_all([change(tmp_path, "a.txt", largest, None)], program, never)
+    assert program.writes == ["a.txt"]
+
+
+def test_a_file_that_the_program_has_not_saved_yet_has_its_text(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    program = Held(new="text\n", empty="", sub="none")
+    found = {name: held.unsaved(program, resolve(name, tmp_path)) for name in ("new", "empty", "sub", "gone")}
+    assert found == {"new": b"text\n", "empty": None, "sub": None, "gone": None}
 
 
 @pytest.mark.parametrize(
@@ -103,6 +201,10 @@ def test_what_is_no_text_or_large_is_the_disks(tmp_path: Path, data: bytes) -> N
     [
         (b"one\r\ntwo\r\n", "one\ntwo\n", None),
         (b"one\r\ntwo\r\n", "one\n2", b"one\r\n2\r\n"),
+        (b"one\r\ntwo", "one\n2", b"one\r\n2"),
+        (b"one\r\ntwo\n", "1\r\ntwo\n", b"1\r\ntwo\n"),
+        (b"one\ntwo\n", "one\ntwo", None),
+        (b"one\ntwo\n", "one\n2\n", b"one\n2\n"),
         (b"\xff\xfeo\x00n\x00e\x00", "two", "two".encode("utf-16-le").join([b"\xff\xfe", b""])),
         (b"caf\xe9\n", "cafés\n", b"caf\xe9s\n"),
         (b"one\n", "broken \ud800\n", b"broken ?\n"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.growing import grows_in_proportion
-from whet.tools.page_text import decode, read_html, strip_invisible
+from whet.tools.page_text import PageText, decode, read_html, strip_invisible
 
 FILLER = "<p>" + "Enough words that this is a page of its own. " * 6 + "</p>"
 
@@ -55,6 +55,66 @@ def test_scripts_navigation_and_the_like_are_left_out() -> None:
 def test_navigation_is_kept_where_nothing_else_is_there() -> None:
     assert text_of("<nav><a href='/docs'>Docs</a></nav>") == "[Docs](https://example.com/docs)"
     assert text_of("<nav>never closed <p>the text") == "never closed\n\nthe text"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<ol><li><p>a</p><li><p>b</p></ol>", "1. a\n2. b"),
+        ("<ol><li>a</ol><li>b", "1. a\n- b"),
+        ("a" + "<ul>" * 13 + "<li>b", "a\n" + " " * 20 + "- b"),
+        ("<ul><li>a</ul></ul><p>b", "- a\n\nb"),
+        ("<p>one<li>two</li>three", "one\n- two\nthree"),
+        ("<ul><li>a<ol><li>b<li>c</ol><li>d", "- a\n  1. b\n  2. c\n- d"),
+        ("<h2><div></div>a</h2><li></li><p>b", "## a\nb"),
+        ("<svg/>a<svg>b<svg>c</svg>d</svg>e<nav/>f", "aef"),
+        ("x <button>b</button><select><option>c</select>y", "x y"),
+        ("a<br> bb <b> c</b>d<p>  e\n\n f", "a\nbb cd\n\ne f"),
+        ("<tr><td>a<td><td>c</tr><tr><th>x</table>after", "a |  | c\nx\n\nafter"),
+        ("<tr><td>a</tr>b", "a\nb"),
+        ("<pre>\n\n  a \n\n b\n</pre>c", "```\n  a\n\n b\n```\n\nc"),
+        ("<pre> \n</pre>c</pre>d", "cd"),
+        ("a<pre>b</pre>", "a\n\n```\nb\n```"),
+        ("<pre>a<pre>b</pre>c  d</pre>e  f", "```\na\n```\n\n```\nb\n```\n\n```\nc  d\n```\n\ne f"),
+        ("<h2>a</h2>b<h3>c<li>d", "## a\n\nb\n\n### c\n- d"),
+        (f"<img alt='{'x' * 250}'><img alt=' '><img src=y>", f"[image: {'x' * 200}]"),
+        ("a<script>b<p>c", "a"),
+        ("a<style>b</style >c<!-- d", "ac"),
+    ],
+)
+def test_blocks_lists_tables_and_code_are_written_as_markdown(source: str, expected: str) -> None:
+    assert text_of(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<a href=x>one<a href=y>two</a> three", "[one](https://e.org/d/x)[two](https://e.org/d/y) three"),
+        ("<a href=mailto:a@b.c>m</a> <a href=ftp://x>f</a>", "[m](mailto:a@b.c) f"),
+        ("<a href=x><div>one</div>two</a>three", "[one](https://e.org/d/x)\n\ntwothree"),
+        ("see <a href=x><h2>it</h2></a>", "see\n\n## [it](https://e.org/d/x)"),
+        ("<a href=x><h2>Big <b>news</b></h2></a>", "## [Big news](https://e.org/d/x)"),
+        ("<a href=x><img src=icon.png></a>next", "next"),
+        ("<pre><a href=x>l</a> <code>k</code></pre><code>m</code>", "```\nl k\n```\n\n`m`"),
+        ("<a title=\"href='no'\" HREF='/q?a=1&amp;b=2'>n</a>", "[n](https://e.org/q?a=1&b=2)"),
+        ("<base href=/o/><base href='javascript:x'><a href=' z '>l</a>", "[l](https://e.org/o/z)"),
+    ],
+)
+def test_a_link_is_written_at_its_own_text(source: str, expected: str) -> None:
+    assert read_html(source, "https://e.org/d/page").text == expected
+
+
+def test_the_first_title_is_the_pages() -> None:
+    assert read_html("<title>a</title><title>b</title>c", "") == PageText("a", "c")
+    assert read_html(f"<title>{'y' * 400}</title>c", "") == PageText("y" * 300, "c")
+    assert read_html("<title>never <b", "") == PageText("never", "")
+    assert read_html("<title>never closed", "") == PageText("never closed", "")
+
+
+def test_navigation_counts_where_the_rest_has_fewer_than_200_characters() -> None:
+    assert text_of("<nav>menu</nav>" + "x" * 200) == "x" * 200
+    assert text_of("<nav>menu</nav>" + "x" * 199) == "menu" + "x" * 199
+    assert text_of("<svg>drawn</svg>short") == "short"
 
 
 def test_a_link_around_blocks_and_a_base() -> None:
@@ -137,6 +197,19 @@ def test_bodies_are_decoded(body: bytes, content_type: str, expected: str) -> No
 
 def test_a_page_cut_within_a_character_is_still_utf8() -> None:
     assert decode(("ü" * 500).encode()[:-1], "text/html").startswith("üüü")
+
+
+def test_a_few_bad_bytes_in_utf8_do_not_make_another_charset_of_it() -> None:
+    assert decode(b"\xff" + "é".encode(), "") == "\ufffdé"
+    bad = b"\xff\xff" + "é".encode()
+    assert decode(bad + b"x" * 48, "") == "\ufffd\ufffdé" + "x" * 48
+    assert decode(bad + b"x" * 47, "").startswith("ÿÿÃ©x")
+
+
+def test_a_charset_is_looked_for_at_the_beginning_only() -> None:
+    meta = b"<meta charset=latin-1>"
+    assert decode(meta.rjust(4_096) + "é".encode(), "").endswith("Ã©")
+    assert decode(meta.rjust(5_000) + "é".encode(), "").endswith("é")
 
 
 def test_text_that_nobody_sees_is_removed() -> None:

@@ -27,6 +27,16 @@ def test_a_replacement_shows_a_short_diff(desk: Desk) -> None:
     assert (desk.workspace / "a.py").read_text().count("\n") == 31
 
 
+def test_a_newline_that_comes_or_goes_at_the_end_is_shown(desk: Desk) -> None:
+    (desk.workspace / "a").write_text("a\nb")
+    assert desk.text("patch", path="a", old_string="b", new_string="c\n") == (
+        "patched a\n@@ -1,2 +1,3 @@\n a\n-b\n+c\n+"
+    )
+    assert desk.text("patch", path="a", old_string="a\nc\n", new_string="a\nc") == (
+        "patched a\n@@ -1,3 +1,2 @@\n a\n c\n-"
+    )
+
+
 def test_an_empty_new_string_deletes(desk: Desk) -> None:
     (desk.workspace / "a").write_text("x\ny\n")
     desk.call("patch", path="a", old_string="x\n", new_string="")
@@ -152,6 +162,14 @@ def test_binary_files_and_ways_out_are_refused(desk: Desk) -> None:
 
 
 def test_a_large_change_is_summed_up(desk: Desk) -> None:
+    (desk.workspace / "b").write_text("x\n" * 300)
+    text = desk.text("patch", path="b", old_string="x", new_string="y", replace_all=True)
+    assert text.startswith(
+        "patched b (300 places, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 290 more)\n@@ -1,300"
+    )
+    (desk.workspace / "c").write_text("0\n" * 9 + "x\n" * 299 + "0\n" * 9)
+    text = desk.text("patch", path="c", old_string="x", new_string="y", replace_all=True)
+    assert text.endswith("[303 lines became 303, from line 8]"), "two lines around it are counted"
     (desk.workspace / "a").write_text("x\n" * 5_000)
     text = desk.text("patch", path="a", old_string="x", new_string="y", replace_all=True)
     assert "[5,000 lines became 5,000, from line 1]" in text and len(text) < 300

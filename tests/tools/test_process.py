@@ -11,8 +11,9 @@ import pytest
 
 from tests.growing import grows_in_proportion
 from tests.store.support import run_child
-from tests.tools.running import until
+from tests.tools.running import call, context, until
 from whet.contract.errors import ToolError
+from whet.tools.declared import SharedProcesses, shell_tools
 from whet.tools.output import as_printed
 from whet.tools.process import Output, Processes, ProcessSpec, is_group_alive
 
@@ -45,6 +46,25 @@ def test_output_keeps_head_and_tail_whatever_the_pieces() -> None:
         assert len(head) + len(tail) == min(cap, len(data))
 
 
+def children() -> set[int]:
+    return {
+        int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()
+    }
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
+def test_a_key_that_interrupts_us_reaches_nothing_that_we_started(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes, before = Processes(), children()
+        processes.start(command("sleep 987", tmp_path))
+        started = children() - before
+        assert len(started) == 2, "the command, and who stops it should we die"
+        assert {os.getsid(pid) for pid in started} == started
+        processes.close()
+
+    asyncio.run(main())
+
+
 def test_what_ignores_a_polite_request_is_killed(tmp_path: Path) -> None:
     async def main() -> None:
         processes = Processes()
@@ -66,6 +86,27 @@ def test_what_cleans_up_when_asked_is_given_the_time(tmp_path: Path) -> None:
         await until(lambda: process.output.total_bytes > 0)
         await process.stop(grace_s=30)
         assert process.exit_code == 3 and process.output.since(0)[0].endswith(b"clean\n")
+        processes.close()
+
+    asyncio.run(main())
+
+
+def test_a_command_that_is_put_aside_runs_on_in_the_background(tmp_path: Path) -> None:
+    async def main() -> None:
+        processes, shown = Processes(), list[str]()
+        terminal, process = shell_tools(SharedProcesses(processes))
+        ctx = context(tmp_path, shown)
+        await call(terminal, ctx, command="sleep 987", background=True)
+        running = asyncio.ensure_future(call(terminal, ctx, command="echo up; sleep 987"))
+        await until(lambda: "up" in "".join(shown))
+        assert processes.put_aside() == 1
+        output = await running
+        assert output.text == (
+            "up\n[the person put it into the background, where it runs on as p2; see it with process]"
+        )
+        assert (output.runs_on, output.exit_code, output.error_kind) == ("p2", None, "")
+        assert "p2 running" in (await call(process, ctx, action="poll", id="p2")).text
+        assert processes.put_aside() == 0
         processes.close()
 
     asyncio.run(main())

@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from tests.context.talk import Model, engine
-from tests.store.support import USAGE, answer, finish, new_log, user
+from tests.store.support import USAGE, answer, finish, new_log, result, user
 from tests.support import FixedClock
 from tests.tools.running import context
 from whet.context import rows as chat
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, from_dict, to_dict
+from whet.contract.tools import ToolOutput
 from whet.store import compactions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript, TurnRecord
@@ -76,11 +77,41 @@ def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
         for number in range(5):
             await work(log, turn, "terminal", f"zebra {number} " + "stripe " * 400, command=f"show {number}")
         await log.end_turn(turn, "answered", "")
+        for limit, count in ((2, 2), (1, 1), (0, 1)):
+            assert (await recall(db, query="zebra", limit=limit)).text.count("[#") == count
         return (await recall(db, query="zebra")).text
 
     finds = [part for part in asyncio.run(story()).split("[#") if "zebra" in part]
     assert [len(one) > 1_500 for one in finds] == [True, True, True, False, False]
     assert all(400 < len(one) < 700 for one in finds[3:])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (0, 9, "whole"),
+        (0, 1_595, "whole"),
+        (0, 1_596, "zebra" + "y" * 1_595 + "…"),
+        (534, 2_000, "…" + "x" * 532 + " zebra" + "y" * 1_062 + "…"),
+        (2_000, 0, "…" + "x" * 1_594 + " zebra"),
+    ],
+)
+def test_a_find_is_shown_with_what_surrounds_it(
+    db: StateDatabase, clock: FixedClock, before: int, after: int, shown: str
+):
+    whole = ("x" * before + " " if before else "") + "zebra" + "y" * after
+
+    async def story():
+        log = await new_log(db, clock)
+        await log.begin_turn(user(whole))
+        found = (await recall(db, query="zebra*" if after else "zebra")).text
+        log.close()
+        return found
+
+    text = asyncio.run(story())
+    assert (
+        text == f"[#1 user] {whole if shown == 'whole' else shown}\n[to read one whole: recall ref=#number]"
+    )
 
 
 def test_a_reference_reads_messages_and_pages_through_long_ones(db: StateDatabase, clock: FixedClock):
@@ -120,6 +151,52 @@ def test_an_image_comes_back(db: StateDatabase, clock: FixedClock):
 
     output = asyncio.run(story())
     assert [image.data_base64 for image in output.images] == ["AAAA"]
+
+
+def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
+    db: StateDatabase, clock: FixedClock
+):
+    async def story():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("go"))
+        await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "a"])
+        await work(
+            log, turn, "read_file", "x", paths=[letter * 400 for letter in "bcdefghijklmnopqrstuvwxyz"]
+        )
+        await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "ABC"])
+        found = [(await recall(db, ref=ref)).text for ref in ("files", "files before #5", "files before #4")]
+        await log.end_turn(turn, "answered", "")
+        return found
+
+    first, second, third = asyncio.run(story())
+    shown = [re.findall(r"- read (\w)", text) for text in (first, second, third)]
+    assert shown[0] == [*"ABC", *"bcdefghijklmnopq"] and first.endswith(
+        "\n[more: recall ref=files before #5]"
+    )
+    assert shown[1] == [*"bcdefghijklmnopqrst"] and second.endswith("\n[more: recall ref=files before #4]")
+    assert third == f"- read {'a' * 400} [#2]"
+
+
+def test_the_trail_tells_how_commands_ended_in_short(db: StateDatabase, clock: FixedClock):
+    async def story():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("go"))
+        call = ToolCall(
+            "c1", "terminal", msgspec.json.encode({"command": f"echo  {'x' * 400}\nfalse"}).decode()
+        )
+        await log.append_reply(turn, Message(role="assistant", content="", tool_calls=(call,)), USAGE, "m")
+        (opened,) = log.open_calls(turn)
+        await log.call_started(turn, opened, "rule")
+        failed = msgspec.structs.replace(result(opened, "x"), is_error=True)
+        await log.call_finished(turn, opened, failed, output=ToolOutput("x", "exit", 3), duration_s=0.25)
+        log.live.fold_results()
+        commands, whole = (await recall(db, ref="commands")).text, (await recall(db, ref="#3")).text
+        await log.end_turn(turn, "answered", "")
+        return commands, whole
+
+    commands, whole = asyncio.run(story())
+    assert commands == f"- command echo {'x' * 394}… → exit 3 [#2]"
+    assert whole.startswith("[#3 result of terminal {") and whole.endswith("… (called in #2), failed]\nx")
 
 
 @pytest.mark.slow

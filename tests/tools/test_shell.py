@@ -187,6 +187,12 @@ def test_binary_output_is_described(processes: Processes, tmp_path: Path) -> Non
     )
 
 
+def test_a_few_broken_characters_make_no_binary_of_a_text(processes: Processes, tmp_path: Path) -> None:
+    for letters, is_binary in ((50, False), (49, True)):
+        (tmp_path / "out").write_bytes(b"a" * letters + b"\xff" * 10)
+        assert run(processes, tmp_path, "cat out").text.startswith("[binary output, 59 bytes") == is_binary
+
+
 def test_terminal_control_is_taken_out(processes: Processes, tmp_path: Path) -> None:
     command = r"printf '\033[31mred\033[0m \033]0;title\007x\a\n10%%\r55%%\r100%%\ncrlf\r\n'"
     shown: list[str] = []
@@ -477,7 +483,8 @@ def test_commands_leave_no_descriptor_behind(processes: Processes, tmp_path: Pat
         await call(terminal, context(tmp_path), command="true")
         before = open_files()
         for number in range(10):
-            await call(terminal, context(tmp_path), command="cat", stdin="x", pty=number % 2 == 0)
+            text = "cat" if number % 3 else "cd . && cat"
+            await call(terminal, context(tmp_path), command=text, stdin="x", pty=number % 2 == 0)
         assert open_files() == before
 
     with_tools(processes, work)

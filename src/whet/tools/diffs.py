@@ -184,9 +184,10 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
     if not old:
         if expected is None and lines:
             raise BadInput(f"hunk {number} has neither line numbers nor lines to find its place by")
-        if (expected or 0) > len(lines) or (expected or 0) < after:
-            raise BadInput(f"hunk {number} adds after line {expected}, but the file has {len(lines)} lines")
-        return expected or 0, 0
+        start = expected or 0
+        if not after <= start <= len(lines):
+            raise BadInput(f"hunk {number} adds after line {start}, but the file has {len(lines)} lines")
+        return start, 0
     if expected is not None and expected >= after and lines[expected : expected + len(old)] == old:
         return expected, 0
     lowest = _below(lines, hunk, after, number)
@@ -229,7 +230,7 @@ def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
     while end < len(lines) and not _ends_hunk(lines, end):
         end += 1
     after = end
-    while end > index + 1 and lines[end - 1] == "":
+    while lines[end - 1] == "":
         end -= 1
     body: list[HunkRow] = []
     for at in range(index + 1, end):
@@ -307,7 +308,7 @@ def _name(header: str) -> str:
     if header.startswith('"') and header.rstrip().endswith('"'):
         raw = _OCTAL.sub(_unescaped, header.rstrip()[1:-1].encode("utf-8", "surrogateescape"))
         return raw.decode("utf-8", "surrogateescape")
-    name = header.split("\t", 1)[0].rstrip()
+    name = header.partition("\t")[0].rstrip()
     return "" if name == "/dev/null" else name
 
 

@@ -140,14 +140,12 @@ class _Parts:
     def _text(self, name: str) -> str:
         most = min(_LARGEST_PART_BYTES, self._room)
         size = self._archive.getinfo(name).file_size
-        raw = b""
-        if size <= most:
-            with self._archive.open(name) as file:
-                raw = file.read(most + 1)
-        if size > most or len(raw) > most:
+        if size > most:
             whole = "" if most == _LARGEST_PART_BYTES else f", or all of it than {_LARGEST_WHOLE_BYTES:,}"
             raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes{whole}")
-        self._room -= len(raw)
+        with self._archive.open(name) as file:
+            raw = file.read(size)  # more is not unpacked, whatever there is
+        self._room -= size
         # No other encoding is allowed there, and what is looked for must be seen in it.
         is_wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         text = raw.decode("utf-16" if is_wide else "utf-8-sig")

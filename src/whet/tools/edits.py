@@ -30,7 +30,6 @@ _TYPED = str.maketrans(
     "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u00a0\u202f",
     "''''\"\"\"\"-------  ",
 )
-_INDENT = re.compile(r"[ \t]*")
 _NEAREST_LINES = 5_000
 
 
@@ -279,8 +278,7 @@ def _unit(known: dict[str, str]) -> int:
 
 
 def _indent(line: str) -> str:
-    found = _INDENT.match(line)
-    return found.group() if found else ""
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _quoted(line: str) -> str:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from whet.contract.errors import BadInput, ToolDenied, ToolError
+from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import Buffers
 from whet.tools import atomic
 from whet.tools.atomic import PendingWrite
@@ -159,8 +159,6 @@ def _disk(place: ConfinedPath) -> bytes | None:
 
 def _refuse(place: ConfinedPath) -> None:
     """Check what the disk's way checks itself: the editor follows links and knows no read-only marks."""
-    if kind(place) == "folder":
-        raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
     if os.path.realpath(place.path) != os.fspath(place.path):
         raise ToolDenied(f"{place.shown} goes through a symlink that changed")
     with suppress(FileNotFoundError, NotADirectoryError):

@@ -11,6 +11,7 @@ import codecs
 import html
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from urllib.parse import urljoin
 
 import msgspec
@@ -38,7 +39,12 @@ _WIDER = {
     "euc-kr": "cp949",
 }
 
-_RAW = {"script": re.compile(r"</script[\s/>]", re.I), "style": re.compile(r"</style[\s/>]", re.I)}
+# What ends an element whose text is none of the page's.
+_RAW = {
+    "script": re.compile(r"</script[\s/>]", re.I),
+    "style": re.compile(r"</style[\s/>]", re.I),
+    "title": re.compile("<"),
+}
 _SKIPPED = frozenset(
     {"template", "svg", "iframe", "object", "canvas", "video", "audio", "select", "button", "noscript"}
 )
@@ -75,9 +81,8 @@ def read_html(source: str, base_url: str) -> PageText:
 
     Scripts, styles and navigation are left out; navigation is kept where hardly anything else is there.
     """
-    renderer = _Renderer(base_url, skip_navigation=True)
-    page = renderer.render(source)
-    if renderer.has_skipped and len(page.text) < _TEXT_MINIMUM:
+    page = _Renderer(base_url, skip_navigation=True).render(source)
+    if len(page.text) < _TEXT_MINIMUM:
         return _Renderer(base_url, skip_navigation=False).render(source)
     return page
 
@@ -91,10 +96,8 @@ def decode(body: bytes, content_type: str) -> str:
         if body.startswith(mark):
             return body.decode(name, "replace")
     for name in _charsets(body, content_type):
-        try:
+        with suppress(LookupError, UnicodeError):
             return body.decode(name)
-        except (LookupError, UnicodeError):
-            continue
     # Cut in the middle of a character, or a few bad bytes in good UTF-8.
     text = body.decode("utf-8", "replace")
     return text if text.count("\ufffd") * 50 < len(text) + 50 else body.decode("cp1252", "replace")
@@ -118,6 +121,9 @@ def _charsets(body: bytes, content_type: str) -> Iterator[str]:
 class _Renderer:
     """One pass over a page. `line` is what the present block has so far."""
 
+    link_start: int  # in `line`; set with `link`
+    skip_depth: int  # set with `skip_tag`
+
     def __init__(self, base_url: str, *, skip_navigation: bool) -> None:
         self.base_url = base_url
         self.skipped = _SKIPPED | {"nav"} if skip_navigation else _SKIPPED
@@ -129,30 +135,22 @@ class _Renderer:
         self.lists: list[int] = []
         self.pre_depth = 0
         self.link = ""
-        self.link_start = 0
         self.skip_tag = ""
-        self.skip_depth = 0
-        self.has_skipped = False
 
     def render(self, source: str) -> PageText:
         position = 0
         while match := _TOKEN.search(source, position):
-            if match.start() > position:
-                self.take_text(source[position : match.start()])
+            self.take_text(source[position : match.start()])
             position = match.end()
-            tag = (match["tag"] or "").lower()
-            if not tag:
-                continue
+            tag = (match["tag"] or "").lower()  # a comment has none, and does nothing
             if match["end"]:
                 self.take_end(tag)
                 continue
             if tag in _RAW:
                 closing = _RAW[tag].search(source, position)
-                position = closing.start() if closing else len(source)
-            elif tag == "title" and not self.title:
-                end = source.find("<", position)
-                self.title = _one_line(source[position : end if end >= 0 else len(source)])[:300]
-                position = end if end >= 0 else len(source)
+                start, position = position, closing.start() if closing else len(source)
+                if tag == "title" and not self.title:
+                    self.title = _one_line(source[start:position])[:300]
             else:
                 self.take_start(tag, match["attributes"])
         self.take_text(source[position:])
@@ -178,7 +176,6 @@ class _Renderer:
         elif tag in self.skipped:
             if not attributes.endswith("/"):
                 self.skip_tag, self.skip_depth = tag, 1
-                self.has_skipped |= tag == "nav"
         elif tag in _BLOCKS:
             self.flush()
             if tag in ("ul", "ol"):
@@ -228,6 +225,7 @@ class _Renderer:
             self.line.append("`")
         elif tag == "a":
             self.end_link()
+            self.link = ""  # one around a picture or within <pre> is not the next text's
 
     def end_block(self, tag: str) -> None:
         self.flush()
@@ -240,11 +238,11 @@ class _Renderer:
 
     def start_item(self) -> None:
         self.flush()
-        depth = max(len(self.lists) - 1, 0)
+        depth = min(len(self.lists) - 1, 10)
         number = self.lists[-1] if self.lists else 0
         if number:
             self.lists[-1] += 1
-        self.prefix = "  " * min(depth, 10) + (f"{number}. " if number else "- ")
+        self.prefix = "  " * depth + (f"{number}. " if number else "- ")
         self.gap = "\n"
 
     def start_link(self, href: str) -> None:
