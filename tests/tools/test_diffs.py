@@ -111,9 +111,9 @@ def test_wrong_counts_are_forgiven(old: str, new: str, error: int) -> None:
 
 def test_removed_and_added_lines_may_look_like_a_file_header() -> None:
     first, second = parse(
-        "--- f\n+++ f\n@@ -2 +2 @@\n--- y\n+++ z\n--- g\n+++ g\n@@ -2 +1,0 @@\n--- y\n@@ -4,0 +4 @@\n+++ z\n"
+        "--- f\n+++ f\n@@ -2 +2,2 @@\n--- y\n+++ z\n+++ w\n\\ No newline\n--- g\n+++ g\n@@ -2 +1,0 @@\n--- y\n@@ -4,0 +4 @@\n+++ z\n"
     )
-    assert apply("a\n-- y\n", first.hunks) == ("a\n++ z\n", [])
+    assert apply("a\n-- y\n", first.hunks) == ("a\n++ z\n++ w", [])
     assert apply("a\n-- y\nb\nc\n", second.hunks) == ("a\nb\nc\n++ z\n", [])
     assert patched("a\n-- x\n", "--- f\n+++ f\n@@ -1,9 +1 @@\n a\n--- x") == "a\n", "with wrong counts"
 
@@ -149,15 +149,21 @@ def test_the_last_lines_newline_is_what_the_diff_says() -> None:
     assert patched("a", f"{head}-a\n{mark}+b\n") == "b\n"
     assert patched("a\n", f"{head}-a\n+b\n{mark}") == "b"
     assert patched("a\nc", f"{head}-a\n+b\n") == "b\nc"
+    assert patched("a\r\nb", "--- f\n+++ f\n@@ -2 +2,2 @@\n b\n+c\n") == "a\r\nb\r\nc\r\n"
     assert patched("a", f"{head}-a\n{mark}+b\n{mark}") == "b"
     assert patched("a\r", f"{head}-a\r\n{mark}+b\r\n{mark}") == "b\r", "then it is of the text"
     with pytest.raises(BadInput, match=re.escape(r"line 4 of the diff starts with '\\'")):
         patched("a\n", f"{head}{mark}-a\n+b\n")
 
 
-@pytest.mark.parametrize("tail", ["\n\n", "```\nDone.\n", "diff --git a/g b/g\n", "\r\n \n"])
+def test_lines_that_the_counts_leave_out_are_of_the_hunk() -> None:
+    assert patched("a\nb\n", "--- f\n+++ f\n@@ -1 +1 @@\n-a\n+c\n-b\n+d\n") == "c\nd\n"
+    assert patched("a\nb\n", "--- f\n+++ f\n@@ -1,2 +1,2 @@\n-a\n+c\n") == "c\nb\n"
+
+
+@pytest.mark.parametrize("tail", ["\n", "\n\n", "\r\n\r\n", "```\nDone.\n", "diff --git a/g b/g\n"])
 def test_what_comes_after_a_hunk_of_wrong_counts_is_not_of_it(tail: str) -> None:
-    assert patched("a\n \n \nb\n", f"--- f\n+++ f\n@@ -1,7 +1,7 @@\n-a\n+c\n{tail}") == "c\n \n \nb\n"
+    assert patched("a\nb\n", f"--- f\n+++ f\n@@ -1,7 +1,7 @@\n-a\n+c\n{tail}") == "c\nb\n"
 
 
 def test_a_hunk_without_numbers_needs_one_place() -> None:
@@ -185,6 +191,7 @@ def test_indentation_may_differ_and_the_files_is_kept() -> None:
 
 def test_blank_context_lines_may_have_lost_their_space() -> None:
     assert patched("a\n\nb\n", "--- f\n+++ f\n@@ -1,3 +1,3 @@\n a\n\n-b\n+c\n") == "a\n\nc\n"
+    assert patched("a\n\nb\n", "--- f\r\n+++ f\r\n@@\r\n a\r\n\r\n-b\r\n+c\r\n") == "a\n\nc\n"
 
 
 def test_several_files_new_and_deleted_ones_and_names() -> None:
@@ -243,6 +250,7 @@ def test_a_bare_hunk_takes_the_path() -> None:
     [
         ("", "no hunk"),
         ("--- a/f\n+++ b/f\n", "no hunk"),
+        ("--- f\n+++ f\n@@ -1 +1 @@\n-one\n+1\n--- a/g\n+++ b/g\n", "no hunk"),
         ("*** Begin Patch\n*** Update File: f\n", "changes nothing"),
         ("rename from a\nrename to b\n", "renames"),
         ("--- a/f\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n", "renames 'f' to 'g'"),

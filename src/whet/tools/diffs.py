@@ -78,15 +78,14 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
     index = 0
     while index < len(lines):
         line = lines[index]
-        if _is_file_header(lines, index):
-            found.append((*_names(line[4:], lines[index + 1][4:]), []))
-            index += 2
-        elif line.startswith("@@"):
+        if line.startswith("@@"):
             if not found:
                 found.append((_named(path, index), path, []))
             hunk, index = _hunk(lines, index)
             found[-1][2].append(hunk)
         else:
+            if _is_file_header(lines, index):
+                found.append((*_names(line[4:], lines[index + 1][4:]), []))
             _refuse(line)
             index += 1
     patches = [FilePatch(old, new, tuple(hunks)) for old, new, hunks in found]
@@ -230,7 +229,7 @@ def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
     while end < len(lines) and not _ends_hunk(lines, end):
         end += 1
     after = end
-    while lines[end - 1] == "":
+    while lines[end - 1] in ("", "\r"):
         end -= 1
     body: list[HunkRow] = []
     for at in range(index + 1, end):
@@ -266,6 +265,7 @@ def _counted(lines: Sequence[str], index: int, counts: tuple[int, int]) -> tuple
 
 
 def _take(rows: list[HunkRow], line: str, index: int) -> None:
+    line = " \r" if line == "\r" else line
     sign, text = line[:1] or " ", line[1:]
     if sign == "\\" and rows:
         last = rows[-1]
@@ -273,8 +273,6 @@ def _take(rows: list[HunkRow], line: str, index: int) -> None:
     elif sign in (" ", "+", "-"):
         is_crlf = text.endswith("\r")
         rows.append(HunkRow(sign, text.removesuffix("\r"), "\r\n" if is_crlf else "\n"))
-    elif line == "\r":
-        rows.append(HunkRow(" ", ""))
     else:
         raise BadInput(
             f"line {index + 1} of the diff starts with {sign!r}",

@@ -161,7 +161,7 @@ def _refuse(place: ConfinedPath) -> None:
     """Check what the disk's way checks itself: the editor follows links and knows no read-only marks."""
     if os.path.realpath(place.path) != os.fspath(place.path):
         raise ToolDenied(f"{place.shown} goes through a symlink that changed")
-    with suppress(FileNotFoundError, NotADirectoryError):
+    with suppress(OSError):
         atomic.refuse_read_only(place, os.stat(place.path, follow_symlinks=False).st_mode)
 
 
