@@ -111,7 +111,8 @@ def test_wrong_counts_are_forgiven(old: str, new: str, error: int) -> None:
 
 def test_removed_and_added_lines_may_look_like_a_file_header() -> None:
     first, second = parse(
-        "--- f\n+++ f\n@@ -2 +2,2 @@\n--- y\n+++ z\n+++ w\n\\ No newline\n--- g\n+++ g\n@@ -2 +1,0 @@\n--- y\n@@ -4,0 +4 @@\n+++ z\n"
+        "--- f\n+++ f\n@@ -2 +2,2 @@\n--- y\n+++ z\n+++ w\n\\ No newline\n"
+        "--- g\n+++ g\n@@ -2 +1,0 @@\n--- y\n@@ -4,0 +4 @@\n+++ z\n"
     )
     assert apply("a\n-- y\n", first.hunks) == ("a\n++ z\n++ w", [])
     assert apply("a\n-- y\nb\nc\n", second.hunks) == ("a\nb\nc\n++ z\n", [])

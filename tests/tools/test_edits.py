@@ -195,9 +195,9 @@ def test_a_change_made_before_is_recognised() -> None:
     assert "already" in caught.value.hint
 
 
-@pytest.mark.parametrize(("old", "new"), [("", "x"), ("a", "a")])
-def test_nothing_to_do_is_refused(old: str, new: str) -> None:
-    with pytest.raises(BadInput):
+@pytest.mark.parametrize(("old", "new", "why"), [("", "x", "is empty"), ("a", "a", "are the same")])
+def test_nothing_to_do_is_refused(old: str, new: str, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
         replace("a\n", old, new, every=False)
 
 

@@ -140,6 +140,39 @@ def test_odd_names_are_shown_on_one_line_and_found_again(workspace: Path) -> Non
         os.close(open_file(place))
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a b.txt", "a b.txt"),
+        ("a\nb\rc\td", "a\\nb\\rc\\td"),
+        ("\x1bÿ\xad", "\\x1bÿ\\xad"),
+        ("\u200b", "\\u200b"),
+        ("\udc80\udcff", "\\x80\\xff"),
+        ("\udc7f\udd00", "\\udc7f\\udd00"),
+    ],
+)
+def test_what_is_not_seen_in_a_name_is_spelled_out(name: str, shown: str) -> None:
+    assert printable(name) == shown
+
+
+def test_where_the_nearest_name_is_looked_for_is_said(workspace: Path) -> None:
+    (workspace / "src/deep").mkdir(parents=True)
+    (workspace / "src/Main.py").write_text("")
+    hints = {
+        name: missing(resolve(name, workspace)).hint
+        for name in ("insid.txt", "src/main.pi", "src/dep/x", "q")
+    }
+    assert hints == {
+        "insid.txt": "in the workspace there is: inside.txt",
+        "src/main.pi": "in src there is: Main.py",
+        "src/dep/x": "in src (the folders below it don't exist) there is: deep",
+        "q": "list the folder",
+    }
+    other = workspace.parent / "work-too"
+    (other / "one").write_text("")
+    assert missing(resolve(str(other / "on"), workspace, [other])).hint == f"in {other} there is: one"
+
+
 def test_a_missing_name_offers_the_nearest(workspace: Path) -> None:
     (workspace / "src").mkdir()
     assert "inside.txt" in missing(resolve("insid.txt", workspace)).hint

@@ -13,7 +13,7 @@ from tests.tools.calls import context
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
-from whet.tools.signature import tool
+from whet.tools.signature import UNSENT, nearest, tool
 
 
 class Item(msgspec.Struct):
@@ -76,6 +76,72 @@ def test_schema_is_exact_and_holds_no_filler() -> None:
 def test_the_declaration_reaches_the_tool() -> None:
     assert (sample.name, sample.toolset, sample.effects) == ("sample", "file", frozenset({"read"}))
     assert sample.parallel and sample.repeatable and sample.timeout_s == 30
+
+
+@tool(toolset="file", effects={"read"})
+async def loose(
+    anything: Any,
+    things: list,  # type: ignore[type-arg]
+    facts: dict[str, int],
+    either: Annotated[int | str, "Number or name"],
+    share: Annotated[float, msgspec.Meta(ge=0, le=1, description="A part")] = 0.5,
+    words: Annotated[list[str], UNSENT] = [],  # noqa: B006 - it is not changed
+) -> None:
+    """Take what comes."""
+
+
+def test_every_kind_of_argument_has_its_schema() -> None:
+    assert loose.spec.parameters["properties"] == {
+        "anything": {},
+        "things": {"type": "array"},
+        "facts": {"type": "object"},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "Number or name"},
+        "share": {"type": "number", "description": "A part", "minimum": 0, "maximum": 1, "default": 0.5},
+        "words": {"type": "array", "items": {"type": "string"}},
+    }
+    assert loose.spec.parameters["required"] == ["anything", "things", "facts", "either"]
+    assert loose.spec.unsent == ("words",) and sample.spec.unsent == ()
+
+    async def odd(what: set[str]) -> None:
+        """Do."""
+
+    with pytest.raises(TypeError, match="can't be of type"):
+        tool(toolset="file", effects={"read"})(odd)
+
+
+def test_what_an_argument_must_be_is_said_in_words() -> None:
+    with pytest.raises(BadInput) as caught:
+        call(loose, anything=1, things={}, facts=[], either=[], share=True, words="x" * 58)
+    said = caught.value.message.split("; ")
+    assert [part.partition(":")[0] for part in said[1:-1]] == [
+        "argument 'facts' must be an object",
+        "argument 'either' must be as its schema says",
+        "argument 'share' must be a number",
+    ]
+    assert said[0].startswith(
+        "loose: argument 'things' must be a list: got {} (expected 'array', got 'object')"
+    )
+    assert f"got '{'x' * 58}' (the text is not JSON). Its arguments: anything, things, facts, " in said[-1]
+    with pytest.raises(BadInput, match=rf"got '{'x' * 56}\.\.\. \(the text"):
+        call(loose, words="x" * 59)
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "name"),
+    [
+        ("file", ["path", "file_path"], "file_path"),
+        ("the_path", ["file", "path"], "path"),
+        ("pth", ["file", "path"], "path"),
+        ("ab", ["abc", "xyz"], "abc"),
+        ("ab", ["xabyzzz", "xyz"], ""),
+        ("xabyzzz", ["ab"], ""),
+        ("abc", ["xabcyzzzzzz"], "xabcyzzzzzz"),
+        ("xabcyzzzzzz", ["abc"], "abc"),
+        ("q", ["path"], ""),
+    ],
+)
+def test_the_name_that_was_meant_is_guessed(word: str, known: list[str], name: str) -> None:
+    assert nearest(word, known) == name
 
 
 @pytest.mark.parametrize(

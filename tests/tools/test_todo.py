@@ -13,7 +13,7 @@ import pytest
 from tests.tools.running import call, context
 from whet.contract.errors import BadInput
 from whet.tools.declared import todo_tools
-from whet.tools.todo import TodoLists, written
+from whet.tools.todo import TodoItem, TodoLists, written
 
 
 def use(lists: TodoLists, session_id: str = "s1", **arguments: Any) -> str:
@@ -83,6 +83,21 @@ def test_what_is_refused_changes_nothing(items: list[dict[str, Any]], complaint:
     with pytest.raises(BadInput, match=complaint):
         use(lists, items=items)
     assert "kept" in use(lists)
+
+
+def test_a_list_of_the_largest_size_is_taken() -> None:
+    items = [{"id": f"{n:040}", "content": "x" * 300} for n in range(50)]
+    assert use(TodoLists(), items=items).endswith("\n0 of 50 done")
+
+
+def test_the_lists_longest_unused_are_let_go() -> None:
+    lists, item = TodoLists(), [TodoItem(content="x")]
+    for n in range(1_000):
+        lists.update(str(n), item, merge=False)
+    assert lists.get("0")
+    lists.update("0", item, merge=True)
+    lists.update("new", item, merge=False)
+    assert [name for name in ("0", "1", "2", "new") if lists.get(name)] == ["0", "2", "new"]
 
 
 def test_what_the_model_is_told() -> None:

@@ -283,7 +283,7 @@ def _is_set(cell: Any) -> bool:
 
 
 def _description(function: Callable[..., Any], name: str) -> str:
-    paragraph = (inspect.getdoc(function) or "").split("\n\n", 1)[0]
+    paragraph = (inspect.getdoc(function) or "").partition("\n\n")[0]
     if not paragraph:
         raise TypeError(f"tool {name} has no docstring to describe it")
     return " ".join(paragraph.split())

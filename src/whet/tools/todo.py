@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -61,12 +62,10 @@ class TodoLists(msgspec.Struct):
         """Rebuild a session's list from the argument texts of its successful todo calls, oldest first."""
         self._lists.pop(session_id, None)
         for arguments in calls:
-            try:
+            with suppress(*NOT_JSON, BadInput):  # that call was refused when it was made, too
                 call = from_json(arguments, _Arguments, strict=False)
                 if call.items is not None:
                     self.update(session_id, call.items, merge=call.merge)
-            except (*NOT_JSON, BadInput):
-                continue  # that call was refused when it was made, too
         return self.get(session_id)
 
 
