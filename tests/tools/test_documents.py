@@ -178,8 +178,13 @@ def test_a_document_with_entities_or_too_large_a_part_is_refused() -> None:
     bomb = packed(word__document='<!DOCTYPE x SYSTEM "http://x/more.dtd"><x>&a;</x>')
     with pytest.raises(ToolError, match="entities"):
         text(bomb)
-    with pytest.raises(ToolError, match="larger than"):
+    with pytest.raises(ToolError, match=r"larger than 30,000,000 bytes$"):
         text(docx("<w:p/>" * 6_000_000))
+    sheets = {f"xl__worksheets__sheet{n}": f"<s><!--{' ' * 25_000_000}--></s>" for n in (1, 2, 3)}
+    with pytest.raises(
+        ToolError, match=r"sheet3\.xml in it is larger than .*, or all of it than 60,000,000$"
+    ):
+        text(packed(xl__workbook="<w/>", **sheets))
     with pytest.raises(ToolError, match="broken or locked"):
         text(packed(word__document="<x"))
 

@@ -1,4 +1,4 @@
-"""The environment of a command: no secrets in it, nothing that waits for a person or that a repository names."""
+"""The environment of a command holds no secrets and nothing that waits for a person."""
 
 from __future__ import annotations
 

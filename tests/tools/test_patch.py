@@ -167,7 +167,7 @@ def test_a_large_change_is_summed_up(desk: Desk) -> None:
     assert text.startswith(
         "patched b (300 places, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 290 more)\n@@ -1,300"
     )
-    (desk.workspace / "c").write_text("0\n" * 9 + "x\n" * 299 + "0\n" * 9)
+    (desk.workspace / "c").write_text("0\n" * 9 + "x\n" * 299 + "1\n" * 9)
     text = desk.text("patch", path="c", old_string="x", new_string="y", replace_all=True)
     assert text.endswith("[303 lines became 303, from line 8]"), "two lines around it are counted"
     (desk.workspace / "a").write_text("x\n" * 5_000)

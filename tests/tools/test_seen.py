@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.tools.calls import Desk
+from tests.tools.calls import Desk, context
+from whet.tools.declared import SharedProcesses, shell_tools
+from whet.tools.process import Processes
 
 
 @pytest.mark.parametrize("is_patch", [False, True])
@@ -24,6 +27,19 @@ def test_what_was_changed_after_the_read_is_not_written_over(tmp_path: Path, is_
     assert path.read_text() == "again\n"
     path.unlink()
     assert "changed" in desk.error("write_file", path="a.txt", content="back\n").message
+
+
+def test_what_a_command_of_its_own_changed_may_be_written_over(tmp_path: Path) -> None:
+    desk, processes = Desk(tmp_path), Processes()
+    terminal, _ = shell_tools(SharedProcesses(processes))
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("one\n")
+        desk.call("read_file", path=name)
+    (tmp_path / "b.txt").write_text("mine\n")
+    asyncio.run(terminal.run(context(tmp_path), {"command": "echo two | tee a.txt > b.txt"}))
+    processes.close()
+    desk.call("write_file", path="a.txt", content="three\n")
+    assert "changed by somebody else" in desk.error("write_file", path="b.txt", content="three\n").message
 
 
 def test_curly_quotes_and_dashes_are_found_and_kept(tmp_path: Path) -> None:

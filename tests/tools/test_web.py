@@ -77,11 +77,11 @@ class Site:
 system_trust = functools.cache(ssl.create_default_context)
 
 
-def names(*answers: Sequence[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
+def names(*answers: Sequence[str]) -> Callable[[str], Awaitable[Sequence[str]]]:
     """A resolver that gives these answers, one a question, the last one for ever."""
     left = list(answers)
 
-    async def resolve(_host: str, _port: int) -> Sequence[str]:
+    async def resolve(_host: str) -> Sequence[str]:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return resolve
@@ -157,7 +157,7 @@ def test_private_addresses_can_be_allowed() -> None:
 
 
 def test_odd_spellings_resolve_as_the_system_reads_them() -> None:
-    assert asyncio.run(resolve_name("0x7f.1", 80)) == ["127.0.0.1"]
+    assert asyncio.run(resolve_name("0x7f.1")) == ["127.0.0.1"]
 
 
 def test_a_redirect_to_a_private_address_is_refused() -> None:
@@ -338,7 +338,7 @@ def test_a_long_page_is_read_in_parts_from_one_request() -> None:
 
 
 def test_a_name_that_does_not_resolve() -> None:
-    async def unknown(_host: str, _port: int) -> Sequence[str]:
+    async def unknown(_host: str) -> Sequence[str]:
         raise socket.gaierror(-2, "Name or service not known")
 
     with pytest.raises(ToolError, match=r"nowhere.test can't be resolved"):
@@ -378,6 +378,9 @@ def test_certificates_are_checked_against_the_name(certificate: Path) -> None:
             assert asked == ["secure.test"]
             with pytest.raises(ToolError, match=r"certificate of secure\.test is not valid: self.signed"):
                 await fetcher().fetch(site_url)
+            unset = Fetcher(WebLimits(), resolve=names([OPEN]), is_open=lambda _address: True)
+            with pytest.raises(ToolError, match=r"certificate of secure\.test is not valid: self.signed"):
+                await unset.fetch(site_url)
             with pytest.raises(ToolError, match=r"certificate of other\.test is not valid: .*mismatch"):
                 await fetcher(trust=trusting).fetch(f"https://other.test:{site.port}/")
 
@@ -393,7 +396,7 @@ def test_certificates_are_checked_against_the_name(certificate: Path) -> None:
 
 
 def test_with_a_proxy_the_guard_still_checks_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def unknown(_host: str, _port: int) -> Sequence[str]:
+    async def unknown(_host: str) -> Sequence[str]:
         raise socket.gaierror(-2, "Name or service not known")
 
     async def main() -> None:

@@ -32,7 +32,7 @@ _HEADERS = {
     "Accept-Encoding": "gzip, deflate",
 }
 
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
 IsOpen = Callable[[str], bool]
 
 
@@ -95,9 +95,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise ToolDenied(f"only http and https are fetched, not {url.scheme}")
         host = url.raw_host.decode("ascii").rstrip(".")
         proxy = proxy_for(url.scheme, host)
-        addresses = await self._addresses(
-            host, url.port or (443 if url.scheme == "https" else 80), bool(proxy)
-        )
+        addresses = await self._addresses(host, is_proxied=bool(proxy))
         if private := [address for address in addresses if not self._is_open(address)]:
             raise closed(host, private[0])
         if proxy:
@@ -110,9 +108,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         for transport in self._proxied.values():
             await transport.aclose()
 
-    async def _addresses(self, host: str, port: int, is_proxied: bool) -> Sequence[str]:
+    async def _addresses(self, host: str, *, is_proxied: bool) -> Sequence[str]:
         try:
-            addresses = await self._resolve(host, port)
+            addresses = await self._resolve(host)
         except (OSError, UnicodeError) as error:
             if is_proxied:
                 return ()  # only the proxy knows this name
@@ -148,9 +146,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return self._proxied[proxy]
 
 
-async def resolve_name(host: str, port: int) -> list[str]:
+async def resolve_name(host: str) -> list[str]:
     """Give the addresses of a host as the system resolves it, odd spellings such as 0x7f.1 included."""
-    found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 

@@ -106,7 +106,7 @@ def _document(body: bytes, *, is_cut: bool) -> PageText | None:
         return None
     from whet.tools import documents  # noqa: PLC0415 - it brings XML and ZIP
 
-    kind = documents.kind_of(body[:1024], stream := BytesIO(body))
+    kind = documents.kind_of(body, stream := BytesIO(body))
     if not kind:
         return None
     try:
