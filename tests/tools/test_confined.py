@@ -13,7 +13,7 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.tools.running import call, context
-from whet.contract.errors import ToolDenied
+from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolOutput
 from whet.sandbox import engine, proxy
 from whet.sandbox.confinement import Confinement, ConfinementSettings
@@ -83,6 +83,14 @@ def test_input_terminal_and_time_limit(confined: Confinement, workspace: Path) -
     assert size.text == "40 120\ntty"
     (stopped,) = run(confined, workspace, "sleep 60", timeout_s=0.2)
     assert stopped.error_kind == "timeout"
+
+
+@pytest.mark.slow
+def test_what_can_not_be_started_in_a_jail_is_said(confined: Confinement, workspace: Path) -> None:
+    for more in ({}, {"stdin": "x"}):
+        with pytest.raises(ToolError, match="could not be started"):
+            run(confined, workspace, "echo " + "x" * 200_000, **more)
+    assert run(confined, workspace, "echo on")[0].text == "on"
 
 
 @pytest.mark.slow

@@ -74,15 +74,17 @@ def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
     async def story():
         log = await new_log(db, clock)
         turn = await log.begin_turn(user("go"))
-        for number in range(5):
-            await work(log, turn, "terminal", f"zebra {number} " + "stripe " * 400, command=f"show {number}")
+        for number in range(12):
+            await log.append_reply(turn, answer(f"zebra {number} " + "stripe " * 400), USAGE, "m")
         await log.end_turn(turn, "answered", "")
         for limit, count in ((2, 2), (1, 1), (0, 1)):
             assert (await recall(db, query="zebra", limit=limit)).text.count("[#") == count
-        return (await recall(db, query="zebra")).text
+        return (await recall(db, query="zebra", limit=30)).text
 
-    finds = [part for part in asyncio.run(story()).split("[#") if "zebra" in part]
-    assert [len(one) > 1_500 for one in finds] == [True, True, True, False, False]
+    text = asyncio.run(story())
+    assert len(text) <= PAGE_CHARS
+    finds = [part for part in text.split("[#") if "zebra" in part]
+    assert [len(one) > 1_500 for one in finds] == [True] * 3 + [False] * 5
     assert all(400 < len(one) < 700 for one in finds[3:])
 
 
