@@ -240,6 +240,11 @@ def test_the_files_of_a_call_are_those_of_its_path_and_its_diff() -> None:
     assert named({"path": "p"}) == ["p"] and named({}) == [""]
 
 
+def test_an_envelope_without_its_last_line_is_whole() -> None:
+    (patch,) = parse("*** Begin Patch\n*** Update File: f\n@@\n-a\n+b")
+    assert (patch.old, patch.new, apply("a\n", patch.hunks)) == ("f", "f", ("b\n", []))
+
+
 def test_a_bare_hunk_takes_the_path() -> None:
     assert parse("@@ -1 +1 @@\n-a\n+b\n", "f.txt")[0].new == "f.txt"
     with pytest.raises(BadInput, match="hunk of no file"):

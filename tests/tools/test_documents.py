@@ -126,7 +126,8 @@ def test_headings_breaks_and_tabs_of_a_word_file_are_kept() -> None:
     body += (
         "<w:p><w:r><w:lastRenderedPageBreak/><w:t> </w:t><w:br w:type='page'/><w:t>d</w:t><w:t/></w:r></w:p>"
     )
-    assert text(docx(body)) == "--- page 1 of 2 ---\n## two\nno\nsaid\na\tb\nc\n\n--- page 2 of 2 ---\nd\n"
+    body += "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>e</w:t></w:r></w:p></w:tc></w:tr></w:tbl>"
+    assert text(docx(body)) == "--- page 1 of 2 ---\n## two\nno\nsaid\na\tb\nc\n\n--- page 2 of 2 ---\nd\ne\n"
 
 
 def test_a_document_is_known_by_its_bytes() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from tests.tools.calls import Desk, context
 from whet.contract.errors import ToolError
 from whet.tools import atomic, held
 from whet.tools.atomic import PendingWrite
@@ -194,6 +197,13 @@ def test_a_file_that_the_program_has_not_saved_yet_has_its_text(tmp_path: Path) 
     program = Held(new="text\n", empty="", sub="none")
     found = {name: held.unsaved(program, resolve(name, tmp_path)) for name in ("new", "empty", "sub", "gone")}
     assert found == {"new": b"text\n", "empty": None, "sub": None, "gone": None}
+
+
+def test_a_file_that_only_the_program_has_can_be_patched(tmp_path: Path) -> None:
+    ctx = msgspec.structs.replace(context(tmp_path), buffers=Held(a="one\ntwo\n"))
+    arguments = {"path": "a.txt", "old_string": "two", "new_string": "2"}
+    asyncio.run(Desk(tmp_path).registry.get("patch").run(ctx, arguments))
+    assert (tmp_path / "a.txt").read_text() == "one\n2\n"
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,18 @@ def test_an_image_comes_back(db: StateDatabase, clock: FixedClock):
     assert [image.data_base64 for image in output.images] == ["AAAA"]
 
 
+def test_no_more_than_thirty_finds_are_given(db: StateDatabase, clock: FixedClock):
+    async def story():
+        log = await new_log(db, clock)
+        turn = await log.begin_turn(user("go"))
+        for number in range(31):
+            await log.append_reply(turn, answer(f"lion {number}"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        return (await recall(db, query="lion", limit=99)).text
+
+    assert len(asyncio.run(story()).splitlines()) == 31, "with the last line, that says how to go on"
+
+
 def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
     db: StateDatabase, clock: FixedClock
 ):
@@ -163,7 +175,11 @@ def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
         turn = await log.begin_turn(user("go"))
         await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "a"])
         await work(
-            log, turn, "read_file", "x", paths=[letter * 400 for letter in "bcdefghijklmnopqrstuvwxyz"]
+            log,
+            turn,
+            "read_file",
+            "x",
+            paths=[letter * (21 if letter == "u" else 400) for letter in "bcdefghijklmnopqrstuvwxyz"],
         )
         await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "ABC"])
         found = [(await recall(db, ref=ref)).text for ref in ("files", "files before #5", "files before #4")]

@@ -166,9 +166,9 @@ def test_pages_join_to_the_whole(workspace: Path, engine: str | None) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_long_lines_are_cut(tmp_path: Path, engine: str | None) -> None:
-    (tmp_path / "a").write_text("x" * 5_000_000 + "needle\nneedle\n")
+    (tmp_path / "a").write_text("x" * 5_000_000 + "needle\n" + "y" * 234 + "needle\n")
     text = Desk(tmp_path, ripgrep=engine).text("search_files", pattern="needle")
-    assert text == "a\n1|" + "x" * 240 + "...\n2|needle\n[2 matches in 1 file]"
+    assert text == "a\n1|" + "x" * 240 + "...\n2|" + "y" * 234 + "needle\n[2 matches in 1 file]"
 
 
 @pytest.mark.slow

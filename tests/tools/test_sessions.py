@@ -25,6 +25,9 @@ def test_a_past_session_is_found_and_read(tmp_path: Path, clock: FixedClock) -> 
         assert "s2" not in (await call(search, ctx, query="heron", session_id="s3")).text
         assert len((await call(search, ctx, query="heron", limit=0)).text.splitlines()) == 1
         assert "the staging host" in (await call(search, ctx, session_id="s2", seq=1)).text
+        await talk(database, clock, "s4", *(f"word {n}" for n in range(9)))
+        around = (await call(search, ctx, session_id="s4", seq=8)).text.splitlines()
+        assert [line.partition("]")[0] for line in around] == [f"[{n}" for n in range(4, 15)]
         assert (await call(search, ctx, query="zeppelin")).text.startswith("Nothing found for 'zeppelin'.")
         assert (await call(search, ctx, query=" ")).error_kind == "bad_input"
 

@@ -69,6 +69,7 @@ def test_output_is_merged_in_order_with_the_exit_code(processes: Processes, tmp_
 
 def test_success_and_silence_are_said(processes: Processes, tmp_path: Path) -> None:
     assert run(processes, tmp_path, "echo hi") == ToolOutput("hi", "", 0)
+    assert run(processes, tmp_path, "echo hi", timeout_s=0) == ToolOutput("hi", "", 0), "0: the usual limit"
     assert run(processes, tmp_path, "true") == ToolOutput("[no output, exit 0]", "", 0)
 
 

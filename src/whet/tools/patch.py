@@ -195,7 +195,7 @@ def _short_diff(old: str, new: str) -> str:
 def _shifted(row: str, by: int) -> str:
     if not row.startswith("@@ "):
         return row
-    _, old, new, _ = row.split(" ", 3)
+    _, old, new, _ = row.split(" ")
     return f"@@ {_moved(old, by)} {_moved(new, by)} @@"
 
 

@@ -75,10 +75,10 @@ class Query(msgspec.Struct, frozen=True):
     which of the hits are shown."""
 
     pattern: str
-    names: bool = False
-    glob: str = ""
-    limit: int = 100
-    offset: int = 0
+    names: bool
+    glob: str
+    limit: int
+    offset: int
 
 
 async def search(place: ConfinedPath, query: Query, ripgrep: str | None) -> str:

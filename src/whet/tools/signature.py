@@ -107,7 +107,7 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
         raise TypeError(f"tool {name} is not written as a function: its signature can't be read")
     parameters = _parameters(function, name)
     description = options.get("description") or _description(function, name)
-    unsent = tuple(p.name for p in parameters if UNSENT in get_args(p.annotation)[1:])
+    unsent = tuple(p.name for p in parameters if UNSENT in get_args(p.annotation))
     spec = ToolSpec(name, description, object_schema(parameters), unsent)
     apart = ("name", "description", "pool", "effects", "tags")
     declared = {key: value for key, value in options.items() if key not in apart}
