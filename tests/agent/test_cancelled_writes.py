@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.rig import Rig, rig
+from tests.agent.rig import Rig, calls, rig
 from whet.agent.loop import run_turn
 from whet.contract.errors import NotFound
-from whet.contract.events import Event, StepFinished, TextDelta
+from whet.contract.events import Event, StepFinished, TextDelta, ToolProgress
 from whet.contract.messages import Message
+from whet.contract.tools import ToolContext
 from whet.practice.script import ScriptedReply
+from whet.tools.signature import tool
 
 ANSWER = ScriptedReply(text="All done.")
 
@@ -92,6 +94,32 @@ def test_a_turn_that_is_stored_after_the_cancel_is_ended(tmp_path: Path) -> None
             assert r.session.log.live.open_turn is None
             with pytest.raises(NotFound):
                 await r.turn(None)
+            assert (await r.turn("again")).reason == "answered"
+
+    asyncio.run(main())
+
+
+def test_a_result_that_is_stored_after_the_cancel_is_the_calls_only_one(tmp_path: Path) -> None:
+    @tool(toolset="file", effects={"write"})
+    async def leave(ctx: ToolContext) -> str:
+        """Say that it is done, and be done."""
+        ctx.output("done")
+        return "left"
+
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("leave", "{}")), ANSWER], more_tools=[leave]) as r:
+            disk, done = SlowDisk(r), asyncio.Event()
+
+            def emit(event: Event) -> None:
+                if isinstance(event, ToolProgress):
+                    disk.hold()
+                    done.set()
+
+            turn = asyncio.ensure_future(run_turn(r.session, Message(role="user", content="go"), emit))
+            await done.wait()
+            await write_is_on_its_way(r)
+            await cancelled(turn, disk)
+            assert [message.text for message in r.session.log.messages[2:]] == ["left"]
             assert (await r.turn("again")).reason == "answered"
 
     asyncio.run(main())

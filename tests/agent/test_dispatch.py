@@ -14,7 +14,8 @@ from tests.agent.rig import ListGate, Rig, calls, rig
 from whet.context.engines import NoEngine
 from whet.contract.changes import TextChange, call_digest, hash_of
 from whet.contract.errors import BadInput
-from whet.contract.events import Emit, ToolStarted
+from whet.contract.events import Emit, ToolFinished, ToolStarted
+from whet.contract.messages import ImagePart, TextPart
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.practice.script import ScriptedReply
@@ -227,5 +228,149 @@ def test_the_engine_is_told_what_each_reply_cost(tmp_path: Path) -> None:
         # Read after the session's end, which waits for the engine's own thread.
         assert len(engine.told) == end.steps == 2
         assert sum(engine.told) == end.usage.prompt_tokens
+
+    asyncio.run(main())
+
+
+def test_a_call_that_stands_for_another_is_judged_and_run_as_that_one(tmp_path: Path) -> None:
+    ran: list[tuple[str, str]] = []
+    (tmp_path / "sub").mkdir()
+
+    @tool(toolset="file", effects={"read"})
+    async def by_name(ctx: ToolContext, name: str, given: dict[str, Any]) -> str:
+        """Call another tool."""
+        raise AssertionError("it never runs itself")
+
+    stand_in = msgspec.structs.replace(by_name, stands_for=lambda asked: (asked["name"], asked["given"]))
+    script = [
+        calls(("sh", '{"command": "cd sub"}')),
+        calls(("by_name", '{"name": "sh", "given": {"command": "ls"}}')),
+        calls(("by_name", '{"name": "by_name", "given": {}}')),
+        calls(("by_name", '{"name": "none", "given": {}}')),
+        ANSWER,
+    ]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[shell(ran), stand_in]) as r:
+            assert (await r.turn("go")).reason == "answered"
+            assert ran == [("cd sub", ""), ("ls", "sub")]
+            assert results(r)[1:] == [
+                "done",
+                "by_name can't be called in this session",
+                "none can't be called in this session",
+            ]
+            started = r.seen(ToolStarted)[-1]
+            assert started.arguments == '{"name": "sh", "given": {"command": "ls"}}'  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("by_service", [True, False])
+def test_a_gate_hears_how_a_call_ended_that_its_service_allowed(tmp_path: Path, by_service: bool) -> None:
+    script = [calls(("put", '{"what": "a"}'), ("fail", "{}"), ("none", "{}")), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script) as r:
+            r.gate.by_service = by_service
+            await r.turn("go")
+            expected = list(zip(r.gate.asked, ["", "bad_input"], strict=True))
+            assert r.gate.reported == (expected if by_service else [])
+
+    asyncio.run(main())
+
+
+def test_the_model_gets_the_images_of_a_result(tmp_path: Path) -> None:
+    image = ImagePart("image/gif", "R0lGODlh")
+
+    @tool(toolset="file", effects={"read"})
+    async def see(ctx: ToolContext) -> ToolOutput:
+        """See."""
+        return ToolOutput("a picture", images=(image,))
+
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("see", "{}"), ("look", "{}")), ANSWER], more_tools=[see]) as r:
+            await r.turn("go")
+            contents = [message.content for message in r.session.log.messages if message.role == "tool"]
+            assert contents == [(TextPart("a picture"), image), "saw "]
+
+    asyncio.run(main())
+
+
+def test_the_end_of_a_call_shows_its_first_words_or_of_a_failed_command_its_last_ones(tmp_path: Path) -> None:
+    words = "".join(f"{n:04}" for n in range(125))
+    denial = Decision("deny", "person", "why, for the model", told="why, for people")
+
+    @tool(toolset="file", effects={"read"})
+    async def say(ctx: ToolContext, code: int) -> ToolOutput:
+        """Say."""
+        return ToolOutput(words, error_kind="exit" if code else "", exit_code=code)
+
+    class Denying(ListGate):
+        async def decide(self, call: GateCall, emit: Emit) -> Decision:
+            return denial if call.call.name == "put" else await super().decide(call, emit)
+
+    script = [calls(("say", '{"code": 0}'), ("say", '{"code": 3}'), ("put", '{"what": "a"}'), ("x", "{}"))]
+
+    async def main() -> None:
+        async with rig(tmp_path, [*script, ANSWER], more_tools=[say]) as r:
+            r.session = msgspec.structs.replace(r.session, gate=Denying())
+            await r.turn("go")
+            seen = [event for event in r.events if isinstance(event, ToolFinished)]
+            assert [(one.error_kind, one.exit_code, one.preview, one.arguments) for one in seen] == [
+                ("", 0, words[:400], ""),
+                ("exit", 3, words[-400:], ""),
+                ("denied", None, "why, for people", '{"what": "a"}'),
+                ("unknown_tool", None, results(r)[3][:400], "{}"),
+            ]
+            assert results(r)[:3] == [words, words, "why, for the model"]
+
+    asyncio.run(main())
+
+
+def test_what_the_person_wrote_instead_runs_and_the_model_is_told(tmp_path: Path) -> None:
+    class Editing(ListGate):
+        async def decide(self, call: GateCall, emit: Emit) -> Decision:
+            return Decision("allow", "person", arguments={"what": "b" * 5_000})
+
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("put", '{"what": "a"}')), ANSWER]) as r:
+            r.session = msgspec.structs.replace(r.session, gate=Editing())
+            await r.turn("go")
+            assert r.trace() == ["put " + "b" * 5_000]
+            (started,) = r.seen(ToolStarted)
+            assert started.arguments == '{"what":"' + "b" * 5_000 + '"}'  # type: ignore[union-attr]
+            told, said = results(r)[0].splitlines()[0], results(r)[0].splitlines()[-1]
+            assert told.startswith(
+                '[The person changed this call before allowing it. These arguments ran: {"w'
+            )
+            assert said == "put " + "b" * 5_000 and "of 5,011 characters cut" in results(r)[0]
+
+    asyncio.run(main())
+
+
+def test_only_neighbours_that_may_overlap_run_together(tmp_path: Path) -> None:
+    running: list[str] = []
+    most: list[int] = []
+
+    def step(name: str, parallel: bool) -> Tool:
+        @tool(toolset="file", effects={"read"}, parallel=parallel, repeatable=True, name=name)
+        async def one(ctx: ToolContext) -> str:
+            """Take a few passes of the loop."""
+            running.append(name)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            most.append(len(running))
+            running.remove(name)
+            return name
+
+        return one
+
+    script = [calls(*[(name, "{}") for name in ("alone", "beside", "beside", "alone", "beside")]), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[step("alone", False), step("beside", True)]) as r:
+            await r.turn("go")
+            assert results(r) == ["alone", "beside", "beside", "alone", "beside"]
+            assert sorted(most) == [1, 1, 1, 1, 2]
 
     asyncio.run(main())

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.agent.rig import calls, rig
 from tests.providers.machine import Machine
-from whet.contract.events import Retry, TurnEnd
+from whet.contract.events import Notice, Retry, TurnEnd
 from whet.practice.script import Fault, ScriptedReply, html_page, server_error
+from whet.providers.fallback import FallbackLink
 
 
 @pytest.mark.parametrize(("outage_s", "patience_s"), [(30.0, 300.0), (180.0, 300.0), (890.0, 900.0)])
@@ -51,5 +53,18 @@ def test_the_end_of_patience_ends_the_turn_and_keeps_what_was_done(tmp_path: Pat
         async with rig(tmp_path, script, backoff=Machine().backoff(300.0)) as at:
             end = await at.turn("put a")
             assert end.reason == "failed" and "HTTP 503" in end.error and at.trace() == ["put a"]
+
+    asyncio.run(test())
+
+
+def test_which_model_answers_from_now_on_is_told(tmp_path: Path):
+    async def test() -> None:
+        script = [ScriptedReply(fault=Fault(status=401, message="bad key")), ScriptedReply(text="here")]
+        async with rig(tmp_path, script) as at:
+            link = FallbackLink(at.session.link, at.session.link)
+            at.session = msgspec.structs.replace(at.session, link=link)
+            assert (await at.turn("go")).text == "here"
+            (notice,) = at.seen(Notice)
+            assert notice.text.endswith("answers from now on")  # type: ignore[union-attr]
 
     asyncio.run(test())

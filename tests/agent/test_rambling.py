@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import calls, rig
-from whet.agent.rambling import repeated
+from whet.agent.rambling import AnswerGuard, repeated
 from whet.agent.session import TurnLimits
+from whet.contract.errors import Rambled
 from whet.practice.script import ScriptedReply
 
 LIMITS = TurnLimits(90, 60, 50_000)
@@ -70,6 +71,22 @@ def test_the_cap_holds_and_says_which_setting_it_is(tmp_path: Path):
 
 def test_the_length_of_what_is_repeated():
     assert repeated("ab" * 5_000) == 2 and repeated("ab" * 2_000) == 0 and repeated("") == 0
+
+
+@pytest.mark.parametrize(("times", "period"), [(8, 0), (9, 2_000)])
+def test_a_long_text_is_repeated_once_it_came_eight_times_more(times: int, period: int) -> None:
+    text = " ".join(str(n * n) for n in range(500))[:2_000]
+    assert repeated(text * times) == period
+    assert repeated(text * 4 + "But no. " + text * 5) == 0
+
+
+def test_an_answer_may_have_as_many_characters_as_its_cap_and_no_more() -> None:
+    guard = AnswerGuard(10)
+    guard.feed("0123456789")
+    assert guard.whole() == "0123456789"
+    with pytest.raises(Rambled, match="passed 10 characters"):
+        guard.feed("x")
+    assert guard.whole() == "0123456789"
 
 
 def test_the_shortest_repetition_is_found() -> None:

@@ -172,8 +172,24 @@ def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path:
             "Ran 5 tests in 0.1s\n\nFAILED (unexpected successes=1)",
             TestCounts("unittest", 4, 1, direct=True),
         ),
+        (
+            "python -m unittest test5",
+            "Ran 5 tests in 0.1s\n\nFAILED (failures=1, skipped=1, expected failures=1)",
+            TestCounts("unittest", 2, 1, 2, direct=True),
+        ),
+        (
+            "python -m unittest",
+            "Ran 0 tests in 0.1s\n\nFAILED (errors=1)",
+            TestCounts("unittest", 0, 1, direct=True),
+        ),
+        (
+            "pytest -k '9 passed'",
+            "\x1b[31m9 passed, 1 skipped, 2 xfailed, 3 xpassed, 1 failed, 4 errors\x1b[0m in 0.1s",
+            TestCounts("pytest", 12, 5, 3, direct=True),
+        ),
         ("pytest -q", f"{_PYTEST}\n3 passed in 0.1s", TestCounts("pytest", 3, direct=True)),
         ("npx jest", "Tests:       1 failed, 4 passed, 5 total\n", TestCounts("jest", 4, 1, direct=True)),
+        ("npx jest -t '1 passed,'", "Tests:       1 passed, 1 total\n", TestCounts("jest", 1, direct=True)),
         ("npx jest", "Tests:       2 skipped, 2 total\n", TestCounts("jest", 0, 0, 2, direct=True)),
         (
             "cargo test",
@@ -182,9 +198,24 @@ def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path:
             TestCounts("cargo test", 4, 2, 1, direct=True),
         ),
         (
+            "go test ./tokens -v",
+            "--- PASS: TestA (0.00s)\nok  \texample/tokens\t0.1s\n",
+            TestCounts("go test", 1, direct=True),
+        ),
+        (
+            "go test ./tokens",
+            "ok  \texample/tokens\t0.1s\n",
+            TestCounts("go test", 1, direct=True, unit="packages"),
+        ),
+        (
+            "cargo test -j 3",
+            "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured",
+            TestCounts("cargo test", 3, direct=True),
+        ),
+        (
             "go test ./...",
-            "ok  \texample/a\t0.1s\nFAIL\texample/b\t0.2s\n",
-            TestCounts("go test", 1, 1, 0, direct=True, unit="packages"),
+            "ok  \texample/c\t0.1s\nok  \texample/a\t0.1s\nFAIL\texample/b\t0.2s\n",
+            TestCounts("go test", 2, 1, 0, direct=True, unit="packages"),
         ),
         (
             "go test -v ./...",

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import apsw
 import msgspec
+import pytest
 
 from tests.agent.rig import calls, rig
 from tests.agent.test_loop import ANSWER, roles
 from tests.support import FixedClock
 from whet.agent.loop import run_turn
-from whet.agent.session import Session, TurnObserver
+from whet.agent.session import Inbox, InboxEntry, Session, TurnObserver
 from whet.contract.events import (
     EndReason,
     ReviewQueued,
@@ -23,7 +24,8 @@ from whet.contract.events import (
 )
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext
-from whet.store.jobs import AtEnd, Queued
+from whet.practice.script import Fault, ScriptedReply
+from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.transcript import TurnRecord
 from whet.tools.signature import tool
 
@@ -110,3 +112,32 @@ def test_what_a_call_and_a_turn_took_is_told(tmp_path: Path) -> None:
             assert end.duration_s == 5
 
     asyncio.run(main())
+
+
+def test_what_is_stored_with_a_turns_end_can_name_its_error(tmp_path: Path) -> None:
+    errors: list[str] = []
+
+    class Curious(TurnObserver):
+        async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+            errors.append(turn.error)
+            return nothing
+
+    async def main() -> None:
+        script = [ScriptedReply(fault=Fault(status=401, message="bad key")), ANSWER]
+        async with rig(tmp_path, script, observers=[Curious()]) as r:
+            end = await r.turn("go")
+            assert (await r.turn("again")).error == ""
+            assert "bad key" in end.error and errors == [end.error, ""]
+
+    asyncio.run(main())
+
+
+def test_what_comes_from_elsewhere_is_read_after_what_was_said_here() -> None:
+    from_elsewhere = [InboxEntry(Message(role="user", content="a"))]
+    inbox = Inbox(lambda: from_elsewhere[0] if from_elsewhere else None)
+    inbox.put(Message(role="user", content="b"))
+    assert [inbox.take().message.text for _ in range(2)] == ["b", "a"] and inbox
+    from_elsewhere.clear()
+    assert not inbox
+    with pytest.raises(IndexError):
+        inbox.take()

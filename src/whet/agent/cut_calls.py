@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from whet.agent.dispatch import arguments_of, meant, told_of_edit, with_facts
@@ -15,7 +17,7 @@ from whet.store.transcript import OpenCall, TurnRecord
 
 async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason) -> None:
     """Give every call that still has no result one that says why, so that the transcript is whole."""
-    await session.log.drain()  # a reply whose cancelled write is still under way has open calls too
+    await session.log.drain()  # a start or a result whose waiter was cancelled may be under way
     for open_call in session.log.open_calls(turn):
         text = f"The turn ended ({reason}) before this call had a result: it "
         if open_call.started:
@@ -37,11 +39,8 @@ def _cut_off(session: Session, open_call: OpenCall, text: str) -> ToolOutput:
     """Give the result of a call that was stopped while it ran, with what it may have done all the same."""
     call, ran = open_call.call, open_call.ran
     output = ToolOutput(told_of_edit(ran, text) if ran else text, error_kind="interrupted")
-    tool = session.tools.get(call.name)
-    if tool is None:
-        return output
-    try:
-        tool, asked = meant(session, tool, arguments_of(call))
-    except ToolError:
-        return output
-    return with_facts(session, (tool, msgspec.json.decode(ran) if ran else asked), output)
+    if (tool := session.tools.get(call.name)) is not None:
+        with suppress(ToolError):
+            tool, asked = meant(session, tool, arguments_of(call))
+            output = with_facts(session, (tool, msgspec.json.decode(ran) if ran else asked), output)
+    return output

@@ -55,10 +55,7 @@ class AnswerGuard:
 def repeated(text: str) -> int:
     """Give the length of what the end of `text` repeats; 0 where it repeats nothing for long enough."""
     needle = text[-_NEEDLE_CHARS:]
-    before = text.rfind(needle, 0, len(text) - 1)
-    if before < 0:
-        return 0
-    period = len(text) - _NEEDLE_CHARS - before
+    period = len(text) - _NEEDLE_CHARS - text.rfind(needle, None, -1)
     most = max(_REPEATED_CHARS, period * _TIMES)
     if len(text) < most + period:
         return 0

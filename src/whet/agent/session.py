@@ -190,7 +190,7 @@ def shell_folder(log: Transcript) -> str:
 
     live = log.live
     known = live.shell or facts.ShellFolder()
-    through = live.step.seq if live.step else live.next_seq - 1
+    through = live.step.seq if live.step else live.next_seq
     live.shell = log.writer.db.read_now(lambda db: facts.shell_folder(db, live.key, known, through))
     return live.shell.folder
 

@@ -1,0 +1,90 @@
+"""One model call: what it is charged where it is cut off, and what a context that is too small comes to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.rig import Rig, rig
+from tests.providers.machine import Machine
+from whet.contract.events import Retry, StepFinished, TextDelta
+from whet.contract.messages import Usage
+from whet.practice.script import Fault, ScriptedReply, rate_limited
+
+ANSWER = ScriptedReply(text="All done.")
+TOO_LONG = ScriptedReply(fault=Fault(status=400, message="too long", code="context_length_exceeded"))
+
+
+async def cancelled_once(r: Rig, is_time: Callable[[], bool]) -> None:
+    """Cancel a turn as soon as this holds."""
+    turn = asyncio.ensure_future(r.turn("go"))
+    async with asyncio.timeout(30):
+        while not is_time():
+            await asyncio.sleep(0)
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+
+
+def test_a_call_that_is_cancelled_before_it_said_anything_costs_what_was_sent(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [ScriptedReply(text="x", fault=Fault(stall_after=-1)), ANSWER]) as r:
+            await cancelled_once(r, lambda: bool(r.server.requests))
+            (step,) = r.seen(StepFinished)
+            assert r.session.usage.prompt_tokens > 0 == r.session.usage.output_tokens
+            assert step == StepFinished(0, r.session.usage)
+            assert [message.role for message in r.session.log.messages] == ["user"]
+
+    asyncio.run(main())
+
+
+def test_a_call_that_is_cancelled_between_two_tries_costs_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [rate_limited(), ANSWER]) as r:
+            await cancelled_once(r, lambda: bool(r.seen(Retry)))
+            assert r.session.usage == Usage() and not r.seen(StepFinished)
+            assert [message.role for message in r.session.log.messages] == ["user"]
+
+    asyncio.run(main())
+
+
+def test_a_call_that_fails_before_it_said_anything_costs_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [ScriptedReply(fault=Fault(status=401, message="bad key"))]) as r:
+            end = await r.turn("go")
+            assert (end.reason, end.usage, end.is_overflow) == ("failed", Usage(), False)
+            assert not r.seen(StepFinished)
+
+    asyncio.run(main())
+
+
+def test_what_no_smaller_view_helps_is_too_long_and_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [TOO_LONG, ANSWER]) as r:
+            end = await r.turn("go")
+            assert (end.reason, end.is_overflow) == ("failed", True)
+            assert len(r.server.requests) == 1
+
+    asyncio.run(main())
+
+
+def test_text_that_was_said_again_after_a_cut_is_kept_and_counted_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        script = [
+            ScriptedReply(text="abcdefgh", pieces=2, fault=Fault(cut_after=1)),
+            ScriptedReply(text="abcdefgh", pieces=8, fault=Fault(stall_after=6)),
+        ]
+        async with rig(tmp_path, script, backoff=Machine().backoff(300.0)) as r:
+
+            def said() -> str:
+                return "".join(event.text for event in r.events if isinstance(event, TextDelta))
+
+            await cancelled_once(r, lambda: len(said()) > len("abcd") and len(r.server.requests) == 2)
+            kept = r.session.log.messages[-1].text
+            assert kept and "abcdefgh".startswith(kept), "what the first try said is void"
+            assert r.session.usage.output_tokens == (len(kept) + 3) // 4
+
+    asyncio.run(main())
