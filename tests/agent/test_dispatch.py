@@ -374,3 +374,24 @@ def test_only_neighbours_that_may_overlap_run_together(tmp_path: Path) -> None:
             assert sorted(most) == [1, 1, 1, 1, 2]
 
     asyncio.run(main())
+
+
+def test_a_tool_knows_where_it_runs_and_for_which_call(tmp_path: Path) -> None:
+    known: list[ToolContext] = []
+
+    @tool(toolset="file", effects={"read"})
+    async def whereabouts(ctx: ToolContext) -> str:
+        """Note it."""
+        known.append(ctx)
+        return "noted"
+
+    script = [calls(("look", "{}")), calls(("look", "{}"), ("whereabouts", "{}")), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[whereabouts]) as r:
+            end = await r.turn("go")
+            (ctx,) = known
+            assert (ctx.session_id, ctx.turn_id, ctx.workspace) == (r.session.id, end.turn_id, tmp_path)
+            assert (ctx.call_id, ctx.key) == (r.gate.asked[-1], "1.2.1")
+
+    asyncio.run(main())

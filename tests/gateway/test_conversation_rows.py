@@ -67,9 +67,13 @@ def test_a_conversation_goes_on_in_its_session_until_its_person_has_another_memo
         first = await rows.session_id(ben)
         assert await rows.session_id(ben) == first == rig.chat(place("8")).session_id
         row = rig.app.database.read_now(lambda db: sessions.get(db, first))
+        second = await rows.begin_session(ben)
+        opened = rig.parts.hosted.opened
+        assert opened(first) is None and opened(second) is not None, "what was left is let go"
         assert (row.source, Path(row.workspace)) == ("one", rig.app.home.people / "ben" / "work")
         other = await rows.session_id(owner)
-        assert other != first and rows.chat.session_id == other
+        assert other != second and rows.chat.session_id == other
+        assert opened(second) is not None and opened(other) is not None, "it is of another conversation"
         assert rig.app.database.read_now(lambda db: sessions.profile_of(db, other)) == ""
 
     run(test)
@@ -217,5 +221,29 @@ def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(r
         with pytest.raises(StoreBusy):
             await one.work()
         assert rig.texts() == []
+
+    run(test)
+
+
+def test_a_message_is_taken_once_however_often_the_inbox_is_looked_at(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        rig.received(place(), "u1", "hello")
+        one = await rig.conversation(place())
+        for _ in range(2):
+            assert not await one._take_all()
+        assert one.is_running and not one._held
+        await one.work()
+        assert not one.is_running and rig.state("u1") == "done" and len(rig.texts()) == 1
+
+    run(test)
+
+
+def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        rig.received(place("44"), "u1")
+        one = Conversation(rig.parts, rig.commands, rig.chat(place("44")).id, resume=True)
+        one.closing = True
+        await one.work()
+        assert rig.state("u1") == "waiting" and rig.texts() == []
 
     run(test)

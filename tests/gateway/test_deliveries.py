@@ -172,6 +172,30 @@ def test_a_platform_that_stays_silent_is_asked_ever_later(tmp_path: Path) -> Non
         assert [deliveries._patience_s("board", away) for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
 
 
+@pytest.mark.logs_errors("nothing can be sent: no")
+@pytest.mark.parametrize(
+    ("failure", "patience_s"),
+    [
+        (SendFailed("no", is_barred=True), 60.0),
+        (SendFailed("no", is_barred=True, retry_after_s=59.0), 60.0),
+        (SendFailed("no", is_barred=True, retry_after_s=90.0), 90.0),
+        (SendFailed("no", retry_after_s=0.5), 0.5),
+        (SendFailed("no", maybe_sent=True), None),
+        (SendFailed("no", status=500), None),
+        (SendFailed("no", status=429), 1.0),
+    ],
+)
+def test_a_failure_is_the_channels_or_the_messages_own(
+    tmp_path: Path, failure: SendFailed, patience_s: float | None
+) -> None:
+    async def settled(chat: int) -> None: ...
+
+    clock = FixedClock()
+    with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
+        deliveries = Deliveries(database, clock, {"board": Board(clock, 0.0, [])}, settled)
+        assert deliveries._patience_s("board", failure) == patience_s
+
+
 def test_whoever_asks_for_a_year_of_patience_is_asked_again_in_an_hour() -> None:
     assert refused("Board", VendorAnswer(429, b"", 3.0e7), "").retry_after_s == 3600.0
 

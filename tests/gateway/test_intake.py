@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from tests import reviewed
 from tests.gateway.parts import Rig, Run, model, place, run
 from whet.contract.channels import Incoming, Outgoing, PlatformLimits
 from whet.contract.events import ReviewFinished
 from whet.gateway import outbox
-from whet.store import chats
+from whet.store import chats, news
 
 __all__ = ["model", "run"]  # fixtures
 
@@ -29,7 +30,10 @@ def test_an_update_is_taken_offered_a_code_or_left_alone(run: Run) -> None:
     async def test(rig: Rig) -> None:
         assert await took(rig, says("8", "u1")) == [] and rig.state("u1") == "waiting"
         assert rig.conversations.count == 1
-        await rig.conversations.drain(30)
+        assert await rig.conversations.drain(30) and rig.conversations.count == 0
+        assert await rig.conversations.drain(0), "nothing runs any more"
+        rig.conversations.nudge(rig.chat(place("8")).id)
+        assert rig.conversations.count == 0, "it begins nothing more"
         assert await took(rig, says("8", "u1")) == [] and len(rig.woken) == 0
         (offer,) = await took(rig, says("44", "u2"))
         assert offer.startswith("This assistant is private. Your pairing code is `")
@@ -139,11 +143,18 @@ def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> 
         def finished(state: Literal["saved", "nothing"], summary: str, session: str = session_id) -> None:
             rig.server._reviewed(ReviewFinished("j1", session, "r1", state, summary))
 
+        def untold() -> int:
+            return rig.app.database.read_now(lambda db: news.read(db, "ben")).learned
+
+        rig.app.database.write_now(lambda db: reviewed.leave(db, "ben", "j1"))
         finished("saved", "")
         finished("nothing", "x")
         finished("saved", "Learned it.", "unknown")
+        await rig.app.database.append(lambda db: None)
+        assert untold() == 1
         finished("saved", "Learned it.")
         await rig.app.database.append(lambda db: None)
+        assert untold() == 0
         assert rig.queued() == [Outgoing("_Learned it._", quiet=True)]
         assert await rig.server._post(session_id, Outgoing("a file")) is True
         assert await rig.server._post("unknown", Outgoing("a file")) is False

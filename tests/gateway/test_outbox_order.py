@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.gateway.test_deliveries import HERE, Board, lost
-from tests.support import FixedClock
+from tests.support import FixedClock, let_pass
 from whet.contract.channels import ChatPlace, Outgoing, SendFailed
 from whet.gateway import outbox
 from whet.gateway.deliveries import DRAFT, USUAL, Deliveries, DeliveryWaits
@@ -305,5 +305,36 @@ def test_where_repetitions_are_dropped_a_crash_is_made_good_as_long_as_that_hold
             post.clock.advance(after_s)
             await post.deliveries.recover()
             assert "one" in post.texts(state)
+
+    asyncio.run(main())
+
+
+def test_why_a_message_may_not_have_arrived_is_kept(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            post.board.failing.append(lost())
+            await post.go(await post.put(Outgoing("one")))
+            sql = "SELECT state, attempts, error FROM gateway_outbox ORDER BY id"
+            rows = post.database.read_now(lambda db: db.execute(sql).fetchall())
+            assert rows == [("unknown", 1, "no answer"), ("sent", 1, "")]
+
+    asyncio.run(main())
+
+
+def test_the_outbox_is_looked_into_from_time_to_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path, waits=DeliveryWaits(sweep_s=60.0)) as post:
+            await post.put(Outgoing("one"))
+            serving = asyncio.create_task(post.deliveries.serve())
+            await post.until(lambda: bool(post.rows("sent")))
+            await post.put(Outgoing("two"), place=ChatPlace("board", "2", "", "8"))
+            for _ in range(20):
+                await post.database.read(lambda db: None)
+            assert post.texts("queued") == ["two"]
+            let_pass(60)
+            await post.until(lambda: len(post.rows("sent")) == 2)
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
 
     asyncio.run(main())

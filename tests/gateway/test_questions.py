@@ -10,7 +10,8 @@ import pytest
 
 from whet.contract.channels import Outgoing, PlatformLimits
 from whet.contract.protocols import ApprovalRequest, GrantScope, Reply
-from whet.gateway.asking import ChatPerson, ChatQuestions, QuestionRoute
+from whet.gateway.asking import ChatPerson, ChatQuestions, QuestionRoute, _whole
+from whet.question import worded
 from whet.visible import visible
 
 ROOM, OTHER_ROOM = ("board", "1"), ("board", "2")
@@ -178,6 +179,22 @@ def test_all_of_a_long_decision_is_shown_on_demand_and_asked_again() -> None:
     run(main)
 
 
+@pytest.mark.parametrize(
+    ("rows", "chars", "shown_rows", "last"),
+    [
+        (300, 500, 300, "0299"),
+        (400, 900, 200, "… 201 more lines"),
+        (130, 2_000, 120, "… 11 more lines"),
+    ],
+)
+def test_of_more_than_anybody_reads_the_rest_is_counted(
+    rows: int, chars: int, shown_rows: int, last: str
+) -> None:
+    command = "\n".join(f"{n:0{chars}}" for n in range(rows))
+    whole = _whole(worded(ApprovalRequest("s", "c", "terminal", command, ())))
+    assert len(whole) == shown_rows and whole[-1].text.endswith(last)
+
+
 def test_a_question_in_several_messages_has_its_buttons_under_the_last() -> None:
     async def main() -> None:
         asking, chat = ChatQuestions(), Chat(limits=PlatformLimits(400, 1.0, 1.0))
@@ -185,6 +202,7 @@ def test_a_question_in_several_messages_has_its_buttons_under_the_last() -> None
         asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
         await chat.asked()
         assert len(chat.said) > 2 and all(len(one.text) <= 280 for one in chat.said)
+        assert asking.shown(chat.data["Deny"]) == chat.said[-1].text
         assert [bool(one.buttons) for one in chat.said] == [False] * (len(chat.said) - 1) + [True]
         asking.decide(ROOM, "1", may=True)
         assert await asked == "once"

@@ -76,8 +76,7 @@ class ChatTurn:
         )
         session_id = await record.session_id(person)
         profile = record.parts.router.profile(person, record.place)
-        told = profile if profile or person.approves else None
-        receipt = _receipt(record, self._row, begun=self._begin, told=told)
+        receipt = _receipt(record, self._row, begun=self._begin, told=profile)
         await record.parts.hosted.submit(
             session_id, text, images, emit=draft.hear, person=asked, receipt=receipt
         )

@@ -17,7 +17,7 @@ import apsw
 from whet.channels.pieces import pieces
 from whet.contract.channels import Channel, Outgoing, SendFailed
 from whet.contract.errors import StoreError
-from whet.contract.events import Event, StreamRestarted, TextDelta, ToolFinished, ToolStarted
+from whet.contract.events import Event, StreamRestarted, TextDelta, ToolStarted
 from whet.gateway.deliveries import Deliveries
 from whet.store import chats
 from whet.store.chats import ChatRecord
@@ -73,7 +73,6 @@ class MessageDraft:
         self._deliveries = deliveries
         self._first_after_s = first_after_s
         self._text = ""
-        self._doing = ""
         self._shown = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
@@ -82,13 +81,8 @@ class MessageDraft:
         """Take one event of the turn in."""
         if isinstance(event, TextDelta):
             self._text += event.text
-        elif isinstance(event, StreamRestarted):
+        elif isinstance(event, StreamRestarted | ToolStarted):
             self._text = ""
-        elif isinstance(event, ToolStarted):
-            self._doing = event.name
-            self._text = ""
-        elif isinstance(event, ToolFinished):
-            self._doing = ""
 
     def start(self) -> None:
         """Begin to show it."""

@@ -28,7 +28,7 @@ class TokenLock:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.seek(0)
-            holder = file.read(20).strip() or "unknown"
+            holder = file.read().strip() or "unknown"
             file.close()
             raise WhetError(
                 f"channel {channel}: another gateway (process {holder}) uses this token",
@@ -53,7 +53,7 @@ def holder(folder: Path, secrets: Sequence[str]) -> int | None:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
-                text = file.read(20).strip()
+                text = file.read().strip()
                 return int(text) if text.isdecimal() else 0
     except OSError:
         return None
