@@ -257,16 +257,25 @@ def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tmp_path
     asyncio.run(main())
 
 
-def test_the_size_that_an_overflow_names_is_the_window_from_then_on(tmp_path: Path) -> None:
-    said = "This model's maximum context length is 8192 tokens. You requested 99999."
+@pytest.mark.parametrize(
+    ("said", "window"),
+    [
+        ("This model's maximum context length is 8192 tokens. You requested 99999.", 8192),
+        ("The request is too long.", 0),
+    ],
+)
+def test_the_size_that_an_overflow_names_is_the_window_from_then_on(
+    tmp_path: Path, said: str, window: int
+) -> None:
     full = ScriptedReply(fault=Fault(status=400, message=said, code="context_length_exceeded"))
 
     async def main() -> None:
         script = [ScriptedReply(text="word " * 500), full, ANSWER]
         async with rig(tmp_path, script, engine=RecordingEngine([])) as r:
             await r.turn("word " * 500)
+            before = (await r.session.context.status()).window_tokens
             assert (await r.turn("go on")).text == "All done."
-            assert (await r.session.context.status()).window_tokens == 8192
+            assert (await r.session.context.status()).window_tokens == (window or before)
 
     asyncio.run(main())
 

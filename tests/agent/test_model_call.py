@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import Rig, rig
+from tests.context.engines import RecordingEngine
 from tests.providers.machine import Machine
+from whet.contract.context_engine import ChatRows
 from whet.contract.events import Retry, StepFinished, TextDelta
 from whet.contract.messages import Usage
 from whet.practice.script import Fault, ScriptedReply, rate_limited
@@ -67,6 +69,33 @@ def test_what_no_smaller_view_helps_is_too_long_and_says_so(tmp_path: Path) -> N
             end = await r.turn("go")
             assert (end.reason, end.is_overflow) == ("failed", True)
             assert len(r.server.requests) == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "limit"), [("too long", 0), ("maximum context length is 8192 tokens", 8192)]
+)
+def test_a_context_is_told_that_it_has_more_than_the_model_can_read(
+    tmp_path: Path, said: str, limit: int
+) -> None:
+    told: list[int | None] = []
+
+    class Told(RecordingEngine):
+        def compress(
+            self, messages: ChatRows, current_tokens: int | None = None, focus_topic: str | None = None
+        ) -> ChatRows:
+            told.append(current_tokens)
+            return super().compress(messages, current_tokens, focus_topic)
+
+    full = ScriptedReply(fault=Fault(status=400, message=said, code="context_length_exceeded"))
+
+    async def main() -> None:
+        script = [ScriptedReply(text="Said."), full, ANSWER]
+        async with rig(tmp_path, script, engine=Told([])) as r:
+            await r.turn("word " * 10)
+            assert (await r.turn("go on")).text == "All done."
+            assert told == [(limit or (await r.session.context.status()).window_tokens) + 1]
 
     asyncio.run(main())
 

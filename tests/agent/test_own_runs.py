@@ -58,6 +58,7 @@ def test_a_task_of_the_workspace_is_run_as_it_is_written_there(command: str, exp
         ("pytest; go test ./...", "go test ./..."),
         ("cd 'app'; pytest \"a.py\" -q | tail", "cd 'app' && pytest \"a.py\" -q"),
         ("cat <<end\npytest\nend", ""),
+        ("make test V=1; ls", ""),
         ("ls", ""),
     ],
 )

@@ -89,6 +89,13 @@ def test_an_answer_may_have_as_many_characters_as_its_cap_and_no_more() -> None:
     assert guard.whole() == "0123456789"
 
 
+def test_of_an_answer_that_only_repeats_itself_two_rounds_are_kept() -> None:
+    guard, unit = AnswerGuard(0), "I will look again. "
+    with pytest.raises(Rambled, match=f"the last {len(unit)} characters"):
+        guard.feed(unit * 1_000)
+    assert guard.text == unit * 2
+
+
 def test_the_shortest_repetition_is_found() -> None:
     assert repeated("The answer: " + "x" * 9_000) == 1
     assert repeated("The answer: " + "xy" * 9_000) == 2

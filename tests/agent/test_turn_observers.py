@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
 import pytest
 
 from tests.agent.rig import calls, rig
+from tests.agent.test_dispatch import shell
 from tests.agent.test_loop import ANSWER, roles
 from tests.support import FixedClock
 from whet.agent.loop import run_turn
-from whet.agent.session import Inbox, InboxEntry, Session, TurnObserver
+from whet.agent.session import CallRound, Inbox, InboxEntry, Session, TurnObserver
 from whet.contract.events import (
+    Emit,
     EndReason,
     ReviewQueued,
     ToolFinished,
@@ -110,6 +113,50 @@ def test_what_a_call_and_a_turn_took_is_told(tmp_path: Path) -> None:
             end = await r.turn("go")
             assert [event.duration_s for event in r.seen(ToolFinished)] == [5]  # type: ignore[union-attr]
             assert end.duration_s == 5
+
+    asyncio.run(main())
+
+
+class Watching(TurnObserver):
+    """Keeps which calls it saw begin and end; `wants` to see their end or does not."""
+
+    def __init__(self, name: str, seen: list[object], *, wants: bool = True) -> None:
+        self.name, self.seen, self.wants = name, seen, wants
+
+    async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
+        self.seen.append((self.name, session.id, step.turn, step.step, [one.name for one in step.tools]))
+        return self.name if self.wants else None
+
+    async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
+        self.seen.append((token, session.id, emit))
+
+
+def test_who_sees_calls_begin_sees_them_end_too_where_they_want_to(tmp_path: Path) -> None:
+    seen: list[object] = []
+
+    async def main() -> None:
+        script = [calls(("none", "{}")), calls(("look", "{}"), ("hang", "{}"), ("none", "{}")), ANSWER]
+        watchers = [Watching("a", seen), Watching("b", seen, wants=False), Watching("c", seen)]
+        async with rig(tmp_path, script, observers=watchers) as r:
+            emit = r.events.append
+            await run_turn(r.session, Message(role="user", content="go"), emit)
+            begun = [(name, r.session.id, 1, 2, ["look", "hang"]) for name in "abc"]
+            assert seen == [*begun, ("c", r.session.id, emit), ("a", r.session.id, emit)]
+
+    asyncio.run(main())
+
+
+def test_a_command_that_begins_where_another_one_of_its_reply_ends_is_a_step_of_its_own(
+    tmp_path: Path,
+) -> None:
+    seen: list[Any] = []
+
+    async def main() -> None:
+        wanted = [("look", "{}"), ("sh", '{"command": "ls"}'), ("look", "{}"), ("sh", '{"command": "pwd"}')]
+        watcher = Watching("a", seen, wants=False)
+        async with rig(tmp_path, [calls(*wanted), ANSWER], observers=[watcher], more_tools=[shell([])]) as r:
+            await r.turn("go")
+            assert [tools for *_, tools in seen] == [["look", "sh", "look"], ["sh"]]
 
     asyncio.run(main())
 

@@ -122,8 +122,8 @@ async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCloc
     while True:
         if session.log.open_calls(turn):  # after a crash, too: this line is also resume
             await dispatch(session, turn, emit, clock)
-        steered = await _read_inbox(session, turn, emit)
-        if session.log.messages[-1].is_final and not steered:
+        await _read_inbox(session, turn, emit)
+        if session.log.messages[-1].is_final:
             return "answered"
         if turn.steps >= budget:
             return "budget"
@@ -131,13 +131,11 @@ async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCloc
         await keep_reply(session, turn, reply, emit)
 
 
-async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> bool:
-    steered = bool(session.inbox)
+async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> None:
     while session.inbox:
         entry = session.inbox.take()  # before the write: a cancel does not undo that
         await session.log.append_user(turn, entry.message, entry.receipt)
         emit(entry.event)
-    return steered
 
 
 async def _finish(

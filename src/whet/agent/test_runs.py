@@ -95,7 +95,7 @@ def own_task(command: str) -> OwnRun | None:
     run = _own_end(command)
     if run is None or run.words[0] not in _TASKS or run.sourced or "=" in command:
         return None
-    return run if all(map(_TASK_ARGUMENT.match, run.words[1:])) else None
+    return run if all(map(_TASK_ARGUMENT.match, run.words)) else None
 
 
 def _own_end(command: str) -> OwnRun | None:
