@@ -395,3 +395,13 @@ def test_a_tool_knows_where_it_runs_and_for_which_call(tmp_path: Path) -> None:
             assert (ctx.call_id, ctx.key) == (r.gate.asked[-1], "1.2.1")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("name", "said"), [("lok", "Did you mean look?"), ("x" * 5_000, "characters cut")])
+def test_a_tool_that_there_is_not_is_named_in_brief(tmp_path: Path, name: str, said: str) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [calls((name, "{}")), ANSWER]) as r:
+            await r.turn("go")
+            assert said in results(r)[0] and len(results(r)[0]) < 2_100
+
+    asyncio.run(main())

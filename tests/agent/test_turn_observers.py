@@ -25,7 +25,7 @@ from whet.contract.events import (
     ToolStarted,
     TurnEnd,
 )
-from whet.contract.messages import Message
+from whet.contract.messages import ImagePart, Message, TextPart
 from whet.contract.tools import ToolContext
 from whet.practice.script import Fault, ScriptedReply
 from whet.store.jobs import AtEnd, Queued, nothing
@@ -188,3 +188,25 @@ def test_what_comes_from_elsewhere_is_read_after_what_was_said_here() -> None:
     assert not inbox
     with pytest.raises(IndexError):
         inbox.take()
+
+
+def test_images_go_with_what_is_said_and_a_note_with_what_begins_a_turn(tmp_path: Path) -> None:
+    image = ImagePart("image/gif", "R0lGODlh")
+    seen = (TextPart("see"), image)
+
+    async def main() -> None:
+        async with rig(tmp_path) as r:
+            r.session = msgspec.structs.replace(r.session, note=lambda: "noon")
+            said = [r.session.user_message("see", [image]), r.session.user_message("see")]
+            assert [(one.role, one.content, one.note) for one in said] == [
+                ("user", seen, "noon"),
+                ("user", "see", "noon"),
+            ]
+            r.session.steer("see", [image])
+            r.session.steer("see")
+            assert [(one.content, one.note) for one in r.session.inbox.take_back()] == [
+                (seen, ""),
+                ("see", ""),
+            ]
+
+    asyncio.run(main())

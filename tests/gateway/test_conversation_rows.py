@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -245,5 +246,35 @@ def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(run: R
         one.closing = True
         await one.work()
         assert rig.state("u1") == "waiting" and rig.texts() == []
+
+    run(test)
+
+
+def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_runs(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        one, over = await rig.conversation(place()), asyncio.Event()
+
+        async def turn() -> None:
+            await over.wait()
+
+        async def waits() -> asyncio.Task[None]:
+            waiting = asyncio.create_task(one._turn_or_wake())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not waiting.done()
+            return waiting
+
+        one._turn, one._begun = asyncio.create_task(turn()), asyncio.get_running_loop().create_future()
+        waiting = await waits()
+        one._begun.set_result(None)
+        await waiting
+        waiting = await waits()
+        one.wake.set()
+        await waiting
+        one.wake.clear()
+        waiting = await waits()
+        over.set()
+        await waiting
+        assert not one.is_running
 
     run(test)

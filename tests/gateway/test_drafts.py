@@ -216,3 +216,22 @@ def test_a_channel_that_can_change_nothing_or_a_turn_that_wants_none_has_no_draf
                 assert draft._tasks == []
 
     asyncio.run(main())
+
+
+def test_a_draft_that_did_not_get_through_is_none(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            board, drafts = _slow(post), Drafts()
+            chat = await post.put()
+            draft = _begun(post, board, drafts, chat)
+            board.failing.append(SendFailed("too many", retry_after_s=60.0))
+            await _shown(post, board, draft)
+
+            def known() -> str:
+                return post.database.read_now(lambda db: chats.chat(db, chat)).draft
+
+            await post.until(lambda: not known())
+            await drafts.end(chat)
+            assert known() == "" and len(board.said) == 1
+
+    asyncio.run(main())

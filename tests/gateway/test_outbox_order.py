@@ -338,3 +338,32 @@ def test_the_outbox_is_looked_into_from_time_to_time(tmp_path: Path) -> None:
                 await serving
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("tries", "failure", "least_ms", "most_ms", "attempts"),
+    [
+        (0, SendFailed("stumbled", status=500), 750, 1_001, 1),
+        (3, SendFailed("stumbled", status=500), 6_000, 8_001, 4),
+        (10, SendFailed("stumbled", status=500), 225_000, 300_001, 11),
+        (2, LIMITED, 30_001, 30_001, 2),
+        (2, SendFailed("away"), 1_001, 1_001, 2),
+    ],
+)
+def test_a_message_waits_longer_after_each_try_and_as_long_as_its_platform_asks_for(
+    tmp_path: Path, tries: int, failure: SendFailed, least_ms: int, most_ms: int, attempts: int
+) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            chat = await post.put(Outgoing("one"))
+            for _ in range(tries):
+                await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
+                await post.database.append(lambda db: chats.end_sending(db, 1, "queued", again_ms=0))
+            post.board.failing.append(failure)
+            post.deliveries.wake(chat)
+            await post.until(lambda: bool(post.board.said and post.rows("queued")))
+            (row,) = post.rows("queued")
+            assert least_ms <= row.run_after_ms - post.clock.unix_ms() <= most_ms
+            assert row.attempts == attempts
+
+    asyncio.run(main())
