@@ -278,3 +278,13 @@ def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_runs(run
         assert not one.is_running
 
     run(test)
+
+
+def test_what_somebody_wrote_who_is_not_let_in_any_more_is_dropped(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        rig.received(place("44"), "u1", "hello")
+        one = await rig.conversation(place("44"))
+        await one.work()
+        assert rig.state("u1") == "dropped" and rig.texts() == [] and not one.is_running
+
+    run(test)

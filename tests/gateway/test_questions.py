@@ -206,6 +206,13 @@ def test_a_question_in_several_messages_has_its_buttons_under_the_last() -> None
         assert [bool(one.buttons) for one in chat.said] == [False] * (len(chat.said) - 1) + [True]
         asking.decide(ROOM, "1", may=True)
         assert await asked == "once"
+        chat.said.clear()
+        asked = asyncio.create_task(
+            ChatPerson(asking, chat.route, "ann", None).clarify("Why? " * 200, ["so"])
+        )
+        await chat.asked()
+        assert len(chat.said) > 2 and max(len(one.text) for one in chat.said) <= 280
+        assert asking.replied(5, "so") and await asked == "so"
 
     run(main)
 
