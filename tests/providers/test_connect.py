@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_a_call_that_is_not_tried_again_has_no_patience():
 
 
 @pytest.mark.parametrize("given", [{}, {"patience_s": 30.0}])
-def test_of_two_servers_only_the_last_is_waited_for(given: dict[str, float]):
+def test_of_two_servers_only_the_last_is_waited_for(given: dict[str, Any]):
     settings, patience_s = ModelSettings(provider="ollama", model="m"), given.get("patience_s", 0.0)
     alone = connect(settings, FallbackSettings(), {}, **given)
     assert isinstance(alone, ServerProvider) and alone.wiring.backoff.patience_s == patience_s

@@ -53,6 +53,11 @@ def test_forty_days_are_named_by_days_and_forty_months_by_months():
     assert (len(months), months[0], months[-1]) == (40, "\ue005202001", "\ue005202304")
 
 
+def test_a_time_beyond_the_years_1_to_9999_is_named_by_the_nearest_day():
+    for beyond, edge in ((10**17, ms("9999-12-31")), (-(10**17), ms("0001-01-01"))):
+        assert index.time_marks(beyond, beyond) == index.time_marks(edge, edge) != []
+
+
 @pytest.mark.parametrize(
     ("message", "text"),
     [

@@ -219,7 +219,8 @@ def _days_marks(at_ms: int) -> Iterator[str]:
 
 
 def _moment(at_ms: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
+    low, high = -62_135_596_800_000, 253_402_300_799_000  # the years 1 to 9999
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=min(max(at_ms, low), high))
 
 
 def plain_text(role: int, content: str, extra: str | None) -> str:
