@@ -95,4 +95,4 @@ def test_a_long_fence_costs_in_proportion() -> None:
             blocks.feed(f"line {number}\n")
             blocks.tail_end(10, 4000)
 
-    assert grows_in_proportion(shown, 1_000)
+    assert grows_in_proportion(shown, 250)
