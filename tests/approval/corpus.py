@@ -520,6 +520,9 @@ alias ls='rm -rf'
 git push
 git push origin main
 git push --force
+git $"push" --force
+git ""$"push" --force
+x=$"$(git push --force)"
 git push -f origin HEAD
 git push origin +main
 git push origin :branch

@@ -102,6 +102,7 @@ def test_empty_folders_go_up_to_the_top_which_stays(tmp_path: Path) -> None:
     (deep.parent / "SKILL.md").write_text("x")
     disk.drop_empty(deep, tmp_path / "skills")
     assert deep.parent.is_dir() and not deep.exists()
+    (deep.parent / "SKILL.md").unlink()
     disk.drop_empty(deep.parent, tmp_path / "elsewhere")
     assert deep.parent.is_dir()
 

@@ -11,7 +11,7 @@ import msgspec
 from tree_sitter import Node
 
 from whet.shell.programs import ProgramWords
-from whet.shell.words import Word, cook, literal
+from whet.shell.words import Word, begins_translation, cook, literal
 
 # What a command that runs unasked may be written with; anything rarer is asked about.
 _EVERYDAY = ProgramWords(
@@ -108,6 +108,8 @@ class ShellState:
 
     def words(self, node: Node) -> list[Word]:
         """Give the words that a node becomes."""
+        if begins_translation(node, self.source):
+            return []
         words = cook(node, self.source, self._value)
         self.script.seen.extend(words)
         if any(word.odd for word in words):

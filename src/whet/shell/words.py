@@ -101,6 +101,11 @@ def unknown(shown: str, prefix: str = "") -> Word:
     return Word(prefix + shown, prefix + shown, dynamic=True, loose=not prefix, prefix=prefix)
 
 
+def begins_translation(node: Node, source: str) -> bool:
+    """Whether a node is the `$` of `$"..."`, which bash takes off: the grammar often makes a word of it."""
+    return node.type == "$" and source.startswith('"', node.end_byte)
+
+
 class _Cooker:
     """Collects one word's parts in order."""
 
@@ -175,8 +180,12 @@ class _Cooker:
             self.literal(source[1:-1])
         elif kind == "ansi_c_string":
             self.literal(_ANSI.sub(_ansi, source[2:-1]))
-        elif kind in ("string", "translated_string"):
+        elif kind == "string":
             self.string(node)
+        elif kind == "translated_string":
+            self.take(node.children[-1])
+        elif begins_translation(node, self.source):
+            pass
         elif kind in ("concatenation", "command_name") and node.children:
             for child in node.children:
                 self.take(child)
@@ -188,7 +197,7 @@ class _Cooker:
 
     def string(self, node: Node) -> None:
         """Take a double-quoted string; text between its expansions is found by position."""
-        at = node.start_byte + (2 if self.source[node.start_byte] == "$" else 1)
+        at = node.start_byte + 1
         for child in node.children:
             if child.type in _EXPANSIONS:
                 self.literal(_IN_QUOTES.sub(_unquoted, self.source[at : child.start_byte]))
