@@ -523,6 +523,10 @@ git push --force
 git $"push" --force
 git ""$"push" --force
 x=$"$(git push --force)"
+git 'pu'\s"h" --force
+cat '.e'\nv
+a='x'\y ls
+echo x > '/et'\c/passwd
 git push -f origin HEAD
 git push origin +main
 git push origin :branch
@@ -866,6 +870,7 @@ printf '!id\n' | ed
 """
 
 FORBIDDEN = r"""
+'r'\m -rf /
 rm -rf /
 rm -rf /*
 rm -rf ~

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from whet.shell.parse import parse
 from whet.shell.words import Word, filled, in_line, literal, name_of, unknown
@@ -28,7 +32,7 @@ COOKED = [
     ('a"$(x)"', [Word("a$(x)", "a$(x)", dynamic=True, prefix="a", runs=True)]),
     ("`x`", [Word("`x`", "`x`", dynamic=True, loose=True, runs=True)]),
     ("<(x)", [Word("<(x)", "<(x)", dynamic=True, prefix="/dev/fd/", runs=True)]),
-    ("a<(x)", [literal("a"), Word("<(x)", "<(x)", dynamic=True, prefix="/dev/fd/", runs=True)]),
+    ("a<(x)", [Word("a<(x)", "a<(x)", dynamic=True, prefix="a/dev/fd/", runs=True)]),
     ("$((1+2))", [Word("$((1+2))", "$((1+2))", dynamic=True)]),
     ('"$((1))"', [Word("$((1))", "$((1))", dynamic=True)]),
     ("~", [Word("/home/u", "~", prefix="/home/u")]),
@@ -59,6 +63,9 @@ COOKED = [
     ('$"a b"', [literal("a b")]),
     ('$"a$X"', [Word("a$X", "a$X", dynamic=True, prefix="a")]),
     ('"a"$"b"', [literal("ab")]),
+    ("'it'\\''s'", [literal("it's")]),
+    ("'a b'\\c\"d\"", [literal("a bcd")]),
+    ("'a'\\$\"b\"", [literal("a$b")]),
     ('a$"b"c', [literal("abc")]),
     ('--a=$"b"', [literal("--a=b")]),
     ('$""', [Word("", "")]),
@@ -83,6 +90,21 @@ def cooked(text: str) -> list[Word]:
 @pytest.mark.parametrize(("text", "words"), COOKED)
 def test_a_word_is_what_bash_makes_of_it(text: str, words: list[Word]) -> None:
     assert cooked(text) == words
+
+
+_BITS = ["a", "'b c'", '"d e"', '$"f"', "$'g\\th'", "\\i", "\\$", "\\'", '\\"', '""', " ", "{j,k}", "\\\n"]
+_BITS += ["$''", '"l\'m"', "'n\"o'", '"\\p"', '"\\""', "--q=", "/", ".", "%", "@", "^", ":", "}"]
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(_BITS), min_size=1, max_size=7).map("".join))
+def test_bash_makes_the_same_words(text: str) -> None:
+    command = ["/bin/bash", "--norc", "--noprofile", "-c", f"printf '%s\\0' p {text}"]
+    ran = subprocess.run(command, env={"PATH": "/nowhere"}, capture_output=True, check=False)
+    if ran.returncode or ran.stderr or parse(f"p {text}", ("/p",), "/home/u").doubts:
+        return
+    assert [word.text for word in cooked(text)] == ran.stdout.decode().split("\0")[1:-1]
 
 
 def test_braces_give_all_their_words_up_to_a_limit() -> None:

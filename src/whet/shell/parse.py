@@ -18,8 +18,8 @@ from importlib.util import module_from_spec
 from tree_sitter import Language, Node, Parser
 
 from whet.late import late_pattern
-from whet.shell.redirects import REDIRECTS, RedirectionReader
-from whet.shell.state import Folders, Invocation, ShellScript, ShellState, either
+from whet.shell.redirects import RedirectionReader
+from whet.shell.state import REDIRECTS, Folders, Invocation, ShellScript, ShellState, either
 from whet.shell.words import Word
 
 _MAX_DEPTH = 120
@@ -188,21 +188,23 @@ class _Walker:
         outer = self._state.stdin
         invocation = Invocation(words, assignments, self._state.folders, self._state.piped)
         invocation.start, invocation.end = node.start_byte, node.end_byte
-        for child in node.children:
+        for group in self._state.touching(node.children):
+            child = group[0]
             if child.type == "variable_assignment":
                 assignments.append(self._state.assign(child))
                 nested += child.children
             elif child.type in REDIRECTS:
                 for extra in self.redirections.take(child, depth):
-                    words.extend(self._state.words(extra))
+                    words.extend(self._state.words(*extra))
             elif child.type == "comment":
                 # As in `ls # x<newline>\rm y`, where the grammar goes on with the command and bash does not.
                 self._state.doubt("a comment stands inside a command")
             else:
-                words.extend(self._state.words(child))
-                if child.child_count:
-                    nested.append(child)
-                self._state.see(child)
+                words.extend(self._state.words(*group))
+                for one in group:
+                    if one.child_count:
+                        nested.append(one)
+                    self._state.see(one)
         start = len(self._state.script.invocations)
         self.inner(nested, depth)
         invocation.inner = tuple(self._state.script.invocations[start:])

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable
 
 from tree_sitter import Node
 
-from whet.shell.state import Redirect, ShellState, either
+from whet.shell.state import REDIRECTS, Redirect, ShellState, either
 from whet.shell.words import literal, unknown
-
-REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 
 
 class RedirectionReader:
@@ -26,7 +24,7 @@ class RedirectionReader:
         redirects = [child for child in node.children if child.type in REDIRECTS]
         body = [child for child in node.children if child.type not in REDIRECTS]
         outer = state.stdin
-        extra: list[Node] = []
+        extra: list[list[Node]] = []
         start = len(state.script.invocations)
 
         def opens() -> None:
@@ -41,7 +39,7 @@ class RedirectionReader:
             self._walk(body, depth)
         mine = state.script.invocations[start:]
         if extra and mine and body and body[-1].type in ("command", "declaration_command"):
-            mine[-1].words.extend(word for child in extra for word in state.words(child))
+            mine[-1].words.extend(word for group in extra for word in state.words(*group))
         elif extra:
             state.doubt("words follow a redirection")
         for one in mine[-1:]:
@@ -79,8 +77,8 @@ class RedirectionReader:
         self._walk(rest, depth)
         state.stdin = stdin
 
-    def take(self, node: Node, depth: int) -> list[Node]:
-        """Record one redirection; gives further words that the grammar hung on it."""
+    def take(self, node: Node, depth: int) -> list[list[Node]]:
+        """Record one redirection; gives the nodes of further words that the grammar hung on it."""
         state = self._state
         state.see(node)
         if node.type == "heredoc_redirect":
@@ -88,8 +86,9 @@ class RedirectionReader:
         if node.type == "herestring_redirect":
             words = [child for child in node.children if child.is_named]
             self._walk(words, depth)
-            state.stdin = state.words(words[0])[0] if words else literal("")
-            return words[1:]
+            groups = state.touching(words)
+            state.stdin = state.words(*groups[0])[0] if groups else literal("")
+            return groups[1:]
         operator = ""
         targets: list[Node] = []
         for child in node.children:
@@ -100,13 +99,14 @@ class RedirectionReader:
             elif not targets:
                 operator += child.type
         self._walk(targets, depth)
-        if targets and not _is_descriptor(operator, state.text_of(targets[0])):
-            words = state.words(targets[0])
+        groups = state.touching(targets)
+        if groups and not _is_descriptor(operator, state.text_of(targets[0])):
+            words = state.words(*groups[0])
             target = words[0] if len(words) == 1 else unknown(state.text_of(targets[0]))
             state.script.redirects.append(Redirect(operator, target, state.folders))
-        return targets[1:]
+        return groups[1:]
 
-    def _heredoc(self, node: Node, depth: int) -> list[Node]:
+    def _heredoc(self, node: Node, depth: int) -> list[list[Node]]:
         """Take a here-document's text; doubt it where bash could see its end elsewhere."""
         state = self._state
         start = body = end = None
@@ -121,7 +121,7 @@ class RedirectionReader:
                 self.take(child, depth)
         if start is None or body is None or end is None:
             state.doubt("a here-document has no end")
-            return node.children_by_field_name("argument")
+            return state.touching(node.children_by_field_name("argument"))
         state.script.strings.append((body.start_byte, end.end_byte, True))
         is_tabbed = any(child.type == "<<-" for child in node.children)
         delimiter = re.sub(r"[\\'\"]", "", state.text_of(start))
@@ -134,7 +134,7 @@ class RedirectionReader:
             state.stdin = unknown(text) if has_parts else literal(text)
         else:
             state.stdin = literal(text)
-        return node.children_by_field_name("argument")
+        return state.touching(node.children_by_field_name("argument"))
 
 
 def _in_turn(node: Node) -> bool:

@@ -6,12 +6,13 @@ Holds what each simple command is given (words, folder, input). It does not know
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import msgspec
 from tree_sitter import Node
 
 from whet.shell.programs import ProgramWords
-from whet.shell.words import Word, begins_translation, cook, literal
+from whet.shell.words import Word, cook, literal
 
 # What a command that runs unasked may be written with; anything rarer is asked about.
 _EVERYDAY = ProgramWords(
@@ -27,6 +28,8 @@ _EVERYDAY = ProgramWords(
 )
 
 
+REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
+_NO_WORDS = REDIRECTS | {"variable_assignment", "comment"}
 _STRINGS = frozenset(("raw_string", "string", "ansi_c_string"))
 
 Folders = tuple[str, ...]
@@ -106,11 +109,9 @@ class ShellState:
         """Give the text that a node stands for."""
         return self.source[node.start_byte : node.end_byte]
 
-    def words(self, node: Node) -> list[Word]:
-        """Give the words that a node becomes."""
-        if begins_translation(node, self.source):
-            return []
-        words = cook(node, self.source, self._value)
+    def words(self, *touching: Node) -> list[Word]:
+        """Give the words that nodes without a blank between become."""
+        words = cook(touching, self.source, self._value)
         self.script.seen.extend(words)
         if any(word.odd for word in words):
             self.doubt("the shell syntax is unusual")
@@ -123,6 +124,20 @@ class ShellState:
         if name == "HOME":
             return self.home
         return self.folders[0] if name == "PWD" and len(self.folders) == 1 else None
+
+    def touching(self, nodes: Sequence[Node]) -> list[list[Node]]:
+        """Put together what bash takes for one word and the grammar for several, as in `'it'\\''s'`."""
+        groups: list[list[Node]] = []
+        for node in nodes:
+            if groups and groups[-1][-1].end_byte == node.start_byte:
+                kinds = {groups[-1][-1].type, node.type}
+                if not kinds & _NO_WORDS:
+                    groups[-1].append(node)
+                    continue
+                if "variable_assignment" in kinds and not kinds & REDIRECTS:
+                    self.doubt("a word touches an assignment")
+            groups.append([node])
+        return groups
 
     def assign(self, node: Node) -> tuple[str, Word]:
         """Take an assignment; gives the name and the value."""

@@ -1,6 +1,6 @@
 """A word of a shell command with its quotes taken off, as far as that can be known before it runs.
 
-`cook` turns a node of the parsed tree into the words that bash would make of it: quotes, escapes, ANSI-C
+`cook` turns nodes of the parsed tree into the words that bash would make of it: quotes, escapes, ANSI-C
 strings, `~`, braces and the variables whose value is known. What is only known at run time makes a word
 `dynamic`. Follows the Bash Reference Manual, "Shell Expansions". Knows nothing about any program.
 """
@@ -8,7 +8,7 @@ strings, `~`, braces and the variables whose value is known. What is only known 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from tree_sitter import Node
@@ -101,11 +101,6 @@ def unknown(shown: str, prefix: str = "") -> Word:
     return Word(prefix + shown, prefix + shown, dynamic=True, loose=not prefix, prefix=prefix)
 
 
-def begins_translation(node: Node, source: str) -> bool:
-    """Whether a node is the `$` of `$"..."`, which bash takes off: the grammar often makes a word of it."""
-    return node.type == "$" and source.startswith('"', node.end_byte)
-
-
 class _Cooker:
     """Collects one word's parts in order."""
 
@@ -184,8 +179,8 @@ class _Cooker:
             self.string(node)
         elif kind == "translated_string":
             self.take(node.children[-1])
-        elif begins_translation(node, self.source):
-            pass
+        elif source == "$" and self.source.startswith('"', node.end_byte):
+            pass  # the beginning of `$"..."`, a string to be translated
         elif kind in ("concatenation", "command_name") and node.children:
             for child in node.children:
                 self.take(child)
@@ -235,17 +230,19 @@ class _Cooker:
         return [Word(t, t, glob=self.glob, prefix=t) for t in (t.translate(_UNMARK) for t in texts)]
 
 
-def cook(node: Node, source: str, lookup: Lookup) -> list[Word]:
-    """Give the words that bash makes of `node`: one, or several where it holds braces. `source` is the whole
-    text, one character for each byte of the parsed tree.
+def cook(nodes: Sequence[Node], source: str, lookup: Lookup) -> list[Word]:
+    """Give the words that bash makes of nodes that touch: one, or several where they hold braces. `source` is
+    the whole text, one character for each byte of the parsed tree.
     """
-    text = source[node.start_byte : node.end_byte]
-    if node.type == "word" and _PLAIN.fullmatch(text) and "," not in text:
-        return [Word(text, text, prefix=text)]
-    if node.type == "brace_expression":
-        return [unknown(text)]
+    if len(nodes) == 1:
+        text = source[nodes[0].start_byte : nodes[0].end_byte]
+        if nodes[0].type == "word" and _PLAIN.fullmatch(text) and "," not in text:
+            return [Word(text, text, prefix=text)]
+        if nodes[0].type == "brace_expression":
+            return [unknown(text)]
     cooker = _Cooker(source, lookup)
-    cooker.take(node)
+    for node in nodes:
+        cooker.take(node)
     return cooker.words()
 
 
