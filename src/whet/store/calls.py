@@ -288,7 +288,7 @@ _RUNNING = (
     " FROM sessions s JOIN tool_calls c ON c.session = s.key"
     " WHERE s.started <= ?2 AND s.last_active >= ?3"
     f" AND c.started <= ?1 + {_SLACK_MS} AND (coalesce(c.finished, c.started + {_DAY_MS}) >= ?1 - {_SLACK_MS}"
-    " OR (instr(c.facts, 'runs_on') AND (s.ended = '' OR s.ended >= ?2)))"
+    " OR (instr(c.facts, 'runs_on') AND (s.ended = '' OR s.ended >= ?2))) ORDER BY c.session, c.seq"
 )
 _ENDED = (
     "SELECT facts FROM tool_calls WHERE session = ? AND seq > ? AND finished < ? AND instr(facts, 'over')"
@@ -313,7 +313,7 @@ class PastCall(msgspec.Struct, frozen=True):
 
 def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[PastCall]:
     """Give the calls that were running at a time, in any session, or whose process in the background was:
-    until a later call saw its end."""
+    until a later call saw its end. The oldest session's come first, in their order."""
     at, day_before = (iso(datetime.fromtimestamp(ms / 1000, UTC)) for ms in (at_ms, at_ms - _DAY_MS))
     for row in connection.execute(_RUNNING, (at_ms, at, day_before)).fetchall():
         session, seq, finished = row[0], row[1], row[5]
