@@ -525,6 +525,8 @@ git ""$"push" --force
 x=$"$(git push --force)"
 git 'pu'\s"h" --force
 cat '.e'\nv
+for f in '.e'\nv; do cat $f; done
+a=('.e'\nv); cat ${a[0]}
 a='x'\y ls
 echo x > '/et'\c/passwd
 git push -f origin HEAD

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import whet
-from whet.contract.texts import NOT_JSON, decoder, from_json, from_values, plural
+from whet.contract.texts import NOT_JSON, decoder, from_json, from_values, plural, typed_number
 
 _RACE = """
 import sys, threading
@@ -78,3 +78,9 @@ def test_no_module_lets_msgspec_meet_a_type_beside_it() -> None:
                 if called.endswith((".Decoder", ".convert")) or (called.endswith(".decode") and typed):
                     found.append(f"{path.name}:{node.lineno} {called}")
     assert found == []
+
+
+def test_a_typed_number_is_a_whole_one_that_is_not_too_large() -> None:
+    assert [typed_number(text) for text in ("0", "12", "9" * 15)] == [0, 12, 10**15 - 1]
+    for text in ("", "-1", "x", "1.0", "9" * 16, "\u0661", "\xb2"):
+        assert typed_number(text) is None

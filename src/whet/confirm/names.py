@@ -1,4 +1,4 @@
-"""Names as rules and limits compare them, the ids of requests, and numbers of rows.
+"""Names as rules and limits compare them, and the ids of requests.
 
 `Deploy`, `deploy` and `de\u200bploy` are one action: compatibility forms are folded, case is folded, control
 and invisible characters are dropped.
@@ -20,11 +20,6 @@ _TIME_DIGITS, _RANDOM_DIGITS = 7, 15
 _AS_DIGIT = bytes(_DIGITS[byte % 62] for byte in range(256))
 _UNEVEN = bytes(range(248, 256))  # left out, or the first digits would come more often
 SHAPE = re.compile(r"[0-9A-Za-z]{22}")
-
-
-def row_number(text: str) -> int | None:
-    """Give the number in a text from outside; None for one that is no number, or more than any row has."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 @lru_cache(maxsize=4096)

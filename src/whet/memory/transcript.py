@@ -217,8 +217,10 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
 def _shown_instead(unit: str, text: str) -> str:
     """Give the line of a text that has a statement's shape, and stands below the same heads."""
     *heads, line = unit.splitlines()
-    same = (m for m in re.finditer(r"[^\n]+", text) if units.shape(m[0]) == units.shape(line))
-    for there in same:
+    wanted = units.shape(line)
+    for there in re.finditer(r"[^\n]+", text):
+        if units.shape(there[0]) != wanted:
+            continue
         if not heads or units.line_at(text, *there.span()).text.splitlines()[:-1] == heads:
             return there[0]
     return ""

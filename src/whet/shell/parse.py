@@ -159,8 +159,8 @@ class _Walker:
         if node.type == "for_statement":
             for child in node.children_by_field_name("variable"):
                 self._state.assigned.add(self._state.text_of(child))
-            for child in node.children_by_field_name("value"):
-                self._state.words(child)
+            for group in self._state.touching(node.children_by_field_name("value")):
+                self._state.words(*group)
         self.children(node.children, depth)
         self._state.piped = piped
         if node.type in _OWN_SHELL:

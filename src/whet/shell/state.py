@@ -149,6 +149,9 @@ class ShellState:
                     self.script.arithmetic = True
             elif child.is_named:
                 word = self.words(child)[0]
+                if child.type == "array":
+                    for group in self.touching([one for one in child.children if one.is_named]):
+                        self.words(*group)
         self.assigned.add(name)
         return name, word
 

@@ -161,7 +161,7 @@ def _last_before(connection: apsw.Connection, key: int, turn: int) -> int:
         if turn
         else None
     )
-    return row[0] if row else rows.ids_of(key)[0]
+    return row[0] if row else rows.row_id(key, 0)
 
 
 def _calls(extra: str) -> tuple[ToolCall, ...]:

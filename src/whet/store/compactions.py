@@ -118,12 +118,12 @@ def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
     """Give the prompt tokens of the first answer after each of the last `most` compactions that were not
     undone, oldest first; one that no answer followed yet is left out."""
     found: list[int] = []
-    begin, end = rows.ids_of(key)
+    end = rows.ids_of(key)[1]
     last = "SELECT after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT ?"
     for (after_seq,) in connection.execute(last, (key, most)).fetchall():
         row = connection.execute(
             "SELECT content, extra FROM messages WHERE id > ? AND id < ? AND role = ? ORDER BY id LIMIT 1",
-            (begin | after_seq, end, rows.ASSISTANT),
+            (rows.row_id(key, after_seq), end, rows.ASSISTANT),
         ).fetchone()
         usage = None if row is None else rows.unpack_with_usage(rows.ASSISTANT, *row)[1]
         if usage is not None and usage.prompt_tokens:

@@ -154,7 +154,7 @@ def _read_session(connection: apsw.Connection, batch: _Batch, key: int, done: in
     marks = workspace_mark(workspace)
     if profile is not None:  # what a review wrote is nobody's
         marks += f" {profile_mark(profile)}"
-    base, until = key << rows.SEQ_BITS, _safe_limit(connection, key, done, is_open)
+    base, until = rows.row_id(key, 0), _safe_limit(connection, key, done, is_open)
     reached, days = until, dict[int, str]()
     for id_, role, at, content, extra in connection.execute(
         "SELECT id, role, at, content, extra FROM messages WHERE id >= ? AND id < ? ORDER BY id",
@@ -178,7 +178,7 @@ def _safe_limit(connection: apsw.Connection, key: int, done: int, is_open: int) 
     """Give the number below which a session's messages can be indexed for good."""
     row = connection.execute(
         "SELECT id FROM messages WHERE id >= ? AND id < ? AND role <> ? ORDER BY id DESC LIMIT 1",
-        (key << rows.SEQ_BITS | done, rows.ids_of(key)[1], rows.TOOL if is_open else -1),
+        (rows.row_id(key, done), rows.ids_of(key)[1], rows.TOOL if is_open else -1),
     ).fetchone()
     return done if row is None else (row[0] & (rows.SEQ_LIMIT - 1)) + 1
 

@@ -281,7 +281,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
     next_seq = after + 1
     for id_, turn, role, content, extra in connection.execute(
         "SELECT id, turn, role, content, extra FROM messages WHERE id > ? AND id < ? ORDER BY id",
-        (key << rows.SEQ_BITS | after, rows.ids_of(key)[1]),
+        (rows.row_id(key, after), rows.ids_of(key)[1]),
     ):
         seq = id_ & (rows.SEQ_LIMIT - 1)
         message = (known or {}).get(seq) or rows.unpack(role, content, extra)

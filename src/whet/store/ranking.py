@@ -381,7 +381,7 @@ def _first_since(connection: apsw.Connection, begin_ms: int) -> int:
     row = connection.execute(
         "SELECT min(key) FROM sessions WHERE last_active >= ?", (f"{since:%Y-%m-%dT%H:%M:%S}",)
     ).fetchone()
-    return row[0] << rows.SEQ_BITS if row and row[0] else 1 << 62
+    return rows.row_id(row[0], 0) if row and row[0] else 1 << 62
 
 
 def _quote(token: str) -> str:

@@ -113,8 +113,8 @@ def span(
     found = connection.execute(
         "SELECT id, role, content, extra FROM messages WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?",
         (
-            key << rows.SEQ_BITS | min(max(first, 1), top),
-            key << rows.SEQ_BITS | min(max(last, 0), top),
+            rows.row_id(key, min(max(first, 1), top)),
+            rows.row_id(key, min(max(last, 0), top)),
             limit,
         ),
     )

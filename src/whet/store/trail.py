@@ -58,7 +58,7 @@ def trail(
     for id_, extra in connection.execute(
         "SELECT id, extra FROM messages WHERE id >= ? AND id < ? AND role = ? AND extra IS NOT NULL"
         " ORDER BY id DESC",
-        (key << rows.SEQ_BITS, (key << rows.SEQ_BITS) + top, rows.ASSISTANT),
+        (rows.row_id(key, 0), rows.row_id(key, 0) + top, rows.ASSISTANT),
     ):
         seq = id_ & (rows.SEQ_LIMIT - 1)
         if len(found) >= limit:

@@ -45,6 +45,7 @@ _RAW = {
     "style": re.compile(r"</style[\s/>]", re.I),
     "title": re.compile("<"),
 }
+_NAVIGATION = re.compile(r"<nav[\s/>]", re.I)
 _SKIPPED = frozenset(
     {"template", "svg", "iframe", "object", "canvas", "video", "audio", "select", "button", "noscript"}
 )
@@ -82,7 +83,7 @@ def read_html(source: str, base_url: str) -> PageText:
     Scripts, styles and navigation are left out; navigation is kept where hardly anything else is there.
     """
     page = _Renderer(base_url, skip_navigation=True).render(source)
-    if len(page.text) < _TEXT_MINIMUM:
+    if len(page.text) < _TEXT_MINIMUM and _NAVIGATION.search(source):
         return _Renderer(base_url, skip_navigation=False).render(source)
     return page
 

@@ -9,15 +9,15 @@ from whet.confirm.callbacks import revive
 from whet.confirm.http import shapes
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
-from whet.confirm.names import row_number
 from whet.contract.errors import NotFound
+from whet.contract.texts import typed_number
 
 _LISTED = 200
 
 
 async def audit_events(call: Exchange) -> Answer:
     """The hash-chained log. Oldest first, from ?after= on."""
-    found = call.service.log.history(after_id=row_number(call.query.get("after", "")) or 0)
+    found = call.service.log.history(after_id=typed_number(call.query.get("after", "")) or 0)
     return 200, shapes.EventPage(len(found), [shapes.event(event) for event in found])
 
 

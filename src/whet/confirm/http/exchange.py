@@ -9,10 +9,11 @@ from whet.confirm.http.guard import ApiGuard
 from whet.confirm.http.pulse import StreamPulse
 from whet.confirm.http.shapes import record
 from whet.confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
-from whet.confirm.names import SHAPE, row_number
+from whet.confirm.names import SHAPE
 from whet.confirm.notify import deliveries
 from whet.confirm.records import Caller, ConfirmRequest
 from whet.confirm.service import ConfirmService
+from whet.contract.texts import typed_number
 
 Answer = tuple[int, Any] | tuple[int, Any, Headers]
 NOBODY = Caller("", "submit")
@@ -103,7 +104,7 @@ class Exchange:
     @property
     def number(self) -> int:
         """The row that the path names; 0, which no row has, for what is no number."""
-        return row_number(self._value.decode("latin-1")) or 0
+        return typed_number(self._value.decode("latin-1")) or 0
 
     @property
     def query(self) -> dict[str, str]:

@@ -6,10 +6,10 @@ from whet.confirm.http import shapes
 from whet.confirm.http.decisions import grant_of
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
-from whet.confirm.names import row_number
 from whet.confirm.records import STATUSES, ConfirmRequest
 from whet.confirm.requests import RequestFilter
 from whet.confirm.service import beside
+from whet.contract.texts import typed_number
 from whet.web.line import line_of
 
 LONGEST_WAIT_S = 300.0
@@ -95,4 +95,4 @@ def _limit(asked: dict[str, str]) -> int:
 
 
 def _before(asked: dict[str, str]) -> int:
-    return row_number(asked.get("before", "")) or 0
+    return typed_number(asked.get("before", "")) or 0

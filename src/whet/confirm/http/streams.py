@@ -15,9 +15,9 @@ from whet.confirm.http import shapes
 from whet.confirm.http.exchange import Exchange
 from whet.confirm.http.wire import HttpRefusal, Send
 from whet.confirm.hub import wake
-from whet.confirm.names import row_number
 from whet.confirm.records import AuditEvent, Caller
 from whet.confirm.service import ConfirmService
+from whet.contract.texts import typed_number
 from whet.web.line import line_of
 
 _TOKENS = frozenset({"token_revoked", "token_expires"})
@@ -87,7 +87,7 @@ async def _write(send: Send, body: bytes) -> None:
 
 
 def _start(call: Exchange) -> int:
-    after = row_number(call.header(b"last-event-id") or call.query.get("after", ""))
+    after = typed_number(call.header(b"last-event-id") or call.query.get("after", ""))
     if after is not None:
         return after
     call.service.log.catch_up(call.service.timeline)  # what another process wrote before now is not news

@@ -12,9 +12,9 @@ import msgspec
 from starlette.requests import Request as Http
 from starlette.responses import Response, StreamingResponse
 
-from whet.confirm.names import row_number
 from whet.confirm.records import AuditEvent
 from whet.confirm.service import ConfirmService
+from whet.contract.texts import typed_number
 from whet.web.sessions import Sessions
 
 _BEAT_S = 15.0
@@ -38,7 +38,7 @@ class RequestStream:
             return Response(media_type="text/event-stream")
         if self._open >= _MOST_STREAMS:
             return Response(status_code=503, headers={"retry-after": "5"})
-        asked = row_number(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        asked = typed_number(request.headers.get("last-event-id") or request.query_params.get("after", ""))
         newest = self._service.hub.last_id
         after = newest if asked is None else min(asked, newest)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}

@@ -8,11 +8,11 @@ from starlette.requests import Request as Http
 from starlette.responses import Response
 
 from whet.confirm import requests
-from whet.confirm.names import row_number
 from whet.confirm.records import STATUSES, ConfirmRequest
 from whet.confirm.service import ConfirmService
 from whet.confirm.web import view
 from whet.confirm.web.audit import AuditWatch
+from whet.contract.texts import typed_number
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 
@@ -35,7 +35,7 @@ class AuditPages:
         query = asked.get("q", "").strip()[:_MOST_QUERY]
         status = asked.get("status", "")
         status = status if status in STATUSES else ""
-        before_seq = row_number(asked.get("before", "")) or 0
+        before_seq = typed_number(asked.get("before", "")) or 0
         now_s = self._service.timeline.now_s()
         found = await self._service.database.read_long(
             lambda db: search(db, query, requests.RequestFilter(status, "", before_seq, _PAGE + 1), now_s)
