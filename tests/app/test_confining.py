@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,11 @@ def file(path: Path, text: str = "x") -> Path:
 def readable(person: Path, server: McpServerSettings, *paths: Path) -> list[bool]:
     work = person / "work"
     work.mkdir(exist_ok=True)
-    confinement = confine(Home(person / ".whet"), SandboxSettings())
-    jail = server_jail(confinement, work, server)
-    assert jail is not None
-    return [jail.policy.may_read(path.resolve()) for path in paths]
+    # Where no test before has tried the sandbox out, it starts one here.
+    with contextlib.closing(confine(Home(person / ".whet"), SandboxSettings())) as confinement:
+        jail = server_jail(confinement, work, server)
+        assert jail is not None
+        return [jail.policy.may_read(path.resolve()) for path in paths]
 
 
 def test_a_program_of_npm_has_its_package_its_neighbours_and_the_link_that_names_it(person: Path) -> None:
