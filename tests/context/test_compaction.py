@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -131,5 +131,78 @@ def test_a_list_that_grew_after_an_attempt_in_vain_is_the_end_of_automatic_compa
             assert await b.compact(size)
             told = [text for text in b.seat.notices if "automatic compaction is off" in text]
             assert len(told) == (size > 100) and bool(b.brake.stopped) is (size > 100)
+
+    asyncio.run(main())
+
+
+ASKED, ANSWERED, OWN = "Port the importer.", "I look at it. " * 20, {"role": "user", "content": "Shorter."}
+
+
+@pytest.mark.parametrize(
+    ("said", "returned", "is_taken", "is_dropped"),
+    [
+        ([ASKED, ANSWERED], lambda rows: [OWN], False, True),
+        ([ASKED, ANSWERED], lambda rows: [OWN, rows[1]], False, True),
+        ([ASKED, ANSWERED], lambda rows: [rows[0]], True, False),
+        ([ASKED, ANSWERED], lambda rows: [{**OWN, "content": f'It said "{ASKED}"'}], True, False),
+        ([ASKED, ANSWERED, "Go on."], lambda rows: [OWN, rows[2]], True, False),
+        ([ASKED, ANSWERED, "Go on.", ANSWERED], lambda rows: [rows[0]], False, True),
+        (["", ANSWERED], lambda rows: [OWN], False, True),
+    ],
+)
+def test_a_list_without_the_request_that_a_turn_works_on_is_not_taken(
+    tmp_path: Path,
+    said: list[str],
+    returned: Callable[[ChatRows], ChatRows],
+    is_taken: bool,
+    is_dropped: bool,
+) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, 10_000) as b:
+            turn = await b.log.begin_turn(Message("user", said[0]))
+            for at, text in enumerate(said[1:]):
+                if at % 2:
+                    await b.log.append_user(turn, Message("user", text))
+                else:
+                    await b.log.append_reply(turn, Message("assistant", text), Usage(), "m")
+            b.live.follow()
+            b.engine.given = returned(b.live.rows.rows[2:])
+            tokens = b.live.tokens()
+            assert await b.runner.compact(b.told.append, tokens, BY_HAND) is is_taken  # type: ignore[arg-type]
+            assert any("left out what is being asked" in text for text in b.seat.notices) is is_dropped
+            assert await b.is_told_again() is is_dropped
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_quoted", [False, True])
+def test_what_nobody_has_answered_yet_is_put_back_where_a_list_lost_it(
+    tmp_path: Path, is_quoted: bool
+) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, 10_000) as b:
+            turn = await b.log.begin_turn(Message("user", ASKED))
+            await b.log.append_user(turn, Message("user", "And the tests."))
+            b.live.follow()
+            b.engine.given = [{**OWN, "content": f"Shorter. {ASKED}"} if is_quoted else OWN]
+            assert await b.runner.compact(b.told.append, b.live.tokens(), BY_HAND)  # type: ignore[arg-type]
+            own = b.engine.given[0]["content"]
+            expected = [own, *([] if is_quoted else [ASKED]), "And the tests."]
+            assert [one.text for one in b.log.messages] == expected
+            assert [row["content"] for row in b.live.rows.rows] == expected
+
+    asyncio.run(main())
+
+
+def test_a_row_of_the_engines_own_is_no_request(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, 10_000) as b:
+            turn = await b.log.begin_turn(Message("user", ASKED))
+            await b.log.append_reply(turn, Message("assistant", ANSWERED), Usage(), "m")
+            b.live.follow()
+            for own, at in ((OWN, 2), ({**OWN, "content": "S."}, 0)):
+                b.engine.given = [b.live.rows.rows[at], own, b.live.rows.rows[-1]]
+                assert await b.runner.compact(b.told.append, b.live.tokens(), BY_HAND)  # type: ignore[arg-type]
+            assert [one.text for one in b.log.messages] == [ASKED, "S.", ANSWERED]
 
     asyncio.run(main())

@@ -195,6 +195,23 @@ def test_the_newest_lines_of_parts_stay_as_far_as_they_fit() -> None:
         assert len(lines) == kept and lines[-2] == parts[-1], len(lines)
 
 
+def test_summaries_that_an_engine_left_beside_each_other_become_one_in_their_order() -> None:
+    def earlier(number: int, todo: str) -> dict[str, Any]:
+        body = f"## 2. Goal\nShip part {number}."
+        made = Summary(first=10 * number, last=10 * number + 9, body=body, todo=todo)
+        return summary.write(made, trail_tokens=0, can_recall=True)
+
+    olders = [earlier(1, "[ ] one"), earlier(2, "[ ] two"), earlier(3, "")]
+    previous = planned([*olders, *talk(60)], 6_000, 0).previous
+    assert previous is not None
+    assert [line for line in previous.body.splitlines() if line.startswith("Ship")] == [
+        "Ship part 1.",
+        "Ship part 2.",
+        "Ship part 3.",
+    ]
+    assert (previous.first, previous.last, previous.todo) == (10, 39, "[ ] two")
+
+
 def test_a_summary_that_came_out_too_long_is_cut_by_what_it_is_over() -> None:
     # One letter beyond ASCII makes the whole text count for a third more than its parts.
     rows = [*talk(400), {"role": "user", "content": "für später " * 10, "_seq": 401}]

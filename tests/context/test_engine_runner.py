@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from whet.context.engine_runner import Deadlines, EngineRunner
 from whet.context.engines import NoEngine
 from whet.contract.context_engine import EngineOffer
@@ -51,6 +53,24 @@ def test_calls_of_a_quick_engine_never_run_at_the_same_time() -> None:
         release.set()
         assert await later == "engine-x"
         await compaction
+        await seat.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "threshold"),
+    [
+        *[(1, 1), (1.9, 1), (0, 0), (-1, 0), (True, 0), ("9", 0), (float("nan"), 0), (float("inf"), 0)],
+        *[((1 << 53) - 1, (1 << 53) - 1), (1 << 53, 0)],
+    ],
+)
+def test_a_threshold_that_is_no_number_of_tokens_is_none(said: object, threshold: int) -> None:
+    async def main() -> None:
+        seat = await seat_of(is_quick=True)
+        seat.engine.threshold_tokens = said  # type: ignore[assignment]
+        await seat.run("a hook", list)
+        assert seat.threshold == threshold
         await seat.close()
 
     asyncio.run(main())

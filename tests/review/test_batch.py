@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,21 @@ def test_the_last_of_so_many_one_shots_of_a_folder_has_all_of_them_reviewed_at_o
             assert [step.row.id for step in steps_of(b, first)] == [row.id]
             await one_shot(b, "And how high?")
             assert len(b.queued) == 1, "the count has started over"
+
+    asyncio.run(main())
+
+
+def test_other_one_shots_share_4000_tokens_of_the_review(tmp_path: Path) -> None:
+    script = [*[says("Done.")] * 3, says("Nothing.")]
+
+    async def main() -> None:
+        async with bench(tmp_path, script, settings={**PLENTY, "review.turns": "3"}) as b:
+            for size in (7_960, 8_000, 10):
+                await one_shot(b, "How wide is it? ".ljust(size, "x"))
+            await b.review()
+            told = b.server.requests[-1].parsed["messages"][-1]["content"]
+            others = re.findall("<conversation>\n(.*?)\n</conversation>", told, re.DOTALL)
+            assert ["characters cut" in text for text in others] == [False, True]
 
     asyncio.run(main())
 

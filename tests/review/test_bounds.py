@@ -143,7 +143,7 @@ def test_a_digest_keeps_to_its_size() -> None:
 
 
 def order(session_id: str = "s", turn: int = 1, **more: object) -> Order:
-    base = Order(session_id, turn, ("memory",), ("turns",), RUNTIME)
+    base = Order(session_id, turn, ("memory",), ("turns",), RUNTIME, 100)
     return msgspec.structs.replace(base, **more)
 
 

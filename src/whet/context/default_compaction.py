@@ -183,8 +183,8 @@ def _joined(found: list[Summary]) -> Summary | None:
     """Give one summary of those in a list; more than one stands there only after an engine's change."""
     if not found:
         return None
-    newest = found[-1]
-    for older in found[:-1]:
+    *olders, newest = found
+    for older in reversed(olders):
         newest.first = min(newest.first or older.first, older.first or newest.first)
         newest.trail = artifacts.merge(older.trail, newest.trail)
         newest.body = f"{older.body}\n{newest.body}".strip()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 import apsw
@@ -206,9 +206,10 @@ def has_room(settings: ReviewSettings, spent: DaySpending, expected_tokens: int)
     return reviewed <= settings.share * max(settings.free_tokens, spent.other_tokens + reviewed)
 
 
-def day_start(now: datetime) -> str:
-    """Give the ISO time at which the person's day began."""
-    return iso(now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0))
+def day_start(now: datetime, later_days: int = 0) -> str:
+    """Give the ISO time at which the person's day began, or begins so many days later."""
+    day = now.astimezone().date() + timedelta(days=later_days)
+    return iso(datetime.combine(day, time.min).astimezone())
 
 
 _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})

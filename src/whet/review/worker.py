@@ -158,7 +158,7 @@ class ReviewWorker:
                 note = await self._converse(fork)
             except ContextOverflow:
                 await self._write(lambda db: reviews.start_over(db, job.id, DIGEST))
-                fork = await open_fork(self._parts, job, order, provider, shares_prefix=False)
+                fork = await open_fork(self._parts, job, order, provider, shares_prefix=shares_prefix)
                 note = await self._converse(fork)
         refused = await self._look_again(job, order, fork)
         return await self._settle(job, order, fork, (note, refused))
