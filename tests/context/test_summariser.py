@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import date
 from typing import Any
 
@@ -110,6 +111,17 @@ def test_an_answer_has_room_to_think_within_a_third_of_the_window(
 def test_a_summarys_length_is_asked_for_in_words_two_for_three_tokens() -> None:
     for budget, words in ((900, 600), (93, 62), (60, 60)):
         assert f"At most {words} words." in prompt(request(budget_tokens=budget), 500)
+
+
+@pytest.mark.parametrize("answer", [500, 1_000])
+def test_a_record_is_whole_where_it_fits_the_window_beside_the_answer(answer: int) -> None:
+    rows = [said("user", "x" * 3_600, 1)]
+
+    def asked(window: int) -> str:
+        return prompt(request(rows=rows, window_tokens=window, previous="## 2. Goal", focus="tests"), answer)
+
+    least = bisect_left(range(4_000), True, key=lambda window: "characters cut" not in asked(window))
+    assert 64 <= least - answer - text_tokens(asked(least)) <= 100
 
 
 @pytest.mark.parametrize(

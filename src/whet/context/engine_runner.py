@@ -303,8 +303,9 @@ def _line(text: str) -> str:
 
 
 def _whole(value: object) -> int:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_number and 0 < value < 1 << 53 else 0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 << 53:
+        return 0
+    return int(value)
 
 
 def _reason(error: BaseException | None) -> str:
