@@ -194,6 +194,22 @@ def test_what_nobody_has_answered_yet_is_put_back_where_a_list_lost_it(
     asyncio.run(main())
 
 
+def test_what_an_engine_that_changed_nothing_did_to_its_rows_is_undone(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, 10_000) as b:
+
+            def compress(messages: ChatRows, **_: object) -> ChatRows:
+                copies = [dict(row) for row in messages]
+                messages[0]["content"] = "gone"
+                return copies
+
+            b.engine.compress = compress  # type: ignore[method-assign]
+            assert not await b.compact()
+            assert b.live.rows.rows[0]["content"] == b.log.messages[0].text != "gone"
+
+    asyncio.run(main())
+
+
 def test_a_row_of_the_engines_own_is_no_request(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, 10_000) as b:

@@ -131,7 +131,7 @@ def test_pruning_alone_is_enough_where_it_leaves_40_percent() -> None:
         (ample, least - 3, False),
     ):
         assert (pruned_only(found._replace(room=room, before=before)) is not None) is is_enough
-    assert pruned_only(found._replace(room=ample, before=ample, previous=Summary())) is None
+    assert pruned_only(found._replace(room=ample, before=ample, previous=Summary(1, 9))) is None
     assert pruned_only(found._replace(room=ample, before=ample, rows=rows[1:])) is None
 
 

@@ -69,8 +69,24 @@ def test_a_threshold_that_is_no_number_of_tokens_is_none(said: object, threshold
     async def main() -> None:
         seat = await seat_of(is_quick=True)
         seat.engine.threshold_tokens = said  # type: ignore[assignment]
+        assert seat.threshold == 0, "nobody has asked it yet"
         await seat.run("a hook", list)
         assert seat.threshold == threshold
+        await seat.close()
+
+    asyncio.run(main())
+
+
+def test_a_hook_that_fails_is_noted_and_the_next_one_follows() -> None:
+    def fail() -> None:
+        raise ValueError("no disk")
+
+    async def main() -> None:
+        seat = await seat_of(is_quick=True)
+        done: list[int] = []
+        assert await seat.each([("one", lambda: done.append(1)), ("two", lambda: done.append(2))])
+        assert not await seat.each([("three", fail), ("four", lambda: done.append(4))])
+        assert done == [1, 2, 4] and seat.notices == ["context engine x failed in three: ValueError: no disk"]
         await seat.close()
 
     asyncio.run(main())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support import FixedClock
 from whet.context.live_list import EMPTY, GO_ON, NO_RESULT, OPENING, LiveList, Repairer, finished, repair
-from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
@@ -21,6 +21,10 @@ from whet.store.transcript import Transcript
 
 def user(text: str = "hi") -> Message:
     return Message(role="user", content=text)
+
+
+def parts(*content: TextPart | ImagePart) -> Message:
+    return Message(role="user", content=content)
 
 
 def calls(*ids: str, text: str = "") -> Message:
@@ -72,6 +76,9 @@ def test_valid_list_comes_back_as_the_same_objects() -> None:
         ([user(), says("one"), says("two"), user()], ["hi", "one", GO_ON, "two", "hi"]),
         ([user(), says("done")], ["hi", "done", GO_ON]),
         ([user("")], [EMPTY]),
+        ([parts(TextPart(""), TextPart(""))], [EMPTY]),
+        ([parts(TextPart(""), TextPart("two"))], ["\ntwo"]),
+        ([parts(ImagePart("image/png", "aGk="))], [""]),
         ([user(), says(""), user("x")], ["hi", "x"]),
         ([], [OPENING]),
     ],

@@ -82,6 +82,16 @@ def test_another_model_voids_the_limit_that_a_server_named(tmp_path: Path) -> No
     on_bench(tmp_path, work)
 
 
+def test_a_model_chosen_before_the_first_request_is_another_one(tmp_path: Path) -> None:
+    async def work(b: Bench) -> None:
+        assert await b.engines.begin([], None, None)
+        assert b.told() == ["first update_model", "first on_session_start"]
+        b.info = LARGE
+        assert b.engines.has_other_model()
+
+    on_bench(tmp_path, work)
+
+
 def test_the_built_in_engine_is_made_once_and_told_of_the_session(tmp_path: Path) -> None:
     async def work(b: Bench) -> None:
         assert b.engines.active == [b.seat]

@@ -135,9 +135,9 @@ def test_a_short_request_goes_on_with_the_one_that_governs_it() -> None:
     assert summary.latest_ask(answered, None, 600) == (
         f'[#3] "go on"\nIt was answered; nothing is open from it.\nIt goes on with: [#1] "{long}"'
     )
-    previous = Summary(ask='[#7] "Ship it."\nIt was answered; nothing is open from it.')
+    previous = Summary(1, 9, ask='[#7] "Ship it."\nIt was answered; nothing is open from it.')
     assert summary.latest_ask(rows, previous, 600) == '[#3] "go on"\nIt goes on with: [#7] "Ship it."'
-    older = Summary(ask='[#2] "on"\nIt goes on with: [#1] "Ship it all."')
+    older = Summary(1, 9, ask='[#2] "on"\nIt goes on with: [#1] "Ship it all."')
     assert summary.latest_ask(rows[2:], older, 600) == '[#3] "go on"\nIt goes on with: [#1] "Ship it all."'
     assert summary.latest_ask([], previous, 600) == previous.ask and summary.latest_ask([], None, 600) == ""
     exact = "x" * 40
@@ -155,7 +155,7 @@ def listed(text: str) -> ChatRow:
 
 def test_the_list_of_tasks_is_carried_where_nothing_that_stays_shows_it() -> None:
     old, new = "[x] one\n[ ] two", "[x] one\n[x] two"
-    before = Summary(todo="[ ] old")
+    before = Summary(1, 9, todo="[ ] old")
     assert summary.open_list([listed(old), listed(new)], [], None, 99) == new
     assert summary.open_list([listed(old)], [], None, 5) == old[:5]
     assert summary.open_list([listed(old)], [listed(new)], before, 99) == ""

@@ -87,6 +87,21 @@ def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path: Path
     asyncio.run(main())
 
 
+def test_a_one_shot_that_was_reviewed_and_goes_on_leaves_its_folders_count_at_nothing(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        settings = {**PLENTY, "review.turns": "1"}
+        async with bench(tmp_path, [says("Done.")] * 3, settings=settings) as b:
+            for counted in (0, 0, 0):
+                await b.turn("How wide?")
+                folder = f"folder:{b.session.log.session.workspace}"
+                found = b.app.database.read_now(lambda db, key=folder: reviews.counters(db, key))
+                assert found.turns == counted
+
+    asyncio.run(main())
+
+
 def steps_of(b: Bench, session_id: str) -> list[undo.ForgetStep]:
     return b.app.database.read_now(lambda db: undo.forget_steps(db, "", session_id))
 

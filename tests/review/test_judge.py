@@ -11,10 +11,12 @@ import apsw
 import pytest
 
 from tests.review.rig import LESSON, bench, corrected, does, remember, says, talk
+from whet.contract.origin import Origin
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.review.judge import refused_by
+from whet.review.judge import question, refused_by
 from whet.store import sessions
+from whet.store.ledger import Kind, LedgerRow, Quote
 
 TWISTED = remember("The tests never run with ./check --fast.", "the tests run with ./check --fast")
 REST = "No, the tests run with ./check --fast in this project."
@@ -122,6 +124,29 @@ def test_a_review_that_goes_on_after_its_judge_was_asked_asks_no_second_time(tmp
     with PracticeServer(script=[says("NO: 1"), says("NO: none")]) as judge:
         assert asyncio.run(main(judge)) == ("waiting", "inbox")
         assert len(judge.requests) == 1
+
+
+def staged(kind: Kind, item: str, size: int) -> LedgerRow:
+    quotes = tuple(Quote("q" * size, "s", seq, role="user") for seq in (1, 2))
+    states = {"action": "add", "state": "staged", "after": "k" * size, "remark": "c" * size}
+    empty = {"id": 1, "profile": "", "at": "", "before": "", "changes": (), "base_hash": "", "hash": ""}
+    more = {"evidence": quotes, "trust": "user", "reason": "", "undoes": 0, "undone_by": 0}
+    return LedgerRow(kind=kind, item=item, origin=Origin("review"), **states, **empty, **more)  # type: ignore[arg-type]
+
+
+def test_a_judge_is_shown_400_characters_of_a_claim_and_800_of_what_it_rests_on() -> None:
+    rows = [staged("memory", "memory", 9), staged("memory", "user", 999), staged("skill", "deploy", 999)]
+    short, long, skill = (json.loads(line) for line in question(rows).splitlines())
+    assert short == {
+        "number": 1,
+        "taken as": "a note",
+        "claim": "c" * 9,
+        "quotes": f"user: {'q' * 9}\nuser: {'q' * 9}",
+        "kept": "k" * 9,
+    }
+    assert (long["number"], long["taken as"]) == (2, "something about the person")
+    assert (long["claim"], long["quotes"], long["kept"]) == ("c" * 400, f"user: {'q' * 794}", "k" * 800)
+    assert skill["taken as"] == "the procedure deploy" and "kept" not in skill
 
 
 @pytest.mark.parametrize(

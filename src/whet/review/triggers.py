@@ -232,9 +232,10 @@ def recovered(calls: Sequence[TurnCall]) -> bool:
             continue
         after = doing[at + 1 :]
         later = [call for call in after if call.name == failed.name and not call.error_kind]
-        again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), -1)
-        near = [call for call in after[:_NEAR] if call in later]
-        if (again < 0 and near) or any(_is_asked_for(call, failed) for call in later[: max(again, 0)]):
+        again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), None)
+        if again is None and any(call in later for call in after[:_NEAR]):
+            return True
+        if any(_is_asked_for(call, failed) for call in later[: again or 0]):
             return True
     return False
 
@@ -250,5 +251,5 @@ def _is_looking(call: TurnCall) -> bool:
     command = arguments_of(call.arguments).get("command")
     if not isinstance(command, str):
         return False
-    words = command.rsplit("&&", 1)[-1][:400].split()
+    words = command.rpartition("&&")[2].split()
     return bool(words) and words[0] in _LOOKING
