@@ -21,7 +21,9 @@ from whet.context.rows import text_tokens
 def test_the_trigger_follows_the_window_and_the_answers_room():
     small, large = engine(window=100_000), engine(window=600_000)
     assert (small.threshold_tokens, large.threshold_tokens) == (75_000, 300_000)
-    assert engine(window=100_000, max_output_tokens=40_000).threshold_tokens == 60_000
+    for output, threshold in ((20_000, 75_000), (40_000, 60_000), (49_999, 50_001), (50_000, 75_000)):
+        assert engine(window=100_000, max_output_tokens=output).threshold_tokens == threshold
+    assert [engine(window=size).threshold_tokens for size in (511_999, 512_000)] == [383_999, 256_000]
     assert engine(window=2_000).threshold_tokens == 1_500
     assert small.should_compress(75_000)
     assert not small.should_compress(74_999)

@@ -95,6 +95,9 @@ def test_reused_call_ids_become_unique_in_call_and_result() -> None:
     )
     check(mended)
     assert [row.text for row in mended if row.role == "tool"] == ["1", "2", "3"]
+    assert [call.id for row in mended for call in row.tool_calls] == ["a", "a#2", "a#3"]
+    hashed = list(repair([user(), calls("a#b"), result("a#b", "1"), calls("a#b"), result("a#b", "2")]))
+    assert [(row.tool_call_id, row.text) for row in hashed[2::2]] == [("a#b", "1"), ("a#b#2", "2")]
 
 
 def random_rows(rng: random.Random, length: int) -> list[Message]:
@@ -150,5 +153,8 @@ def test_a_server_that_counts_nothing_leaves_the_estimate_as_it_was(tmp_path: Pa
             assert live.is_counted and live.scaled(0) == 2_000  # estimates are twice as large from now on
             live.answered(Usage(prompt_tokens=9 * size))
             assert live.scaled(0) == 4_000  # at most four times
+            live.outgoing()
+            live.answered(Usage(prompt_tokens=1))
+            assert live.is_counted and live.tokens() == 1 and live.scaled(0) == 250
 
     asyncio.run(main())

@@ -25,10 +25,9 @@ _LARGE_WINDOW = 512_000
 
 
 class CompressorSettings(msgspec.Struct, frozen=True):
-    """What can be set: `threshold_percent` 0 chooses by window; `max_output_tokens` is kept free of it;
-    `can_recall` says whether the tool is there."""
+    """What can be set: `max_output_tokens` is kept free of the window; `can_recall` says whether the tool is
+    there."""
 
-    threshold_percent: float = 0.0
     max_output_tokens: int = 0
     summary_window_tokens: int = 0
     summary_timeout_s: float = 90.0
@@ -88,10 +87,10 @@ class Compressor(ContextEngine):
     ) -> None:
         """Take the model's window: compact at 75 % of it (50 % from 512 K on), less what an answer needs."""
         del model, base_url, api_key, provider, api_mode
-        share = self._settings.threshold_percent or (0.5 if context_length >= _LARGE_WINDOW else 0.75)
+        share = 0.5 if context_length >= _LARGE_WINDOW else 0.75
         threshold = int(context_length * share)
         output = self._settings.max_output_tokens
-        if 0 < output < context_length // 2:
+        if output < context_length // 2:
             threshold = min(threshold, context_length - output)
         if context_length != self.context_length:
             self._forgive()
