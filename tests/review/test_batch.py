@@ -70,6 +70,16 @@ def test_other_one_shots_share_4000_tokens_of_the_review(tmp_path: Path) -> None
     asyncio.run(main())
 
 
+def test_ten_one_shots_at_most_are_looked_at_with_the_one_that_calls_for_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, [says("Done.")] * 12, settings={**PLENTY, "review.turns": "12"}) as b:
+            ids = [await one_shot(b, "How wide?") for _ in range(12)]
+            [job] = b.jobs()
+            assert json.loads(job.payload)["others"] == ids[-2:0:-1]
+
+    asyncio.run(main())
+
+
 def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, [says("Done.")] * 4, settings=PLENTY) as b:

@@ -50,6 +50,16 @@ def test_the_real_optimiser_finds_steps_that_win_on_held_out_cases() -> None:
     assert "2. `kiln fire BATCH` → “fired”" in text and "- Mind the door." in text
 
 
+def test_two_cases_are_enough_and_what_is_perfect_is_not_asked_about() -> None:
+    pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
+    asked: list[str] = []
+    cases = [case("b0"), case("b1")]
+    found = improve(SKILL, cases, lambda prompt: asked.append(prompt) or BETTER, 9)
+    assert found.is_gain and found.held_out == ("s-b1",) and found.calls == len(asked) == 1
+    again = improve(with_steps(SKILL, found.steps), cases, lambda prompt: asked.append(prompt) or SKILL, 9)
+    assert again.steps == found.steps and not again.is_gain and len(asked) == 1
+
+
 def test_a_proposal_is_made_from_three_cases_at_most() -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
     prompts: list[str] = []

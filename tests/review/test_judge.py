@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
 from tests.review.rig import LESSON, bench, corrected, does, remember, says, talk
+from tests.support import FixedClock
 from whet.contract.origin import Origin
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.review.judge import question, refused_by
-from whet.store import sessions
-from whet.store.ledger import Kind, LedgerRow, Quote
+from whet.review.judge import claims, question, refused_by
+from whet.store import ledger, sessions
+from whet.store.database import StateDatabase
+from whet.store.ledger import Kind, LedgerRow, NewRow, Quote
 
 TWISTED = remember("The tests never run with ./check --fast.", "the tests run with ./check --fast")
 REST = "No, the tests run with ./check --fast in this project."
@@ -73,10 +76,12 @@ def test_what_the_judge_says_no_to_waits_for_the_person(tmp_path: Path) -> None:
     [
         says("NO: none"),
         says("NO: 7"),
+        says("NO: 0"),
+        does(LESSON),
         says("All 1 of them are fine."),
         ScriptedReply(fault=Fault(status=400)),
     ],
-    ids=["none", "no such number", "no answer", "failure"],
+    ids=["none", "no such number", "zero", "a call", "no answer", "failure"],
 )
 def test_without_a_plain_no_everything_is_as_without_a_judge(tmp_path: Path, answer: ScriptedReply) -> None:
     with PracticeServer(script=[answer] * 3) as judge:
@@ -147,6 +152,22 @@ def test_a_judge_is_shown_400_characters_of_a_claim_and_800_of_what_it_rests_on(
     assert (long["number"], long["taken as"]) == (2, "something about the person")
     assert (long["claim"], long["quotes"], long["kept"]) == ("c" * 400, f"user: {'q' * 794}", "k" * 800)
     assert skill["taken as"] == "the procedure deploy" and "kept" not in skill
+
+
+def test_a_judge_is_asked_about_twelve_at_most_that_claim_something_of_the_persons(tmp_path: Path) -> None:
+    def enter(connection: apsw.Connection, **given: str) -> int:
+        fields = {"state": "staged", "after": "kept", "remark": "claim", "trust": "user"} | given
+        new = NewRow("memory", "memory", "add", origin=Origin("review", task_id="t"), **fields)  # type: ignore[arg-type]
+        return ledger.insert(connection, new, "2026-11-21T00:00:00.000Z").id
+
+    def work(connection: apsw.Connection) -> list[int]:
+        for other in ({"remark": ""}, {"after": ""}, {"trust": "untrusted"}, {"state": "active"}):
+            enter(connection, **other)
+        return [enter(connection) for _ in range(13)]
+
+    with closing(StateDatabase.open(tmp_path / "state.db", FixedClock())) as database:
+        ids = database.write_now(work)
+        assert [row.id for row in database.read_now(lambda db: claims(db, "t"))] == ids[:12]
 
 
 @pytest.mark.parametrize(
