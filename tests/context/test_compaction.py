@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -190,6 +191,38 @@ def test_what_nobody_has_answered_yet_is_put_back_where_a_list_lost_it(
             expected = [own, *([] if is_quoted else [ASKED]), "And the tests."]
             assert [one.text for one in b.log.messages] == expected
             assert [row["content"] for row in b.live.rows.rows] == expected
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_compaction_that_nobody_waited_for_is_used_once_and_for_its_own_list_only(
+    tmp_path: Path, is_cut: bool
+) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def compress(messages: ChatRows, **_: object) -> ChatRows:
+        entered.set()
+        release.wait(20)
+        return [OWN]
+
+    async def main() -> None:
+        async with bench(tmp_path, 10_000) as b:
+            b.engine.compress = compress  # type: ignore[method-assign]
+            task = asyncio.ensure_future(b.compact())
+            await asyncio.to_thread(entered.wait, 10)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            if is_cut:
+                await b.log.undo_last_turn()
+                b.live.follow()
+            release.set()
+            for _ in range(2):
+                await b.runner.catch_up(b.told.append)  # type: ignore[arg-type]
+            assert [one.text for one in b.log.messages] == ([] if is_cut else ["Shorter."])
+            assert len([one for one in b.told if isinstance(one, Compaction)]) == (0 if is_cut else 2)
+            assert await b.is_told_again() is is_cut
 
     asyncio.run(main())
 
