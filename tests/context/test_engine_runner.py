@@ -86,6 +86,8 @@ def test_a_hook_that_fails_is_noted_and_the_next_one_follows() -> None:
         done: list[int] = []
         assert await seat.each([("one", lambda: done.append(1)), ("two", lambda: done.append(2))])
         assert not await seat.each([("three", fail), ("four", lambda: done.append(4))])
+        seat.note("y" * 401)
+        assert seat.notices.pop() == f"context engine {'y' * 400}"
         assert done == [1, 2, 4] and seat.notices == ["context engine x failed in three: ValueError: no disk"]
         await seat.close()
 
