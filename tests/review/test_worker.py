@@ -18,7 +18,7 @@ from whet.store.leases import HEARTBEAT_S
 
 SAVED = [does(LESSON), says("Saved one fact.")]
 REVOKED = ScriptedReply(
-    fault=Fault(status=401, message="Incorrect API key provided: sk-live-0123456789abcdef0123.")
+    fault=Fault(status=401, message="Incorrect API key provided: sk-live-0123456789abcdef0123." + " No." * 99)
 )
 
 
@@ -140,6 +140,7 @@ def test_a_revoked_key_is_one_line_and_the_review_waits_for_the_person(tmp_path:
             [done] = await b.review()
             assert done.state == "waiting" and done.until and "\n" not in done.note
             assert "0123456789abcdef" not in done.note, "a vendor may quote the key"
+            assert len(done.note) == 300 and done.until > b.jobs()[0].created
             assert await b.review() == [], "not before its time"
             due_now(b)
             assert [again.state for again in await b.review()] == ["saved"]
