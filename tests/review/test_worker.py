@@ -351,8 +351,9 @@ def test_a_stopped_worker_frees_the_job_and_the_next_one_goes_on_in_the_same_chi
     asyncio.run(main())
 
 
-def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
-    stall = ScriptedReply(text="Saved.", fault=Fault(stall_after=-1))
+@pytest.mark.parametrize("fault", [Fault(stall_after=-1), Fault(stall_after=0, error_after=1)])
+def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path, fault: Fault) -> None:
+    stall = ScriptedReply(text="Saved.", fault=fault)
 
     async def main() -> None:
         async with bench(tmp_path, corrected(SAVED[0], stall, SAVED[1])) as b:
@@ -365,6 +366,7 @@ def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
             b.server.release()
             assert await slow == []
             assert [row.state for row in b.rows()] == ["staged"] and b.memory() == ""
+            assert [(job.state, job.owner) for job in b.jobs()] == [("running", "x")]
 
     asyncio.run(main())
 
