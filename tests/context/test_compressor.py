@@ -178,7 +178,9 @@ def test_7_an_estimate_that_counts_too_much_does_not_compact_every_turn():
     compressor.update_from_response({"prompt_tokens": 35_000})
     assert not compressor.should_compress(80_000)  # 35,000 and 10,000 new ones
     compressor.update_from_response({"prompt_tokens": 45_000})
-    assert compressor.should_compress(111_000)
+    assert not compressor.should_compress(80_000)
+    assert compressor.should_compress(79_999), "another list: its estimate is all there is"
+    assert not compressor.should_compress(109_999) and compressor.should_compress(110_000)
 
 
 def test_a_host_that_counts_on_from_the_real_size_is_believed():

@@ -203,12 +203,12 @@ class Compressor(ContextEngine):
 
     def _projected(self, given: int) -> int:
         real = self.last_prompt_tokens
-        if not given or real <= 0 or not self._rough_at_real or given == real:
-            return given or real
-        if given < self._rough_at_real:
+        if not given:
+            return real
+        if real <= 0 or given < self._rough_at_real:
             return given
         # A host that counts on from the last real size gives less than rough growth would come to.
-        return max(min(given, real + given - self._rough_at_real), min(given, real))
+        return min(given, real + given - self._rough_at_real)
 
     def _nothing_gained(self, messages: ChatRows, *, force: bool) -> ChatRows:
         self._strikes += not force
