@@ -184,9 +184,10 @@ def test_a_summary_is_a_fifth_of_what_it_stands_for_within_what_is_free(
 
 
 def test_the_newest_lines_of_parts_stay_as_far_as_they_fit() -> None:
-    parts = [f"- #{at} (until 2026-11-20): asked {at}" for at in range(1, 16)]
-    before = summary.write(Summary(first=1, last=9, body=BODY, parts=parts), trail_tokens=0, can_recall=True)
-    for room, kept in ((100_000, 12), (4_000, 8)):
+    for room, asked, kept in ((100_000, 0, 12), (4_000, 0, 8), (100_000, 120, 7)):
+        parts = [f"- #{at} (until 2026-11-20): asked {at}" + "x" * asked for at in range(1, 16)]
+        known = Summary(first=1, last=9, body=BODY, parts=parts)
+        before = summary.write(known, trail_tokens=0, can_recall=True)
         rows = [before, *talk(60)]
         found = planned(rows, chat.estimate(rows), 0)._replace(room=room)
         written = summarised(found, order(Model()))
@@ -210,6 +211,14 @@ def test_summaries_that_an_engine_left_beside_each_other_become_one_in_their_ord
         "Ship part 3.",
     ]
     assert (previous.first, previous.last, previous.todo) == (10, 39, "[ ] two")
+
+
+def test_a_model_reads_the_last_three_requests_and_8000_tokens_where_no_window_is_known() -> None:
+    asked = [{"role": "user", "content": f"Ask {at}.", "_seq": 100 + at} for at in range(1, 5)]
+    rows, model = [*talk(100), *asked], Model()
+    summarised(planned(rows, chat.estimate(rows), 0), order(model, context_length=0))
+    assert "The person's latest words: Ask 2. / Ask 3. / Ask 4." in model.asked[0]
+    assert model.limits == [(8_000 // 3, 90.0)]
 
 
 def test_a_summary_that_came_out_too_long_is_cut_by_what_it_is_over() -> None:
