@@ -183,6 +183,11 @@ def test_7_an_estimate_that_counts_too_much_does_not_compact_every_turn():
     assert not compressor.should_compress(109_999) and compressor.should_compress(110_000)
 
 
+def test_an_engine_that_knows_no_model_yet_has_its_status():
+    status = Compressor(Model(), FixedClock()).get_status()
+    assert (status["exhausted"], status["cool_down_s"], status["saved_tokens"]) == (False, 0, 0)
+
+
 def test_a_host_that_counts_on_from_the_real_size_is_believed():
     compressor = engine(window=100_000)
     assert not compressor.should_compress(30_000)

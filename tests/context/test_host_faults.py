@@ -22,6 +22,7 @@ class Idle(RecordingEngine):
     """Finds nothing to make smaller, and answers with data."""
 
     def compress(self, messages: ChatRows, *_: object, **given: object) -> ChatRows:
+        self.trace.append(f"compress at {given['current_tokens']}")
         return messages
 
     def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> Any:
@@ -59,14 +60,18 @@ def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp_path:
     asyncio.run(main())
 
 
-def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("limit", "size"), [(8192, 8_193), (0, 128_001)])
+def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_does(
+    tmp_path: Path, limit: int, size: int
+) -> None:
     async def main() -> None:
         engine, spare = Idle([]), Puppet(last_two, "spare")
-        replies = [ScriptedReply(text=LONG), overflow(8192), ScriptedReply(text="Fits.")]
+        replies = [ScriptedReply(text=LONG), overflow(limit), ScriptedReply(text="Fits.")]
         async with rig(tmp_path, replies, engine=engine, spare=spare) as one:
             await one.turn(LONG)
             assert (await one.turn("go on")).text == "Fits."
             assert [event.engine for event in compactions(one)] == ["spare"]
+            assert f"compress at {size}" in engine.trace
 
     asyncio.run(main())
 
@@ -127,7 +132,7 @@ def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_path: 
             assert one.session.log.messages[: len(live)] == live or len(compactions(one)) == 2
             engine.act = lambda rows: rows
             assert (await one.turn("back?")).text == "Back."
-            assert any("slow answers again" in text for text in notices(one))
+            assert len([text for text in notices(one) if "slow answers again" in text]) == 1
 
     asyncio.run(main())
 

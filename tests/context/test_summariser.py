@@ -124,6 +124,12 @@ def test_a_record_is_whole_where_it_fits_the_window_beside_the_answer(answer: in
     assert 64 <= least - answer - text_tokens(asked(least)) <= 100
 
 
+def test_a_record_has_a_quarter_of_a_window_that_is_too_small_for_the_answer() -> None:
+    for size, is_cut in ((1_990, False), (1_991, True)):
+        asked = prompt(request(rows=[said("user", "x" * size, 1)], window_tokens=2_000), 2_000)
+        assert ("characters cut" in asked) is is_cut
+
+
 @pytest.mark.parametrize(
     ("sample", "answer", "tries"),
     [

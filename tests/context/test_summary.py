@@ -29,6 +29,8 @@ def test_what_is_written_is_read_back():
     for first, last in ((0, 0), (4, 4)):
         short = Summary(first=first, last=last, ask="Ship it.")
         assert summary.parse(summary.write(short, trail_tokens=500, can_recall=True)) == short
+    cut = summary.parse({"role": "user", "content": f"{summary.OPEN} by somebody else"})
+    assert (cut.first, cut.last, cut.body) == (0, 0, "")
     assert "recall" in chat.text_of(row).split("##")[0]
     assert "recall" not in chat.text_of(summary.write(WHOLE, trail_tokens=0, can_recall=False)).split("##")[0]
 
@@ -90,6 +92,9 @@ def test_a_body_that_just_fits_stays_and_else_loses_the_oldest_action_first():
     assert summary.fit_body(body, size) == body
     for less, gone in ((1, lines[4:5]), (text_tokens("1. one") + 2, lines[4:6])):
         assert summary.fit_body(body, size - less) == "\n".join(one for one in lines if one not in gone)
+    wide = body.replace("Ship.", "Ship it to all." * 9).replace("\n3. three", "")
+    size = sum(text_tokens(line) + 1 for line in wide.splitlines() if line)
+    assert summary.fit_body(wide, size - 1) == wide.replace("1. one\n", ""), "not the only line of a section"
     longer = body.replace("Ship.", "Ship it to everybody, and soon, and well.\nWith care.\nAnd tests.")
     size = sum(text_tokens(line) + 1 for line in longer.splitlines() if line)
     assert summary.fit_body(longer, size - 1) == longer.replace("\nAnd tests.", ""), (
@@ -175,6 +180,8 @@ def test_the_list_of_tasks_is_carried_where_nothing_that_stays_shows_it() -> Non
     assert summary.open_list([listed(old)], [], None, 5) == old[:5]
     assert summary.open_list([listed(old)], [listed(new)], before, 99) == ""
     assert summary.open_list([listed("The list is empty.")], [], before, 99) == ""
+    other = listed("[ ] of a page") | {"tool_name": "web_fetch"}
+    assert summary.open_list([listed(old), other], [other], None, 99) == old
     assert summary.open_list([listed("no list")], [], before, 99) == "[ ] old"
     assert summary.open_list([], [], None, 99) == ""
 

@@ -52,11 +52,8 @@ class Compressor(ContextEngine):
         self._again = summarise_again
         self._clock = clock
         self._settings = settings or CompressorSettings()
-        self._rests_until_s = 0.0
-        self._resting: Failure | None = None
         self._failures: dict[FailureKind, int] = {}  # in a row
-        self._strikes = 0
-        self._awaits_verdict = False
+        self._forgive()
         self._last_rough = 0
         self._rough_at_real = 0
         self.saved_tokens: int = 0
@@ -220,7 +217,8 @@ class Compressor(ContextEngine):
         return messages
 
     def _rest_no_more(self) -> None:
-        self._rests_until_s, self._resting = 0.0, None
+        self._rests_until_s = 0.0
+        self._resting: Failure | None = None
         self._failures.clear()
 
     def _plan(self, messages: ChatRows, current_tokens: int | None) -> CompactionPlan | None:
