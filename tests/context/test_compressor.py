@@ -214,6 +214,18 @@ def test_7_after_a_compaction_the_real_size_is_awaited():
     assert compressor.get_status()["last_prompt_tokens"] == 2_000
 
 
+def test_7_growth_is_counted_from_the_compacted_list_on_and_another_window_begins_anew():
+    compressor, talk = engine(), full()
+    compressor.compress(talk.rows, 7_000)
+    rough = compressor.last_compression_rough_tokens
+    compressor.update_from_response({"prompt_tokens": 1_000})
+    assert not compressor.should_compress(rough + 4_999) and compressor.should_compress(rough + 5_000)
+    compressor.compress(talk.rows, 7_000)
+    compressor.update_model("m", 9_000)
+    compressor.last_prompt_tokens = 0
+    assert compressor.should_compress(6_750)
+
+
 def test_7_after_a_stored_compaction_the_hosts_estimate_counts_until_the_server_has_counted():
     talk, made = full(), engine()
     made.update_from_response({"prompt_tokens": 6_100, "completion_tokens": 40, "total_tokens": 6_140})

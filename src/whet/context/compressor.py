@@ -83,7 +83,6 @@ class Compressor(ContextEngine):
         api_mode: str = "",
     ) -> None:
         """Take the model's window: compact at 75 % of it (50 % from 512 K on), less what an answer needs."""
-        del model, base_url, api_key, provider, api_mode
         share = 0.5 if context_length >= _LARGE_WINDOW else 0.75
         threshold = int(context_length * share)
         output = self._settings.max_output_tokens

@@ -41,7 +41,6 @@ class Deadlines(msgspec.Struct, frozen=True):
 
 def no_scope(session_id: str, conversation_id: str) -> AbstractContextManager[object]:
     """Mark nothing around an engine's calls."""
-    del session_id, conversation_id
     return nullcontext()
 
 
