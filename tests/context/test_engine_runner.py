@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from whet.context.engine_runner import Deadlines, EngineRunner
-from whet.context.engines import NoEngine
+from whet.context.engines import NO_ENGINE, NoEngine
 from whet.contract.context_engine import EngineOffer
 
 
@@ -28,6 +28,7 @@ async def where(seat: EngineRunner, deadline_s: float = 0.0) -> str:
 def test_no_engine_gives_the_list_as_it_is() -> None:
     rows = [{"role": "user", "content": "go"}]
     assert NoEngine().compress(rows) is rows and not NoEngine().should_compress(10**9)
+    assert NO_ENGINE.is_quick, "it needs no thread"
 
 
 def test_a_quick_engine_needs_a_thread_for_what_has_a_deadline_only() -> None:

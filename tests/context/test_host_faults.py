@@ -222,6 +222,7 @@ class BadTools(RecordingEngine):
             {**good, "name": "listy", "parameters": []},
             {**good, "name": "wrong", "parameters": {"type": "string"}},
             {**good, "name": "unsendable", "parameters": {"type": "object", "x": {1, 2}}},
+            {**good, "name": "nothing", "parameters": {"type": "object", "x": float("nan")}},
             "not a schema",
             {**good, "name": "bare"},
         ]
@@ -234,6 +235,7 @@ def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
         async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
             assert [tool.name for tool in host_of(one).seat.tools or []] == ["good", "bare", "listy"]
             assert (await one.turn("hello")).reason == "answered"
-            assert len([text for text in notices(one) if "is left out" in text]) == 4
+            assert len([text for text in notices(one) if "is left out" in text]) == 5
+            assert all(tool.repeatable for tool in host_of(one).seat.tools or []), "after a crash too"
 
     asyncio.run(main())

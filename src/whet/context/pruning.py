@@ -48,7 +48,7 @@ def shorten(rows: ChatRows, budget_tokens: int) -> ChatRows:
     sizes = [chat.tokens_of(row) if row.get("role") == "tool" else 0 for row in rows]
     room = budget_tokens - sum(chat.tokens_of(row) for row in rows if row.get("role") != "tool")
     cap = max(_fair_share(sizes, room), 100)
-    return [clip_text(row, cap) if size else row for row, size in zip(rows, sizes, strict=True)]
+    return [clip_text(row, cap) if row.get("role") == "tool" else row for row in rows]
 
 
 def clip_text(row: ChatRow, cap_tokens: int) -> ChatRow:
