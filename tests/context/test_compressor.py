@@ -229,6 +229,11 @@ def test_7_growth_is_counted_from_the_compacted_list_on_and_another_window_begin
 def test_7_after_a_stored_compaction_the_hosts_estimate_counts_until_the_server_has_counted():
     talk, made = full(), engine()
     made.update_from_response({"prompt_tokens": 6_100, "completion_tokens": 40, "total_tokens": 6_140})
+    assert (made.last_completion_tokens, made.last_total_tokens) == (40, 6_140)
+    made.update_from_response({"prompt_tokens": 6_100})
+    assert (made.last_completion_tokens, made.last_total_tokens) == (0, 0)
+    made.update_from_response({"prompt_tokens": 0, "total_tokens": 9})
+    assert (made.last_prompt_tokens, made.last_total_tokens) == (6_100, 0), "who counts nothing says nothing"
     assert made.compress(talk.rows, 6_200) is not talk.rows
     made.recorded(5_900)
     assert (made.last_prompt_tokens, made.last_completion_tokens) == (-1, 0)

@@ -213,6 +213,19 @@ def test_summaries_that_an_engine_left_beside_each_other_become_one_in_their_ord
     assert (previous.first, previous.last, previous.todo) == (10, 39, "[ ] two")
 
 
+def test_rows_without_a_number_are_summed_up_without_one() -> None:
+    made = [
+        summary.write(Summary(0, 0, body=f"## 2. Goal\nPart {at}."), trail_tokens=0, can_recall=True)
+        for at in (1, 2)
+    ]
+    rows = [{key: one[key] for key in ("role", "content")} for one in talk(100)]
+    for known in ([], made):
+        found = planned([*known, *rows], 10_000, 0)
+        told = next(one for one in summarised(found, order(Model())).rows if summary.is_summary(one))
+        assert (summary.parse(told).first, summary.parse(told).last) == (0, 0)
+        assert found.previous is None or found.previous.first == 0
+
+
 def test_a_model_reads_the_last_three_requests_and_8000_tokens_where_no_window_is_known() -> None:
     asked = [{"role": "user", "content": f"Ask {at}.", "_seq": 100 + at} for at in range(1, 5)]
     rows, model = [*talk(100), *asked], Model()

@@ -178,6 +178,8 @@ def test_two_results_alike_of_two_calls_are_two_messages() -> None:
 
 def test_what_a_server_does_not_count_is_none() -> None:
     engine = NoEngine()
+    engine.update_from_response({"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9})
+    assert (engine.last_prompt_tokens, engine.last_completion_tokens, engine.last_total_tokens) == (7, 2, 9)
     engine.update_from_response({"prompt_tokens": 7})
     assert (engine.last_prompt_tokens, engine.last_completion_tokens, engine.last_total_tokens) == (7, 0, 0)
     engine.update_from_response({})

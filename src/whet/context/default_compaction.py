@@ -161,7 +161,7 @@ def _summary_of(plan: CompactionPlan, latest: str, todo: str, body: str, today: 
     line = summary.part_line(plan.parts.middle, today.isoformat())
     trail = artifacts.merge(previous.trail, artifacts.collect(plan.parts.middle))
     return Summary(
-        first=min(previous.first or first, first or previous.first),
+        first=min(filter(None, (previous.first, first)), default=0),
         last=max(previous.last, last),
         ask=latest,
         body=body,
@@ -185,7 +185,7 @@ def _joined(found: list[Summary]) -> Summary | None:
         return None
     *olders, newest = found
     for older in reversed(olders):
-        newest.first = min(newest.first or older.first, older.first or newest.first)
+        newest.first = min(filter(None, (newest.first, older.first)), default=0)
         newest.trail = artifacts.merge(older.trail, newest.trail)
         newest.body = f"{older.body}\n{newest.body}".strip()
         newest.todo = newest.todo or older.todo
