@@ -336,6 +336,19 @@ def test_arguments_are_filtered_and_a_type_error_is_not_tried_again(tmp_path: Pa
     asyncio.run(main())
 
 
+def test_an_engine_that_can_not_say_whether_it_has_anything_is_asked_to_compact(tmp_path: Path) -> None:
+    async def main() -> None:
+        engine = Puppet(last_two)
+        engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
+        engine.has_content_to_compress = lambda messages: bool(1 / 0)  # type: ignore[method-assign]
+        async with rig(tmp_path, [ScriptedReply(text=LONG)] * 2, engine=engine) as one:
+            await one.turn(LONG)
+            await one.turn(LONG)
+            assert await one.session.context.compact("", one.events.append) == "compacted"
+
+    asyncio.run(main())
+
+
 def test_nothing_to_compress_asks_no_engine_to_compress(tmp_path: Path) -> None:
     """Failure 32."""
     trace: list[str] = []

@@ -217,6 +217,8 @@ class BadTools(RecordingEngine):
             {"type": "function", "function": good},
             {**good, "name": "bare"},
             {"description": "nameless"},
+            {**good, "name": ""},
+            {"name": "plain"},
             {**good, "name": "look"},
             {**good, "name": "no good name!"},
             {**good, "name": "listy", "parameters": []},
@@ -233,7 +235,9 @@ def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
-            assert [tool.name for tool in host_of(one).seat.tools or []] == ["good", "bare", "listy"]
+            assert [tool.name for tool in host_of(one).seat.tools or []] == ["good", "bare", "plain", "listy"]
+            plain = (host_of(one).seat.tools or [])[2].spec
+            assert (plain.description, plain.parameters) == ("plain", {"type": "object", "properties": {}})
             assert (await one.turn("hello")).reason == "answered"
             assert len([text for text in notices(one) if "is left out" in text]) == 5
             assert all(tool.repeatable for tool in host_of(one).seat.tools or []), "after a crash too"
