@@ -30,6 +30,16 @@ def test_a_file_that_was_changed_stays_so_when_it_is_read_again():
     assert merged == [TrailEntry("changed", "a", "", 9), TrailEntry("read", "b", "", 8)]
 
 
+def test_an_exit_stands_in_the_last_400_characters_and_a_value_has_300():
+    for more, outcome in ((392, "exit 2"), (393, "exit 0")):
+        talk = Talk()
+        talk.call("terminal", "[exit 2]" + "x" * more, command="make " + "y" * 295)
+        talk.call("terminal", "[exit 0]", command="make " + "y" * 296)
+        [cut, short] = artifacts.collect(talk.rows)[::-1]
+        assert (short.value, short.outcome) == ("make " + "y" * 295, outcome)
+        assert cut.value == "make " + "y" * 292 + "..."
+
+
 def test_the_block_is_bounded_prefers_changes_and_says_where_the_rest_is():
     entries = [TrailEntry("changed", "src/old.py", "", 1)]
     entries += [TrailEntry("read", f"src/file{number}.py", "", number) for number in range(2, 400)]

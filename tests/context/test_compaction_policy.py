@@ -100,6 +100,7 @@ class Hooks:
             {},
             (None, "rests now"),
         ),
+        ({"should_compress": False, "should_compress_info": (False, "y" * 201)}, {}, (None, "y" * 200)),
         ({"should_compress": False, "should_compress_info": (True, "x")}, {}, (None, "")),
         ({"should_compress": False, "should_compress_info": (False, 3)}, {}, (None, "")),
         ({"should_compress": False, "should_compress_info": (False, "x", 1)}, {}, (None, "")),

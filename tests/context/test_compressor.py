@@ -21,7 +21,9 @@ from whet.context.rows import text_tokens
 def test_the_trigger_follows_the_window_and_the_answers_room():
     small, large = engine(window=100_000), engine(window=600_000)
     assert (small.threshold_tokens, large.threshold_tokens) == (75_000, 300_000)
-    assert engine(window=100_000, max_output_tokens=40_000).threshold_tokens == 60_000
+    for output, threshold in ((20_000, 75_000), (40_000, 60_000), (49_999, 50_001), (50_000, 75_000)):
+        assert engine(window=100_000, max_output_tokens=output).threshold_tokens == threshold
+    assert [engine(window=size).threshold_tokens for size in (511_999, 512_000)] == [383_999, 256_000]
     assert engine(window=2_000).threshold_tokens == 1_500
     assert small.should_compress(75_000)
     assert not small.should_compress(74_999)
@@ -176,7 +178,14 @@ def test_7_an_estimate_that_counts_too_much_does_not_compact_every_turn():
     compressor.update_from_response({"prompt_tokens": 35_000})
     assert not compressor.should_compress(80_000)  # 35,000 and 10,000 new ones
     compressor.update_from_response({"prompt_tokens": 45_000})
-    assert compressor.should_compress(111_000)
+    assert not compressor.should_compress(80_000)
+    assert compressor.should_compress(79_999), "another list: its estimate is all there is"
+    assert not compressor.should_compress(109_999) and compressor.should_compress(110_000)
+
+
+def test_an_engine_that_knows_no_model_yet_has_its_status():
+    status = Compressor(Model(), FixedClock()).get_status()
+    assert (status["exhausted"], status["cool_down_s"], status["saved_tokens"]) == (False, 0, 0)
 
 
 def test_a_host_that_counts_on_from_the_real_size_is_believed():
@@ -205,17 +214,41 @@ def test_7_after_a_compaction_the_real_size_is_awaited():
     assert compressor.get_status()["last_prompt_tokens"] == 2_000
 
 
+def test_7_growth_is_counted_from_the_compacted_list_on_and_another_window_begins_anew():
+    compressor, talk = engine(), full()
+    compressor.compress(talk.rows, 7_000)
+    rough = compressor.last_compression_rough_tokens
+    compressor.update_from_response({"prompt_tokens": 1_000})
+    assert not compressor.should_compress(rough + 4_999) and compressor.should_compress(rough + 5_000)
+    compressor.compress(talk.rows, 7_000)
+    compressor.update_model("m", 9_000)
+    compressor.last_prompt_tokens = 0
+    assert compressor.should_compress(6_750)
+
+
 def test_7_after_a_stored_compaction_the_hosts_estimate_counts_until_the_server_has_counted():
     talk, made = full(), engine()
     made.update_from_response({"prompt_tokens": 6_100, "completion_tokens": 40, "total_tokens": 6_140})
+    assert (made.last_completion_tokens, made.last_total_tokens) == (40, 6_140)
+    made.update_from_response({"prompt_tokens": 6_100})
+    assert (made.last_completion_tokens, made.last_total_tokens) == (0, 0)
+    made.update_from_response({"prompt_tokens": 0, "total_tokens": 9})
+    assert (made.last_prompt_tokens, made.last_total_tokens) == (6_100, 0), "who counts nothing says nothing"
     assert made.compress(talk.rows, 6_200) is not talk.rows
     made.recorded(5_900)
     assert (made.last_prompt_tokens, made.last_completion_tokens) == (-1, 0)
     assert made.get_status()["last_prompt_tokens"] == 0
-    # The estimate may grow by 5 % of the window, a quarter of the threshold at most, before it counts again.
     assert not made.should_compress(5_900 + 1_500) and made.should_compress(5_900 + 1_501)
     made.update_from_response({"prompt_tokens": 2_000})
     assert not made.should_compress(5_900 + 1_501)
+
+
+@pytest.mark.parametrize(("window", "growth"), [(8_000, 1_500), (64_000, 4_096), (200_000, 7_500)])
+def test_7_until_then_it_may_grow_by_4096_tokens_or_5_percent_and_by_a_quarter_at_most(window, growth):
+    made = engine(window=window)
+    made.recorded(made.threshold_tokens)
+    assert not made.should_compress(made.threshold_tokens + growth)
+    assert made.should_compress(made.threshold_tokens + growth + 1)
 
 
 def test_8_a_compaction_that_can_do_nothing_stops_after_two():

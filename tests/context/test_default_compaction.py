@@ -131,7 +131,7 @@ def test_pruning_alone_is_enough_where_it_leaves_40_percent() -> None:
         (ample, least - 3, False),
     ):
         assert (pruned_only(found._replace(room=room, before=before)) is not None) is is_enough
-    assert pruned_only(found._replace(room=ample, before=ample, previous=Summary())) is None
+    assert pruned_only(found._replace(room=ample, before=ample, previous=Summary(1, 9))) is None
     assert pruned_only(found._replace(room=ample, before=ample, rows=rows[1:])) is None
 
 
@@ -184,15 +184,54 @@ def test_a_summary_is_a_fifth_of_what_it_stands_for_within_what_is_free(
 
 
 def test_the_newest_lines_of_parts_stay_as_far_as_they_fit() -> None:
-    parts = [f"- #{at} (until 2026-11-20): asked {at}" for at in range(1, 16)]
-    before = summary.write(Summary(first=1, last=9, body=BODY, parts=parts), trail_tokens=0, can_recall=True)
-    for room, kept in ((100_000, 12), (4_000, 8)):
+    for room, asked, kept in ((100_000, 0, 12), (4_000, 0, 8), (100_000, 120, 7), (100_000, 1_150, 1)):
+        parts = [f"- #{at} (until 2026-11-20): asked {at}" + "x" * asked for at in range(1, 16)]
+        known = Summary(first=1, last=9, body=BODY, parts=parts)
+        before = summary.write(known, trail_tokens=0, can_recall=True)
         rows = [before, *talk(60)]
         found = planned(rows, chat.estimate(rows), 0)._replace(room=room)
         written = summarised(found, order(Model()))
         assert isinstance(written, SummarisedRows)
         lines = summary.parse(next(one for one in written.rows if summary.is_summary(one))).parts
-        assert len(lines) == kept and lines[-2] == parts[-1], len(lines)
+        assert len(lines) == kept and lines[:-1] == parts[16 - kept :], len(lines)
+
+
+def test_summaries_that_an_engine_left_beside_each_other_become_one_in_their_order() -> None:
+    def earlier(number: int, todo: str) -> dict[str, Any]:
+        body = f"## 2. Goal\nShip part {number}."
+        made = Summary(first=10 * number, last=10 * number + 9, body=body, todo=todo)
+        return summary.write(made, trail_tokens=0, can_recall=True)
+
+    olders = [earlier(1, "[ ] one"), earlier(2, "[ ] two"), earlier(3, "")]
+    previous = planned([*olders, *talk(60)], 6_000, 0).previous
+    assert previous is not None
+    assert [line for line in previous.body.splitlines() if line.startswith("Ship")] == [
+        "Ship part 1.",
+        "Ship part 2.",
+        "Ship part 3.",
+    ]
+    assert (previous.first, previous.last, previous.todo) == (10, 39, "[ ] two")
+
+
+def test_rows_without_a_number_are_summed_up_without_one() -> None:
+    made = [
+        summary.write(Summary(0, 0, body=f"## 2. Goal\nPart {at}."), trail_tokens=0, can_recall=True)
+        for at in (1, 2)
+    ]
+    rows = [{key: one[key] for key in ("role", "content")} for one in talk(100)]
+    for known in ([], made):
+        found = planned([*known, *rows], 10_000, 0)
+        told = next(one for one in summarised(found, order(Model())).rows if summary.is_summary(one))
+        assert (summary.parse(told).first, summary.parse(told).last) == (0, 0)
+        assert found.previous is None or found.previous.first == 0
+
+
+def test_a_model_reads_the_last_three_requests_and_8000_tokens_where_no_window_is_known() -> None:
+    asked = [{"role": "user", "content": f"Ask {at}.", "_seq": 100 + at} for at in range(1, 5)]
+    rows, model = [*talk(100), *asked], Model()
+    summarised(planned(rows, chat.estimate(rows), 0), order(model, context_length=0))
+    assert "The person's latest words: Ask 2. / Ask 3. / Ask 4." in model.asked[0]
+    assert model.limits == [(8_000 // 3, 90.0)]
 
 
 def test_a_summary_that_came_out_too_long_is_cut_by_what_it_is_over() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from whet.context.engine_runner import Deadlines, EngineRunner
-from whet.context.engines import NoEngine
+from whet.context.engines import NO_ENGINE, NoEngine
 from whet.contract.context_engine import EngineOffer
 
 
@@ -26,6 +28,7 @@ async def where(seat: EngineRunner, deadline_s: float = 0.0) -> str:
 def test_no_engine_gives_the_list_as_it_is() -> None:
     rows = [{"role": "user", "content": "go"}]
     assert NoEngine().compress(rows) is rows and not NoEngine().should_compress(10**9)
+    assert NO_ENGINE.is_quick, "it needs no thread"
 
 
 def test_a_quick_engine_needs_a_thread_for_what_has_a_deadline_only() -> None:
@@ -51,6 +54,42 @@ def test_calls_of_a_quick_engine_never_run_at_the_same_time() -> None:
         release.set()
         assert await later == "engine-x"
         await compaction
+        await seat.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "threshold"),
+    [
+        *[(1, 1), (1.9, 1), (0, 0), (-1, 0), (True, 0), ("9", 0), (float("nan"), 0), (float("inf"), 0)],
+        *[((1 << 53) - 1, (1 << 53) - 1), (1 << 53, 0)],
+    ],
+)
+def test_a_threshold_that_is_no_number_of_tokens_is_none(said: object, threshold: int) -> None:
+    async def main() -> None:
+        seat = await seat_of(is_quick=True)
+        seat.engine.threshold_tokens = said  # type: ignore[assignment]
+        assert seat.threshold == 0, "nobody has asked it yet"
+        await seat.run("a hook", list)
+        assert seat.threshold == threshold
+        await seat.close()
+
+    asyncio.run(main())
+
+
+def test_a_hook_that_fails_is_noted_and_the_next_one_follows() -> None:
+    def fail() -> None:
+        raise ValueError("no disk")
+
+    async def main() -> None:
+        seat = await seat_of(is_quick=True)
+        done: list[int] = []
+        assert await seat.each([("one", lambda: done.append(1)), ("two", lambda: done.append(2))])
+        assert not await seat.each([("three", fail), ("four", lambda: done.append(4))])
+        seat.note("y" * 401)
+        assert seat.notices.pop() == f"context engine {'y' * 400}"
+        assert done == [1, 2, 4] and seat.notices == ["context engine x failed in three: ValueError: no disk"]
         await seat.close()
 
     asyncio.run(main())

@@ -43,6 +43,12 @@ def host_of(one: Rig) -> EngineHost:
     return one.session.context
 
 
+def give_up(one: Rig) -> None:
+    """Have automatic compaction stop, as after two attempts in vain."""
+    for _ in range(2):
+        host_of(one)._brake.idle(100, 1_000)  # pyright: ignore[reportPrivateUsage]
+
+
 async def stored_roles(one: Rig) -> str:
     """What another process would see as the live list."""
     log = await Transcript.open(one.database, one.session.id, one.session.clock)
@@ -321,9 +327,24 @@ def test_arguments_are_filtered_and_a_type_error_is_not_tried_again(tmp_path: Pa
         async with rig(tmp_path, [ScriptedReply(text=LONG)], engine=engine) as one:
             await one.turn(LONG)
             one.events.clear()
+            give_up(one)
             assert await one.session.context.compact("the plan", one.events.append) == "unchanged"
             assert len(engine.given) == 1 and engine.given[0]
+            assert (await host_of(one).status()).stopped, "what did not help makes nothing possible again"
             assert "failed in compress: TypeError: unexpected something" in notices(one)[0]
+
+    asyncio.run(main())
+
+
+def test_an_engine_that_can_not_say_whether_it_has_anything_is_asked_to_compact(tmp_path: Path) -> None:
+    async def main() -> None:
+        engine = Puppet(last_two)
+        engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
+        engine.has_content_to_compress = lambda messages: bool(1 / 0)  # type: ignore[method-assign]
+        async with rig(tmp_path, [ScriptedReply(text=LONG)] * 2, engine=engine) as one:
+            await one.turn(LONG)
+            await one.turn(LONG)
+            assert await one.session.context.compact("", one.events.append) == "compacted"
 
     asyncio.run(main())
 
@@ -350,11 +371,13 @@ def test_attributes_after_a_compaction(tmp_path: Path) -> None:
             await one.turn(LONG)
             await one.turn("go on")
             assert engine.last_prompt_tokens > 0
+            give_up(one)
             assert await one.session.context.compact("", one.events.append) == "compacted"
             assert (engine.last_prompt_tokens, engine.last_completion_tokens) == (-1, 0)
             assert engine.awaiting_real_usage_after_compression is True
             assert engine.last_compression_rough_tokens == compactions(one)[0].tokens_after
             assert engine.get_status()["last_prompt_tokens"] == 0
+            assert (await host_of(one).status()).stopped == ""
 
     asyncio.run(main())
 

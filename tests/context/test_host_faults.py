@@ -22,6 +22,7 @@ class Idle(RecordingEngine):
     """Finds nothing to make smaller, and answers with data."""
 
     def compress(self, messages: ChatRows, *_: object, **given: object) -> ChatRows:
+        self.trace.append(f"compress at {given['current_tokens']}")
         return messages
 
     def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> Any:
@@ -59,14 +60,18 @@ def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp_path:
     asyncio.run(main())
 
 
-def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("limit", "size"), [(8192, 8_193), (0, 128_001)])
+def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_does(
+    tmp_path: Path, limit: int, size: int
+) -> None:
     async def main() -> None:
         engine, spare = Idle([]), Puppet(last_two, "spare")
-        replies = [ScriptedReply(text=LONG), overflow(8192), ScriptedReply(text="Fits.")]
+        replies = [ScriptedReply(text=LONG), overflow(limit), ScriptedReply(text="Fits.")]
         async with rig(tmp_path, replies, engine=engine, spare=spare) as one:
             await one.turn(LONG)
             assert (await one.turn("go on")).text == "Fits."
             assert [event.engine for event in compactions(one)] == ["spare"]
+            assert f"compress at {size}" in engine.trace
 
     asyncio.run(main())
 
@@ -127,7 +132,7 @@ def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_path: 
             assert one.session.log.messages[: len(live)] == live or len(compactions(one)) == 2
             engine.act = lambda rows: rows
             assert (await one.turn("back?")).text == "Back."
-            assert any("slow answers again" in text for text in notices(one))
+            assert len([text for text in notices(one) if "slow answers again" in text]) == 1
 
     asyncio.run(main())
 
@@ -212,11 +217,14 @@ class BadTools(RecordingEngine):
             {"type": "function", "function": good},
             {**good, "name": "bare"},
             {"description": "nameless"},
+            {**good, "name": ""},
+            {"name": "plain"},
             {**good, "name": "look"},
             {**good, "name": "no good name!"},
             {**good, "name": "listy", "parameters": []},
             {**good, "name": "wrong", "parameters": {"type": "string"}},
             {**good, "name": "unsendable", "parameters": {"type": "object", "x": {1, 2}}},
+            {**good, "name": "nothing", "parameters": {"type": "object", "x": float("nan")}},
             "not a schema",
             {**good, "name": "bare"},
         ]
@@ -227,8 +235,11 @@ def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
-            assert [tool.name for tool in host_of(one).seat.tools or []] == ["good", "bare", "listy"]
+            assert [tool.name for tool in host_of(one).seat.tools or []] == ["good", "bare", "plain", "listy"]
+            plain = (host_of(one).seat.tools or [])[2].spec
+            assert (plain.description, plain.parameters) == ("plain", {"type": "object", "properties": {}})
             assert (await one.turn("hello")).reason == "answered"
-            assert len([text for text in notices(one) if "is left out" in text]) == 4
+            assert len([text for text in notices(one) if "is left out" in text]) == 5
+            assert all(tool.repeatable for tool in host_of(one).seat.tools or []), "after a crash too"
 
     asyncio.run(main())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support import FixedClock
 from whet.context.live_list import EMPTY, GO_ON, NO_RESULT, OPENING, LiveList, Repairer, finished, repair
-from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
@@ -21,6 +21,10 @@ from whet.store.transcript import Transcript
 
 def user(text: str = "hi") -> Message:
     return Message(role="user", content=text)
+
+
+def parts(*content: TextPart | ImagePart) -> Message:
+    return Message(role="user", content=content)
 
 
 def calls(*ids: str, text: str = "") -> Message:
@@ -72,6 +76,9 @@ def test_valid_list_comes_back_as_the_same_objects() -> None:
         ([user(), says("one"), says("two"), user()], ["hi", "one", GO_ON, "two", "hi"]),
         ([user(), says("done")], ["hi", "done", GO_ON]),
         ([user("")], [EMPTY]),
+        ([parts(TextPart(""), TextPart(""))], [EMPTY]),
+        ([parts(TextPart(""), TextPart("two"))], ["\ntwo"]),
+        ([parts(ImagePart("image/png", "aGk="))], [""]),
         ([user(), says(""), user("x")], ["hi", "x"]),
         ([], [OPENING]),
     ],
@@ -88,6 +95,9 @@ def test_reused_call_ids_become_unique_in_call_and_result() -> None:
     )
     check(mended)
     assert [row.text for row in mended if row.role == "tool"] == ["1", "2", "3"]
+    assert [call.id for row in mended for call in row.tool_calls] == ["a", "a#2", "a#3"]
+    hashed = list(repair([user(), calls("a#b"), result("a#b", "1"), calls("a#b"), result("a#b", "2")]))
+    assert [(row.tool_call_id, row.text) for row in hashed[2::2]] == [("a#b", "1"), ("a#b#2", "2")]
 
 
 def random_rows(rng: random.Random, length: int) -> list[Message]:
@@ -143,5 +153,8 @@ def test_a_server_that_counts_nothing_leaves_the_estimate_as_it_was(tmp_path: Pa
             assert live.is_counted and live.scaled(0) == 2_000  # estimates are twice as large from now on
             live.answered(Usage(prompt_tokens=9 * size))
             assert live.scaled(0) == 4_000  # at most four times
+            live.outgoing()
+            live.answered(Usage(prompt_tokens=1))
+            assert live.is_counted and live.tokens() == 1 and live.scaled(0) == 250
 
     asyncio.run(main())

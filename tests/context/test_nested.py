@@ -143,6 +143,8 @@ def test_a_long_result_makes_room_for_them(work: Path, cap: int) -> None:
     room = 19_800 - len(found) if cap == 20_000 else 2_000
     assert text == f"{clip(call.text, room)}\n\n{found}"
     call.text = "y"
+    write(work / "e/AGENTS.md", "😀" * 6_000)
+    assert call(path="e/x").endswith(".]\n" + "😀" * 6_000)
     for size in (6_000, 6_001):
         write(work / f"d{size}/AGENTS.md", "z" * size)
         said = call(path=f"d{size}/x").split(".]\n", 1)[1]

@@ -213,6 +213,7 @@ def test_pruning_is_asked_for_where_a_result_has_come(tmp_path: Path) -> None:
         lambda rows: ([{**row, "content": "(cut)"} if row["role"] == "tool" else row for row in rows], 1, 2),
         lambda rows: ([*rows, {"role": "user", "content": "x"}], 1),
         lambda rows: ([{**row, "content": row["content"] + "y" * 9000} for row in rows], 1),
+        lambda rows: ([{**row, "content": row["content"].replace("x", "y")} for row in rows], 1),
         lambda rows: [row.update(content="gone") for row in rows],
     ],
 )

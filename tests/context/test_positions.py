@@ -14,6 +14,8 @@ import pytest
 from tests.support import FixedClock
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.host import EngineHost
+from whet.context.live_list import LiveList
+from whet.context.positions import Positions
 from whet.contract.context_engine import ChatRows, ContextEngine
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, Usage
@@ -97,7 +99,13 @@ class House:
             return [row[0] for row in db.execute("SELECT text FROM rows WHERE session = ?", (session,))]
 
     async def program(
-        self, turns: Sequence[str], *, ends: bool = True, compacts: bool = False, undoes: bool = False
+        self,
+        turns: Sequence[str],
+        *,
+        ends: bool = True,
+        compacts: bool = False,
+        undoes: bool = False,
+        by_hand: bool = False,
     ) -> None:
         """Open the session, take turns, and leave it well or as a kill does."""
         database = StateDatabase.open(self.folder / "state.db", self.clock)
@@ -117,6 +125,8 @@ class House:
         if undoes:
             await log.undo_last_turn()
             await host.view(log.messages, lambda _event: None)
+        if by_hand:
+            assert await host.compact("", lambda _event: None) == "compacted"
         if ends:
             await host.aclose()
         else:
@@ -139,6 +149,41 @@ def test_thirteen_programs_two_of_them_killed_store_each_message_once(tmp_path: 
 
     asyncio.run(test())
     assert house.stored() == said(*(f"t{number}" for number in range(13)))
+
+
+def test_what_was_taken_in_by_a_compaction_by_hand_is_not_taken_in_again_after_a_kill(tmp_path: Path) -> None:
+    house = House(tmp_path)
+
+    async def test() -> None:
+        await house.program(["a", "b", "c"], ends=False, by_hand=True)
+        await house.program(["d"])
+
+    asyncio.run(test())
+    assert house.stored() == said("a", "b", "c", "d")
+
+
+def test_an_engine_that_lags_behind_goes_on_where_it_was_and_one_that_was_ended_at_the_end(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        clock = FixedClock()
+        with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
+            log = await Transcript.create(database, NewSession(id="s"), clock)
+            turn = await log.begin_turn(Message(role="user", content="a"))
+            await log.append_reply(turn, Message(role="assistant", content="re a"), Usage(), "m")
+            live, positions = LiveList(log, 0), Positions(log)
+            live.follow()
+            for has_ended, taken in ((False, 1), (True, 2)):
+                engine, fresh = (StoringEngine(tmp_path / "engine.db") for _ in range(2))
+                seats = [EngineRunner.of(one, Deadlines()) for one in (engine, fresh)]
+                engine._ingest_cursor = 1
+                await positions.remember(seats[0], live.rows.rows, **({"ended": True} if has_ended else {}))
+                await positions.restore(seats[1], live.rows.rows)
+                assert fresh._ingest_cursor == taken
+                for seat in seats:
+                    seat.lane.close()
+
+    asyncio.run(test())
 
 
 def test_a_turn_that_was_taken_back_is_not_followed_by_all_before_it_again(tmp_path: Path) -> None:

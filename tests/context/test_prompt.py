@@ -52,8 +52,9 @@ def test_the_first_readable_file_with_text_is_the_projects(tmp_path: Path) -> No
 
 
 def test_a_long_file_is_cut_at_12_000_characters(tmp_path: Path) -> None:
-    (tmp_path / "AGENTS.md").write_text("x" * 12_000)
-    assert project_instructions(tmp_path).endswith(":\n" + "x" * 12_000)
+    for letter in "x😀":
+        (tmp_path / "AGENTS.md").write_text(letter * 12_000)
+        assert project_instructions(tmp_path).endswith(":\n" + letter * 12_000)
     (tmp_path / "AGENTS.md").write_text("x" * 12_001)
     assert "cut" in project_instructions(tmp_path)
 

@@ -53,10 +53,10 @@ def test_long_arguments_are_cut_inside_valid_json():
 
 def test_the_items_of_a_list_in_long_arguments_are_cut_each_by_itself():
     talk = Talk()
-    talk.call("write_files", "created", paths=["a.py", {"of": "b.py"}, "c" * 900, *"defghijk"])
+    talk.call("write_files", "created", paths=["a.py", {"of": "b.py"}, "c" * 900, "d" * 120, *"efghijk"])
     arguments = json.loads(prune(talk.rows, [])[0]["tool_calls"][0]["function"]["arguments"])
     short, inner, long, *rest = arguments["paths"]
-    assert (short, inner, rest) == ("a.py", {"of": "b.py"}, ["d", "e", "f", "g", "h"])
+    assert (short, inner, rest) == ("a.py", {"of": "b.py"}, ["d" * 120, "e", "f", "g", "h"])
     assert long.startswith("ccc") and len(long) < 200 and "more characters" in long
 
 

@@ -178,6 +178,8 @@ def test_two_results_alike_of_two_calls_are_two_messages() -> None:
 
 def test_what_a_server_does_not_count_is_none() -> None:
     engine = NoEngine()
+    engine.update_from_response({"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9})
+    assert (engine.last_prompt_tokens, engine.last_completion_tokens, engine.last_total_tokens) == (7, 2, 9)
     engine.update_from_response({"prompt_tokens": 7})
     assert (engine.last_prompt_tokens, engine.last_completion_tokens, engine.last_total_tokens) == (7, 0, 0)
     engine.update_from_response({})
@@ -190,7 +192,10 @@ def test_a_call_of_a_row_counts_with_its_arguments() -> None:
     spoken: dict[str, Any] = {"role": "assistant", "content": "now"}
     one, two = ({**spoken, "tool_calls": [call] * count} for count in (1, 2))
     each = tokens_of(two) - tokens_of(one)
-    assert each == tokens_of(one) - tokens_of(spoken) > text_tokens(arguments)
+    assert each == tokens_of(one) - tokens_of(spoken) == 8 + text_tokens(arguments)
+    parts = [{"type": "text", "text": "now"}, {"type": "image_url", "image_url": {"url": "data:,"}}]
+    assert tokens_of({"role": "user", "content": parts}) == ROW_TOKENS + 1 + 1_200
+    assert tokens_of({"role": "user", "content": None}) == ROW_TOKENS
 
 
 def test_only_thoughts_that_are_sent_back_count() -> None:

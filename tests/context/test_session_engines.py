@@ -15,6 +15,7 @@ from tests.support import FixedClock
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.host import EngineHost, SessionEngines
 from whet.contract.protocols import ModelInfo
+from whet.store import positions
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
@@ -27,6 +28,7 @@ class Bench:
     """A session's engines; `info` is the model that answers."""
 
     def __init__(self, log: Transcript, trace: list[str], *, has_spare: bool = True) -> None:
+        self.log = log
         self.trace = trace
         self.info = SMALL
         self.made = 0
@@ -82,6 +84,16 @@ def test_another_model_voids_the_limit_that_a_server_named(tmp_path: Path) -> No
     on_bench(tmp_path, work)
 
 
+def test_a_model_chosen_before_the_first_request_is_another_one(tmp_path: Path) -> None:
+    async def work(b: Bench) -> None:
+        assert await b.engines.begin([], None, None)
+        assert b.told() == ["first update_model", "first on_session_start"]
+        b.info = LARGE
+        assert b.engines.has_other_model()
+
+    on_bench(tmp_path, work)
+
+
 def test_the_built_in_engine_is_made_once_and_told_of_the_session(tmp_path: Path) -> None:
     async def work(b: Bench) -> None:
         assert b.engines.active == [b.seat]
@@ -99,6 +111,24 @@ def test_without_another_engine_nothing_stands_in(tmp_path: Path) -> None:
         assert await b.engines.stand_in() is None and b.seat.notices == []
 
     on_bench(tmp_path, work, has_spare=False)
+
+
+def test_how_far_an_engine_astray_is_with_another_list_is_not_kept(tmp_path: Path) -> None:
+    async def work(b: Bench) -> None:
+        await b.engines.begin([], None, None)
+        b.seat.engine.row_cursor = 1  # type: ignore[attr-defined]
+        kept: list[dict[str, int]] = []
+        for is_astray in (True, False):
+            if is_astray:
+                b.engines.stray(b.seat)
+            else:
+                await b.engines.rejoin(list)
+            await b.engines.remember([{**ROW, "_seq": 7}])
+            key = b.log.live.key
+            kept.append(b.log.writer.db.read_now(lambda db, key=key: positions.read(db, key, "recording")))
+        assert kept == [{}, {"row_cursor": 7}]
+
+    on_bench(tmp_path, work)
 
 
 def test_an_engine_astray_is_told_of_the_session_once(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from whet.context.settling import settle
 class Part:
     """A part of the engine, which knows it."""
 
-    def __init__(self, engine: Engine, connection: sqlite3.Connection) -> None:
+    def __init__(self, engine: Engine, connection: sqlite3.Connection, part: Part | None = None) -> None:
         self.engine = engine
         self.connection = connection
+        self.part = part
 
 
 class Engine:
@@ -28,19 +29,22 @@ class Engine:
             return made
 
         self.first = self.same = opened("first")
-        self.part = Part(self, opened("part"))
+        deepest = Part(self, opened("deepest"))
+        deep = Part(self, opened("deep"), deepest)
+        self.part = Part(self, opened("part"), deep)
+        self.deeper = lambda: [deep.connection, deepest.connection]
         self.shared = SimpleNamespace(connection=opened("shared"))
 
     @property
     def connections(self) -> list[sqlite3.Connection]:
-        return [self.first, self.part.connection, self.shared.connection]
+        return [self.first, self.part.connection, *self.deeper(), self.shared.connection]
 
 
 def test_what_it_began_is_committed_once_and_nothing_of_others(tmp_path: Path) -> None:
     engine = Engine(tmp_path / "db")
-    assert [one.in_transaction for one in engine.connections] == [True, True, True]
-    assert settle(engine) == 2
-    assert [one.in_transaction for one in engine.connections] == [False, False, True]
+    assert [one.in_transaction for one in engine.connections] == [True] * 5
+    assert settle(engine) == 3, "and three levels deep at most"
+    assert [one.in_transaction for one in engine.connections] == [False] * 3 + [True] * 2
     assert settle(engine) == 0
     for one in engine.connections:
         one.close()

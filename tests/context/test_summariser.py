@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import date
 from typing import Any
 
@@ -110,6 +111,23 @@ def test_an_answer_has_room_to_think_within_a_third_of_the_window(
 def test_a_summarys_length_is_asked_for_in_words_two_for_three_tokens() -> None:
     for budget, words in ((900, 600), (93, 62), (60, 60)):
         assert f"At most {words} words." in prompt(request(budget_tokens=budget), 500)
+
+
+@pytest.mark.parametrize("answer", [500, 1_000])
+def test_a_record_is_whole_where_it_fits_the_window_beside_the_answer(answer: int) -> None:
+    rows = [said("user", "x" * 3_600, 1)]
+
+    def asked(window: int) -> str:
+        return prompt(request(rows=rows, window_tokens=window, previous="## 2. Goal", focus="tests"), answer)
+
+    least = bisect_left(range(4_000), True, key=lambda window: "characters cut" not in asked(window))
+    assert 64 <= least - answer - text_tokens(asked(least)) <= 100
+
+
+def test_a_record_has_a_quarter_of_a_window_that_is_too_small_for_the_answer() -> None:
+    for size, is_cut in ((1_990, False), (1_991, True)):
+        asked = prompt(request(rows=[said("user", "x" * size, 1)], window_tokens=2_000), 2_000)
+        assert ("characters cut" in asked) is is_cut
 
 
 @pytest.mark.parametrize(

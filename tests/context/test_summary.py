@@ -29,6 +29,8 @@ def test_what_is_written_is_read_back():
     for first, last in ((0, 0), (4, 4)):
         short = Summary(first=first, last=last, ask="Ship it.")
         assert summary.parse(summary.write(short, trail_tokens=500, can_recall=True)) == short
+    cut = summary.parse({"role": "user", "content": f"{summary.OPEN} by somebody else"})
+    assert (cut.first, cut.last, cut.body) == (0, 0, "")
     assert "recall" in chat.text_of(row).split("##")[0]
     assert "recall" not in chat.text_of(summary.write(WHOLE, trail_tokens=0, can_recall=False)).split("##")[0]
 
@@ -84,6 +86,22 @@ def test_fitting_takes_lines_from_the_longest_section_and_the_oldest_actions():
     assert text_tokens(summary.fit_body("## 2. Goal\n" + "x" * 9_000, 100)) <= 110
 
 
+def test_a_body_that_just_fits_stays_and_else_loses_the_oldest_action_first():
+    lines = ["## 2. Goal", "Ship.", "", "## 4. Completed actions", "1. one", "2. two", "3. three"]
+    body, size = "\n".join(lines), sum(text_tokens(line) + 1 for line in lines if line)
+    assert summary.fit_body(body, size) == body
+    for less, gone in ((1, lines[4:5]), (text_tokens("1. one") + 2, lines[4:6])):
+        assert summary.fit_body(body, size - less) == "\n".join(one for one in lines if one not in gone)
+    wide = body.replace("Ship.", "Ship it to all." * 9).replace("\n3. three", "")
+    size = sum(text_tokens(line) + 1 for line in wide.splitlines() if line)
+    assert summary.fit_body(wide, size - 1) == wide.replace("1. one\n", ""), "not the only line of a section"
+    longer = body.replace("Ship.", "Ship it to everybody, and soon, and well.\nWith care.\nAnd tests.")
+    size = sum(text_tokens(line) + 1 for line in longer.splitlines() if line)
+    assert summary.fit_body(longer, size - 1) == longer.replace("\nAnd tests.", ""), (
+        "the longest section's last"
+    )
+
+
 def test_the_ask_is_the_newest_persons_words_without_the_stored_note():
     talk = Talk()
     talk.user("Rename the module to prices, in all files.\n\n[2026-11-21 09:00 UTC, Saturday; in /w]")
@@ -135,12 +153,14 @@ def test_a_short_request_goes_on_with_the_one_that_governs_it() -> None:
     assert summary.latest_ask(answered, None, 600) == (
         f'[#3] "go on"\nIt was answered; nothing is open from it.\nIt goes on with: [#1] "{long}"'
     )
-    previous = Summary(ask='[#7] "Ship it."\nIt was answered; nothing is open from it.')
+    previous = Summary(1, 9, ask='[#7] "Ship it."\nIt was answered; nothing is open from it.')
     assert summary.latest_ask(rows, previous, 600) == '[#3] "go on"\nIt goes on with: [#7] "Ship it."'
-    older = Summary(ask='[#2] "on"\nIt goes on with: [#1] "Ship it all."')
+    older = Summary(1, 9, ask='[#2] "on"\nIt goes on with: [#1] "Ship it all."')
     assert summary.latest_ask(rows[2:], older, 600) == '[#3] "go on"\nIt goes on with: [#1] "Ship it all."'
     assert summary.latest_ask([], previous, 600) == previous.ask and summary.latest_ask([], None, 600) == ""
     exact = "x" * 40
+    nearly = summary.latest_ask([chat_row("user", long, 1), chat_row("user", exact[1:])], None, 600)
+    assert nearly == f'"{exact[1:]}"\nIt goes on with: [#1] "{long}"'
     assert summary.latest_ask([chat_row("user", long, 1), chat_row("user", exact)], None, 600) == f'"{exact}"'
     assert (
         summary.latest_ask([chat_row("user", "x" * 41)], None, 40)
@@ -155,11 +175,13 @@ def listed(text: str) -> ChatRow:
 
 def test_the_list_of_tasks_is_carried_where_nothing_that_stays_shows_it() -> None:
     old, new = "[x] one\n[ ] two", "[x] one\n[x] two"
-    before = Summary(todo="[ ] old")
+    before = Summary(1, 9, todo="[ ] old")
     assert summary.open_list([listed(old), listed(new)], [], None, 99) == new
     assert summary.open_list([listed(old)], [], None, 5) == old[:5]
     assert summary.open_list([listed(old)], [listed(new)], before, 99) == ""
     assert summary.open_list([listed("The list is empty.")], [], before, 99) == ""
+    other = listed("[ ] of a page") | {"tool_name": "web_fetch"}
+    assert summary.open_list([listed(old), other], [other], None, 99) == old
     assert summary.open_list([listed("no list")], [], before, 99) == "[ ] old"
     assert summary.open_list([], [], None, 99) == ""
 
@@ -167,6 +189,8 @@ def test_the_list_of_tasks_is_carried_where_nothing_that_stays_shows_it() -> Non
 def test_the_line_of_a_part_says_which_messages_when_and_what() -> None:
     rows = [chat_row("assistant", "x", 3), chat_row("user", "Ship  it\nnow.", 4)]
     assert summary.part_line(rows, "2026-11-21") == "- #3-4 (until 2026-11-21): Ship it now."
+    for size, shown in ((100, "x" * 100), (101, "x" * 97 + "...")):
+        assert summary.part_line([chat_row("user", "x" * size, 4)], "D") == f"- #4 (until D): {shown}"
     assert summary.part_line([chat_row("assistant", "x")], "D") == "- earlier (until D): work on the request"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,31 @@ def test_the_last_of_so_many_one_shots_of_a_folder_has_all_of_them_reviewed_at_o
     asyncio.run(main())
 
 
+def test_other_one_shots_share_4000_tokens_of_the_review(tmp_path: Path) -> None:
+    script = [*[says("Done.")] * 3, says("Nothing.")]
+
+    async def main() -> None:
+        async with bench(tmp_path, script, settings={**PLENTY, "review.turns": "3"}) as b:
+            for size in (7_960, 8_000, 10):
+                await one_shot(b, "How wide is it? ".ljust(size, "x"))
+            await b.review()
+            told = b.server.requests[-1].parsed["messages"][-1]["content"]
+            others = re.findall("<conversation>\n(.*?)\n</conversation>", told, re.DOTALL)
+            assert ["characters cut" in text for text in others] == [False, True]
+
+    asyncio.run(main())
+
+
+def test_ten_one_shots_at_most_are_looked_at_with_the_one_that_calls_for_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bench(tmp_path, [says("Done.")] * 12, settings={**PLENTY, "review.turns": "12"}) as b:
+            ids = [await one_shot(b, "How wide?") for _ in range(12)]
+            [job] = b.jobs()
+            assert json.loads(job.payload)["others"] == ids[-2:0:-1]
+
+    asyncio.run(main())
+
+
 def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, [says("Done.")] * 4, settings=PLENTY) as b:
@@ -67,6 +93,21 @@ def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path: Path
                     b.app.database.read_now(lambda db, key=folder: reviews.counters(db, key)).turns
                 )
             assert counted == [2, 1, 1]
+
+    asyncio.run(main())
+
+
+def test_a_one_shot_that_was_reviewed_and_goes_on_leaves_its_folders_count_at_nothing(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        settings = {**PLENTY, "review.turns": "1"}
+        async with bench(tmp_path, [says("Done.")] * 3, settings=settings) as b:
+            for counted in (0, 0, 0):
+                await b.turn("How wide?")
+                folder = f"folder:{b.session.log.session.workspace}"
+                found = b.app.database.read_now(lambda db, key=folder: reviews.counters(db, key))
+                assert found.turns == counted
 
     asyncio.run(main())
 

@@ -15,6 +15,7 @@ from whet.config.schema import ModelSettings, ReviewSettings
 from whet.contract.errors import WhetError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.origin import Origin
+from whet.contract.tools import clip
 from whet.review import wording
 from whet.review.budget import Budget, BudgetReached
 from whet.review.digest import digest
@@ -133,6 +134,13 @@ def test_long_results_are_cut_before_anything_else_and_only_as_far_as_needed() -
     assert "s" * 72 in exact and "s" * 73 not in digest([Message("user", "s" * 73)], 20)
 
 
+@pytest.mark.parametrize("cap", [4_000, 2_000, 1_000, 500, 240, 120])
+def test_a_result_is_cut_to_the_next_size_that_fits(cap: int) -> None:
+    result = Message("tool", "r" * 9_000, tool_name="terminal", tool_call_id="c")
+    assert f"RESULT of terminal:\n{clip('r' * 9_000, cap)}\n<" in digest([result], (cap + 72) // 4)
+    assert clip("r" * 9_000, 4_000) in digest([result], 99_000)
+
+
 def test_a_digest_keeps_to_its_size() -> None:
     many = [Message("user", f"{n} " + "word " * 900) for n in range(40)]
     text = digest(many, 500)
@@ -143,7 +151,7 @@ def test_a_digest_keeps_to_its_size() -> None:
 
 
 def order(session_id: str = "s", turn: int = 1, **more: object) -> Order:
-    base = Order(session_id, turn, ("memory",), ("turns",), RUNTIME)
+    base = Order(session_id, turn, ("memory",), ("turns",), RUNTIME, 100)
     return msgspec.structs.replace(base, **more)
 
 

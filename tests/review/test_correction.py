@@ -70,6 +70,7 @@ def test_what_is_only_said_may_be_one(said: str) -> None:
         ("> that is wrong, use ./check\n> no such file\n", []),
         ("Now deploy it to the staging host.", [ran("ls -la")]),
         ("Now run it once more for me.", [ran("pytest -q")]),
+        ("Now run pytest once more for me.", [ran("pytest -q")]),
         ("Do the same with the other tool.", [TurnCall(1, "ops", '{"command": "pytest -q -x"}', "")]),
     ],
 )

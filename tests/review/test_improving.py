@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 from benchmarks.lessons.world import Run, Step, User, World, create
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from tests.memory.conftest import world as world
 from whet.cli.skill_improve import skills_improve
 from whet.config.paths import Home
-from whet.contract.errors import NotFound
+from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.memory.cases import SkillCase, steps_of
 from whet.memory.requests import SkillRequest
@@ -50,6 +51,16 @@ def test_the_real_optimiser_finds_steps_that_win_on_held_out_cases() -> None:
     assert "2. `kiln fire BATCH` → “fired”" in text and "- Mind the door." in text
 
 
+def test_two_cases_are_enough_and_what_is_perfect_is_not_asked_about() -> None:
+    pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
+    asked: list[str] = []
+    cases = [case("b0"), case("b1")]
+    found = improve(SKILL, cases, lambda prompt: asked.append(prompt) or BETTER, 9)
+    assert found.is_gain and found.held_out == ("s-b1",) and found.calls == len(asked) == 1
+    again = improve(with_steps(SKILL, found.steps), cases, lambda prompt: asked.append(prompt) or SKILL, 9)
+    assert again.steps == found.steps and not again.is_gain and len(asked) == 1
+
+
 def test_a_proposal_is_made_from_three_cases_at_most() -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
     prompts: list[str] = []
@@ -73,6 +84,18 @@ def test_a_step_that_only_a_held_out_case_shows_is_not_taken() -> None:
     more = BETTER.replace("BATCH`\n```", "BATCH`\n3. `kiln polish BATCH`\n```")
     found = improve(SKILL, cases, lambda prompt: more, 2)
     assert found.steps == ("kiln warm BATCH", "kiln fire BATCH") and found.is_gain
+
+
+def test_a_search_asks_no_more_often_than_it_may() -> None:
+    pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
+    cases = [case(f"b{number}") for number in range(4)]
+    assert improve(SKILL, cases, lambda prompt: "```\n1. `rm -rf /`\n```", 2).calls == 2
+
+
+def test_without_the_package_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gepa", None)
+    with pytest.raises(ConfigError, match="not installed"):
+        improve(SKILL, [case("b0"), case("b1")], lambda prompt: BETTER, 1)
 
 
 def test_one_case_is_too_few_to_hold_one_out() -> None:

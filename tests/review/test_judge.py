@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
 from tests.review.rig import LESSON, bench, corrected, does, remember, says, talk
+from tests.support import FixedClock
+from whet.contract.origin import Origin
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.review.judge import refused_by
-from whet.store import sessions
+from whet.review.judge import claims, question, refused_by
+from whet.store import ledger, sessions
+from whet.store.database import StateDatabase
+from whet.store.ledger import Kind, LedgerRow, NewRow, Quote
 
 TWISTED = remember("The tests never run with ./check --fast.", "the tests run with ./check --fast")
 REST = "No, the tests run with ./check --fast in this project."
@@ -71,10 +76,12 @@ def test_what_the_judge_says_no_to_waits_for_the_person(tmp_path: Path) -> None:
     [
         says("NO: none"),
         says("NO: 7"),
+        says("NO: 0"),
+        does(LESSON),
         says("All 1 of them are fine."),
         ScriptedReply(fault=Fault(status=400)),
     ],
-    ids=["none", "no such number", "no answer", "failure"],
+    ids=["none", "no such number", "zero", "a call", "no answer", "failure"],
 )
 def test_without_a_plain_no_everything_is_as_without_a_judge(tmp_path: Path, answer: ScriptedReply) -> None:
     with PracticeServer(script=[answer] * 3) as judge:
@@ -122,6 +129,45 @@ def test_a_review_that_goes_on_after_its_judge_was_asked_asks_no_second_time(tmp
     with PracticeServer(script=[says("NO: 1"), says("NO: none")]) as judge:
         assert asyncio.run(main(judge)) == ("waiting", "inbox")
         assert len(judge.requests) == 1
+
+
+def staged(kind: Kind, item: str, size: int) -> LedgerRow:
+    quotes = tuple(Quote("q" * size, "s", seq, role="user") for seq in (1, 2))
+    states = {"action": "add", "state": "staged", "after": "k" * size, "remark": "c" * size}
+    empty = {"id": 1, "profile": "", "at": "", "before": "", "changes": (), "base_hash": "", "hash": ""}
+    more = {"evidence": quotes, "trust": "user", "reason": "", "undoes": 0, "undone_by": 0}
+    return LedgerRow(kind=kind, item=item, origin=Origin("review"), **states, **empty, **more)  # type: ignore[arg-type]
+
+
+def test_a_judge_is_shown_400_characters_of_a_claim_and_800_of_what_it_rests_on() -> None:
+    rows = [staged("memory", "memory", 9), staged("memory", "user", 999), staged("skill", "deploy", 999)]
+    short, long, skill = (json.loads(line) for line in question(rows).splitlines())
+    assert short == {
+        "number": 1,
+        "taken as": "a note",
+        "claim": "c" * 9,
+        "quotes": f"user: {'q' * 9}\nuser: {'q' * 9}",
+        "kept": "k" * 9,
+    }
+    assert (long["number"], long["taken as"]) == (2, "something about the person")
+    assert (long["claim"], long["quotes"], long["kept"]) == ("c" * 400, f"user: {'q' * 794}", "k" * 800)
+    assert skill["taken as"] == "the procedure deploy" and "kept" not in skill
+
+
+def test_a_judge_is_asked_about_twelve_at_most_that_claim_something_of_the_persons(tmp_path: Path) -> None:
+    def enter(connection: apsw.Connection, **given: str) -> int:
+        fields = {"state": "staged", "after": "kept", "remark": "claim", "trust": "user"} | given
+        new = NewRow("memory", "memory", "add", origin=Origin("review", task_id="t"), **fields)  # type: ignore[arg-type]
+        return ledger.insert(connection, new, "2026-11-21T00:00:00.000Z").id
+
+    def work(connection: apsw.Connection) -> list[int]:
+        for other in ({"remark": ""}, {"after": ""}, {"trust": "untrusted"}, {"state": "active"}):
+            enter(connection, **other)
+        return [enter(connection) for _ in range(13)]
+
+    with closing(StateDatabase.open(tmp_path / "state.db", FixedClock())) as database:
+        ids = database.write_now(work)
+        assert [row.id for row in database.read_now(lambda db: claims(db, "t"))] == ids[:12]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -131,6 +132,26 @@ def test_a_day_begins_and_ends_at_midnight_of_the_person(db: StateDatabase, cloc
     assert today <= clock.now() < tomorrow
 
 
+@pytest.mark.parametrize(
+    ("now", "begin", "end"),
+    [
+        ("2026-03-29T12:00:00Z", "2026-03-28T23:00:00.000Z", "2026-03-29T22:00:00.000Z"),
+        ("2026-10-24T22:30:00Z", "2026-10-24T22:00:00.000Z", "2026-10-25T23:00:00.000Z"),
+        ("2026-10-25T12:00:00Z", "2026-10-24T22:00:00.000Z", "2026-10-25T23:00:00.000Z"),
+    ],
+)
+def test_the_day_on_which_the_clocks_change_is_an_hour_shorter_or_longer(
+    monkeypatch: pytest.MonkeyPatch, now: str, begin: str, end: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        moment = datetime.fromisoformat(now)
+        found = day_start(moment), day_start(moment, later_days=1)
+    time.tzset()
+    assert found == (begin, end)
+
+
 class Link:
     """A link that answers with so many tokens, or fails."""
 
@@ -206,7 +227,7 @@ def test_a_digest_keeps_what_the_person_said_longest() -> None:
 
 def order(turn: int, kinds: tuple, *reasons: str, session_id: str = "s1", focus: str = "") -> Order:
     runtime = Runtime(ModelSettings(model=f"m{turn}"))
-    return Order(session_id, turn, kinds, reasons, runtime, focus=focus)
+    return Order(session_id, turn, kinds, reasons, runtime, 100, focus=focus)
 
 
 def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(

@@ -165,7 +165,7 @@ def test_a_bug_in_a_review_is_one_line_and_the_next_try_comes_later(world: World
 
     async def main() -> list[ReviewFinished | None]:
         session, clock = await world.session([User("hello")]), SystemClock()
-        order = Order(session, 1, ("memory",), ("asked",), Runtime(ModelSettings()))
+        order = Order(session, 1, ("memory",), ("asked",), Runtime(ModelSettings()), 100)
         queued = world.database.write_now(lambda db: put(db, order, session, clock))
         unused: Any = None
         parts = ForkParts(world.database, clock, {}, *[unused] * 6)

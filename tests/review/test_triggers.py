@@ -10,6 +10,7 @@ import pytest
 
 from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
 from whet.config.schema import ReviewSettings
+from whet.practice.script import ScriptedReply
 from whet.review.triggers import after_review, called_for, count, recovered
 from whet.store import outcomes, reviews
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
@@ -186,6 +187,26 @@ def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp_path:
             await b.turn(SAID)
             found = b.app.database.read_now(outcomes.turn_outcomes)
             assert [sorted(one.signals) for one in found] == [["correction"], []]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("free", "queued"), [(5_999, [1]), (6_000, [1, 1]), (12_000, [1, 1, 2])])
+def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
+    tmp_path: Path, free: int, queued: list[int]
+) -> None:
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 0, "total_tokens": 1_000}
+    script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 5
+
+    async def main() -> None:
+        settings = {"review.share": "0.5", "review.free_tokens": str(free)}
+        async with bench(tmp_path, script, settings=settings) as b:
+            await talk(b)  # a review takes three calls as large as its last one: 3,000 tokens
+            await b.turn("No, that is wrong too, use the other folder")
+            b.session = await b.app.new_session()
+            await talk(b)
+            order = list(dict.fromkeys(event.job_id for event in b.queued))
+            assert [order.index(event.job_id) + 1 for event in b.queued] == queued
 
     asyncio.run(main())
 

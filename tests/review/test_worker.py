@@ -18,7 +18,7 @@ from whet.store.leases import HEARTBEAT_S
 
 SAVED = [does(LESSON), says("Saved one fact.")]
 REVOKED = ScriptedReply(
-    fault=Fault(status=401, message="Incorrect API key provided: sk-live-0123456789abcdef0123.")
+    fault=Fault(status=401, message="Incorrect API key provided: sk-live-0123456789abcdef0123." + " No." * 99)
 )
 
 
@@ -140,6 +140,7 @@ def test_a_revoked_key_is_one_line_and_the_review_waits_for_the_person(tmp_path:
             [done] = await b.review()
             assert done.state == "waiting" and done.until and "\n" not in done.note
             assert "0123456789abcdef" not in done.note, "a vendor may quote the key"
+            assert len(done.note) == 300 and done.until > b.jobs()[0].created
             assert await b.review() == [], "not before its time"
             due_now(b)
             assert [again.state for again in await b.review()] == ["saved"]
@@ -350,8 +351,9 @@ def test_a_stopped_worker_frees_the_job_and_the_next_one_goes_on_in_the_same_chi
     asyncio.run(main())
 
 
-def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
-    stall = ScriptedReply(text="Saved.", fault=Fault(stall_after=-1))
+@pytest.mark.parametrize("fault", [Fault(stall_after=-1), Fault(stall_after=0, error_after=1)])
+def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path, fault: Fault) -> None:
+    stall = ScriptedReply(text="Saved.", fault=fault)
 
     async def main() -> None:
         async with bench(tmp_path, corrected(SAVED[0], stall, SAVED[1])) as b:
@@ -364,6 +366,7 @@ def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path) -> None:
             b.server.release()
             assert await slow == []
             assert [row.state for row in b.rows()] == ["staged"] and b.memory() == ""
+            assert [(job.state, job.owner) for job in b.jobs()] == [("running", "x")]
 
     asyncio.run(main())
 

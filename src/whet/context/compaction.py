@@ -192,10 +192,9 @@ class CompactionRunner:
         sources, rows = self._live.rows.sources, self._live.rows.rows
         # A row without a number is an engine's own, a summary for example: nobody asks it.
         asks = [at for at, row in enumerate(rows) if sources[at].role == "user" and "_seq" in row]
-        last = asks[-1] if asks else -1
-        if last < 0 or last == len(sources) - 1 or self._log.live.open_turn is None:
+        if not asks or asks[-1] == len(sources) - 1 or self._log.live.open_turn is None:
             return False
-        asked = sources[last]
+        asked = sources[asks[-1]]
         return not any(asked is kept or (asked.text and asked.text in kept.text) for kept in messages)
 
     def _with_request(self, read: _Read) -> _Read:

@@ -25,10 +25,9 @@ _LARGE_WINDOW = 512_000
 
 
 class CompressorSettings(msgspec.Struct, frozen=True):
-    """What can be set: `threshold_percent` 0 chooses by window; `max_output_tokens` is kept free of it;
-    `can_recall` says whether the tool is there."""
+    """What can be set: `max_output_tokens` is kept free of the window; `can_recall` says whether the tool is
+    there."""
 
-    threshold_percent: float = 0.0
     max_output_tokens: int = 0
     summary_window_tokens: int = 0
     summary_timeout_s: float = 90.0
@@ -53,11 +52,8 @@ class Compressor(ContextEngine):
         self._again = summarise_again
         self._clock = clock
         self._settings = settings or CompressorSettings()
-        self._rests_until_s = 0.0
-        self._resting: Failure | None = None
         self._failures: dict[FailureKind, int] = {}  # in a row
-        self._strikes = 0
-        self._awaits_verdict = False
+        self._forgive()
         self._last_rough = 0
         self._rough_at_real = 0
         self.saved_tokens: int = 0
@@ -87,11 +83,10 @@ class Compressor(ContextEngine):
         api_mode: str = "",
     ) -> None:
         """Take the model's window: compact at 75 % of it (50 % from 512 K on), less what an answer needs."""
-        del model, base_url, api_key, provider, api_mode
-        share = self._settings.threshold_percent or (0.5 if context_length >= _LARGE_WINDOW else 0.75)
+        share = 0.5 if context_length >= _LARGE_WINDOW else 0.75
         threshold = int(context_length * share)
         output = self._settings.max_output_tokens
-        if 0 < output < context_length // 2:
+        if output < context_length // 2:
             threshold = min(threshold, context_length - output)
         if context_length != self.context_length:
             self._forgive()
@@ -204,12 +199,12 @@ class Compressor(ContextEngine):
 
     def _projected(self, given: int) -> int:
         real = self.last_prompt_tokens
-        if not given or real <= 0 or not self._rough_at_real or given == real:
-            return given or real
-        if given < self._rough_at_real:
+        if not given:
+            return real
+        if real <= 0 or given < self._rough_at_real:
             return given
         # A host that counts on from the last real size gives less than rough growth would come to.
-        return max(min(given, real + given - self._rough_at_real), min(given, real))
+        return min(given, real + given - self._rough_at_real)
 
     def _nothing_gained(self, messages: ChatRows, *, force: bool) -> ChatRows:
         self._strikes += not force
@@ -221,7 +216,8 @@ class Compressor(ContextEngine):
         return messages
 
     def _rest_no_more(self) -> None:
-        self._rests_until_s, self._resting = 0.0, None
+        self._rests_until_s = 0.0
+        self._resting: Failure | None = None
         self._failures.clear()
 
     def _plan(self, messages: ChatRows, current_tokens: int | None) -> CompactionPlan | None:

@@ -157,11 +157,11 @@ def _request(plan: CompactionPlan, order: SummaryOrder, budget: int) -> SummaryR
 
 def _summary_of(plan: CompactionPlan, latest: str, todo: str, body: str, today: date) -> Summary:
     first, last = chat.span_of(plan.parts.middle)
-    previous = plan.previous or Summary()
+    previous = plan.previous or Summary(first, last)
     line = summary.part_line(plan.parts.middle, today.isoformat())
     trail = artifacts.merge(previous.trail, artifacts.collect(plan.parts.middle))
     return Summary(
-        first=min(previous.first or first, first or previous.first),
+        first=min(filter(None, (previous.first, first)), default=0),
         last=max(previous.last, last),
         ask=latest,
         body=body,
@@ -183,9 +183,9 @@ def _joined(found: list[Summary]) -> Summary | None:
     """Give one summary of those in a list; more than one stands there only after an engine's change."""
     if not found:
         return None
-    newest = found[-1]
-    for older in found[:-1]:
-        newest.first = min(newest.first or older.first, older.first or newest.first)
+    *olders, newest = found
+    for older in reversed(olders):
+        newest.first = min(filter(None, (newest.first, older.first)), default=0)
         newest.trail = artifacts.merge(older.trail, newest.trail)
         newest.body = f"{older.body}\n{newest.body}".strip()
         newest.todo = newest.todo or older.todo

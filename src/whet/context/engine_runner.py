@@ -41,7 +41,6 @@ class Deadlines(msgspec.Struct, frozen=True):
 
 def no_scope(session_id: str, conversation_id: str) -> AbstractContextManager[object]:
     """Mark nothing around an engine's calls."""
-    del session_id, conversation_id
     return nullcontext()
 
 
@@ -303,7 +302,7 @@ def _line(text: str) -> str:
 
 
 def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 53:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 << 53:
         return 0
     return int(value)
 

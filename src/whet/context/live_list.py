@@ -160,7 +160,7 @@ class Repairer:
             self._open[call_id] = call.name
             self._order.append(call_id)
             calls.append(call if call_id == call.id else msgspec.structs.replace(call, id=call_id))
-        if all(new is old for new, old in zip(calls, message.tool_calls, strict=True)):
+        if tuple(calls) == message.tool_calls:
             return message
         # A replay holds the old ids, so the vendor's own form can't be sent any more.
         return msgspec.structs.replace(message, tool_calls=tuple(calls), replay=None)

@@ -102,12 +102,12 @@ class NestedInstructions:
     def _known(self) -> set[str]:
         """Give the folders whose instructions stand in the transcript, also from before a restart."""
         if self._given is None:
-            before, after = _HEAD.format(folder="\0", name="").split("\0")
+            before = _HEAD.partition("{")[0]
             self._given = set()
             for message in self._history():
-                if message.role == "tool" and before in message.text:
+                if message.role == "tool":
                     parts = message.text.split(f"\n\n{before}")[1:]
-                    self._given |= {part.split(after[:3])[0] for part in parts if _TOLD in part}
+                    self._given |= {part.partition("/ (")[0] for part in parts if _TOLD in part}
         return self._given
 
 

@@ -78,10 +78,4 @@ def _seq(row: ChatRow) -> int:
 
 def _count(rows: Sequence[ChatRow], seq: int) -> int:
     """Give how many rows there are up to a message, those without a number after it included."""
-    count = 0
-    for number, row in enumerate(rows, 1):
-        own = _seq(row)
-        if own > seq:
-            return count
-        count = number
-    return count
+    return next((at for at, row in enumerate(rows) if _seq(row) > seq), len(rows))

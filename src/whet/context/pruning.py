@@ -47,8 +47,8 @@ def shorten(rows: ChatRows, budget_tokens: int) -> ChatRows:
     far as clipping results can do that."""
     sizes = [chat.tokens_of(row) if row.get("role") == "tool" else 0 for row in rows]
     room = budget_tokens - sum(chat.tokens_of(row) for row in rows if row.get("role") != "tool")
-    cap = max(_fair_share([size for size in sizes if size], room), 100)
-    return [clip_text(row, cap) if size > cap else row for row, size in zip(rows, sizes, strict=True)]
+    cap = max(_fair_share(sizes, room), 100)
+    return [clip_text(row, cap) if row.get("role") == "tool" else row for row in rows]
 
 
 def clip_text(row: ChatRow, cap_tokens: int) -> ChatRow:
@@ -145,11 +145,11 @@ def _fair_share(sizes: list[int], room: int) -> int:
     """Give the largest cap under which all sizes, each cut to it, fit the room."""
     ordered = sorted(sizes)
     for index, size in enumerate(ordered):
-        share = max(room, 0) // (len(ordered) - index)
+        share = room // (len(ordered) - index)
         if size > share:
             return share
         room -= size
-    return max(ordered, default=0)
+    return max(sizes)
 
 
 def _back(row: ChatRow) -> str:

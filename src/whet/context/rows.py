@@ -15,6 +15,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -216,12 +217,9 @@ class EngineRows:
         """
         cut = not extends(self.sources, messages)
         if cut:
-            same = 0
-            for known, message in zip(self.sources, messages, strict=False):
-                if known is not message:
-                    break
-                same += 1
-            del self.sources[same:], self.rows[same:], self.sizes[same:]
+            same = list(takewhile(lambda two: two[0] is two[1], zip(self.sources, messages, strict=False)))
+            for known in (self.sources, self.rows, self.sizes):
+                del known[len(same) :]
             self.tokens = sum(self.sizes)
         for index in range(len(self.sources), len(messages)):
             row = engine_row(messages[index])

@@ -209,7 +209,7 @@ def record(rows: ChatRows, budget_tokens: int) -> str:
     left = budget_tokens // 2
     for source, chosen in ((lines, head), (lines[::-1], tail)):
         used = 0
-        for text in source[: len(lines) // 2]:
+        for text in source:
             used += text_tokens(text) + 1
             if used > left:
                 break

@@ -47,8 +47,8 @@ class Summary(msgspec.Struct):
     as lines. `body`: sections 2 to 13. `todo`: the tool's list, as it last stood. `parts`: a line for each
     compaction, oldest first."""
 
-    first: int = 0
-    last: int = 0
+    first: int
+    last: int
     ask: str = ""
     body: str = ""
     todo: str = ""
@@ -72,7 +72,7 @@ def parse(row: ChatRow) -> Summary:
     found = _HEADER.match(text)
     first = int(found[1] or 0) if found else 0
     last = int(found[2] or first) if found else 0
-    text = text.split(CLOSE, 1)[0]
+    text, _, _ = text.partition(CLOSE)
     text, _, parts = text.partition(f"\n{_PARTS_TITLE}\n")
     text, _, trail = text.partition(f"\n{artifacts.TITLE}\n")
     text, _, todo = text.partition(f"\n{_LIST_TITLE}\n")
@@ -201,7 +201,7 @@ def part_line(rows: ChatRows, day: str) -> str:
 
 
 def _governing(ask: str) -> str:
-    return ask.rsplit("It goes on with: ", 1)[-1].replace("\nIt was answered; nothing is open from it.", "")
+    return ask.rpartition("It goes on with: ")[2].replace("\nIt was answered; nothing is open from it.", "")
 
 
 def _quote(seq: int, text: str, cap_chars: int) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from datetime import timedelta
 from typing import cast
 
 import msgspec
 
-from whet.clock import Clock, iso
+from whet.clock import Clock
 from whet.config.schema import ReviewSettings
 from whet.contract.errors import BudgetReached, ConfigError, ProviderError
 from whet.contract.messages import Message, Usage
@@ -34,8 +33,7 @@ class Budget:
 
     def tomorrow(self) -> str:
         """Give the ISO time from which there is budget again."""
-        day = self._clock.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
-        return iso(day + timedelta(days=1))
+        return day_start(self._clock.now(), later_days=1)
 
     async def check_share(self, expected_tokens: int) -> None:
         """Raise BudgetReached where a call of that size would take more than reviews' share of the day."""

@@ -122,12 +122,9 @@ class _Search:
             reflection_lm=self._answer,
             reflection_prompt_template=_PROMPT,
             reflection_minibatch_size=min(3, len(cases)),
-            max_metric_calls=(self._budget + 1) * 4 * len(cases),
+            max_metric_calls=self._budget * 6 * len(cases),
             stop_callbacks=self._is_spent,
-            display_progress_bar=False,
             logger=_Silent(),
-            skip_perfect_score=True,
-            seed=0,
         )
         return steps_of(result.best_candidate[_STEPS]) or list(steps)
 

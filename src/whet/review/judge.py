@@ -63,12 +63,10 @@ async def doubts(
     Asks once, whatever comes of it; without an answer there is none. Raises StoreError.
     """
     rows = await parts.database.read(lambda db: claims(db, task_id))
-    if not rows:
-        return {}
-    answer = await _asked(parts, fork, provider, question(rows), by_hand)
-    said = {rows[number - 1].id: rows[number - 1] for number in refused_by(answer) if 0 < number <= len(rows)}
+    numbers = refused_by(await _asked(parts, fork, provider, question(rows), by_hand)) if rows else []
+    said = [row for number, row in enumerate(rows, 1) if number in numbers]
     _log.info("review %s: the judge says no to %d of %d", task_id, len(said), len(rows))
-    return {id_: f"another model reads no “{short(row.remark, 90)}” in it" for id_, row in said.items()}
+    return {row.id: f"another model reads no “{short(row.remark, 90)}” in it" for row in said}
 
 
 def refused_by(answer: str) -> list[int]:

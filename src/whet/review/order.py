@@ -45,7 +45,7 @@ class Order(msgspec.Struct, frozen=True):
     kinds: tuple[Kind, ...]
     reasons: tuple[str, ...]
     runtime: Runtime
-    context_tokens: int = 0
+    context_tokens: int
     focus: str = ""
     others: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 import apsw
@@ -206,9 +206,10 @@ def has_room(settings: ReviewSettings, spent: DaySpending, expected_tokens: int)
     return reviewed <= settings.share * max(settings.free_tokens, spent.other_tokens + reviewed)
 
 
-def day_start(now: datetime) -> str:
-    """Give the ISO time at which the person's day began."""
-    return iso(now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0))
+def day_start(now: datetime, later_days: int = 0) -> str:
+    """Give the ISO time at which the person's day began, or begins so many days later."""
+    day = now.astimezone().date() + timedelta(days=later_days)
+    return iso(datetime.combine(day, time.min).astimezone())
 
 
 _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
@@ -231,9 +232,10 @@ def recovered(calls: Sequence[TurnCall]) -> bool:
             continue
         after = doing[at + 1 :]
         later = [call for call in after if call.name == failed.name and not call.error_kind]
-        again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), -1)
-        near = [call for call in after[:_NEAR] if call in later]
-        if (again < 0 and near) or any(_is_asked_for(call, failed) for call in later[: max(again, 0)]):
+        again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), None)
+        if again is None and any(call in later for call in after[:_NEAR]):
+            return True
+        if any(_is_asked_for(call, failed) for call in later[: again or 0]):
             return True
     return False
 
@@ -249,5 +251,5 @@ def _is_looking(call: TurnCall) -> bool:
     command = arguments_of(call.arguments).get("command")
     if not isinstance(command, str):
         return False
-    words = command.rsplit("&&", 1)[-1][:400].split()
+    words = command.rpartition("&&")[2].split()
     return bool(words) and words[0] in _LOOKING

@@ -54,8 +54,8 @@ log: logging.Logger = logging.getLogger("whet.review")
 KINDS = (reviews.KIND,)
 _TRIES = 5
 _LEASES = 40
-_BACKOFF_S, _BACKOFF_BY, _BACKOFF_MOST_S = 30.0, 4.0, 3600.0
-_OPERATOR_BACKOFF_S, _OPERATOR_BACKOFF_BY, _OPERATOR_BACKOFF_MOST_S = 600.0, 3.0, 14_400.0
+_BACKOFF_S, _BACKOFF_BY, _BACKOFF_MOST_S = 30.0, 4.0, 14_400.0
+_OPERATOR_BACKOFF_S, _OPERATOR_BACKOFF_BY = 600.0, 3.0
 
 
 class _Pointless(WhetError):
@@ -158,7 +158,7 @@ class ReviewWorker:
                 note = await self._converse(fork)
             except ContextOverflow:
                 await self._write(lambda db: reviews.start_over(db, job.id, DIGEST))
-                fork = await open_fork(self._parts, job, order, provider, shares_prefix=False)
+                fork = await open_fork(self._parts, job, order, provider, shares_prefix=shares_prefix)
                 note = await self._converse(fork)
         refused = await self._look_again(job, order, fork)
         return await self._settle(job, order, fork, (note, refused))
@@ -292,10 +292,10 @@ def retry_in_s(error: WhetError, failures: int) -> float | None:
     """Say when to try again after so many failures, None for never."""
     if isinstance(error, _FINAL) or failures >= _TRIES:
         return None
-    first_s, by, most_s = _BACKOFF_S, _BACKOFF_BY, _BACKOFF_MOST_S
+    first_s, by = _BACKOFF_S, _BACKOFF_BY
     if isinstance(error, _NEEDS_OPERATOR):
-        first_s, by, most_s = _OPERATOR_BACKOFF_S, _OPERATOR_BACKOFF_BY, _OPERATOR_BACKOFF_MOST_S
-    wait_s = min(first_s * by ** (failures - 1), most_s)
+        first_s, by = _OPERATOR_BACKOFF_S, _OPERATOR_BACKOFF_BY
+    wait_s = min(first_s * by ** (failures - 1), _BACKOFF_MOST_S)
     if isinstance(error, RateLimited) and error.retry_after_s:
         return max(wait_s, error.retry_after_s)
     return wait_s
