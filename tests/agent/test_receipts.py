@@ -229,6 +229,11 @@ def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path:
             "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured",
             TestCounts("cargo test", 10, 2, 0),
         ),
+        (
+            "echo 'ok  \texample/a'; go test ./...",
+            "ok  \texample/a\nok  \texample/a\t0.1s\nFAIL\texample/b\t0.2s\n",
+            TestCounts("go test", 2, 1, unit="packages"),
+        ),
         ("echo 12 passed in 0.31s", "12 passed in 0.31s", None),
         ("ls", "12 passed the door in 3 days", None),
     ],

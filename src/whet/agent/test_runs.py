@@ -239,10 +239,10 @@ def _go(text: str) -> _Found:
     if not packages:
         return None
     cases = [match[1] for match in _GO_TEST.finditer(text)]
-    failed = sum(one[1] == "FAIL" for one in packages)
+    last, failed = packages[-1][0], sum(one[1] == "FAIL" for one in packages)
     if "PASS" in cases:
-        return packages[-1][0], (cases.count("PASS"), cases.count("FAIL"), cases.count("SKIP")), "tests"
-    return packages[-1][0], (len(packages) - failed, failed, 0), "packages"
+        return last, (cases.count("PASS"), cases.count("FAIL"), cases.count("SKIP")), "tests"
+    return last, (len(packages) - failed, failed, 0), "packages"
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
