@@ -126,7 +126,9 @@ def test_a_result_that_is_stored_after_the_cancel_is_the_calls_only_one(tmp_path
     asyncio.run(main())
 
 
-def test_a_start_that_is_stored_after_the_cancel_is_not_told(tmp_path: Path) -> None:
+def test_a_start_that_is_stored_after_the_cancel_is_not_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         begun = asyncio.Event()
 
@@ -148,5 +150,6 @@ def test_a_start_that_is_stored_after_the_cancel_is_not_told(tmp_path: Path) -> 
             assert [message.role for message in r.session.log.messages] == ["user", "assistant", "tool"]
             assert not r.seen(ToolStarted), "nobody would hear of its end"
             assert (await r.turn("again")).reason == "answered"
+            assert not caplog.records
 
     asyncio.run(main())

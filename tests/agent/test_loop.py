@@ -225,6 +225,9 @@ def test_cancel_in_a_tool_leaves_a_whole_transcript_and_a_usable_session(tmp_pat
             assert roles(r.session.log.messages) == "u a t t"
             assert "outcome is unknown" in r.session.log.messages[2].text
             assert "not started" in r.session.log.messages[3].text
+            assert all(message.is_error for message in r.session.log.messages[2:])
+            sql = "SELECT duration_s FROM tool_calls"
+            assert r.database.read_now(lambda db: db.execute(sql).fetchall()) == [(0.0,), (0.0,)]
             assert (await r.turn("and now?")).reason == "answered"
             assert r.trace() == ["wait"]
 
