@@ -39,7 +39,10 @@ class Notes(Board):
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         if self.holds is not None and place.chat == HERE.chat:
             self.is_held = True
-            await self.holds.wait()
+            try:
+                await self.holds.wait()
+            finally:
+                self.is_held = False
         return await super().send(place, message, key)
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
@@ -194,6 +197,18 @@ def test_a_conversation_does_not_wait_for_another_ones_message(tmp_path: Path) -
             await post.until(lambda: bool(post.rows("sending")))
             await post.go(await post.put(Outgoing("quick"), place=ChatPlace("board", "2", "", "8")))
             assert [one.text for one in post.board.said] == ["quick"]
+
+    asyncio.run(main())
+
+
+def test_once_the_outbox_has_stopped_nothing_is_on_its_way(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            post.board.holds = asyncio.Event()
+            post.deliveries.wake(await post.put(Outgoing("slow")))
+            await post.until(lambda: post.board.is_held)
+            await post.deliveries.drain(0)
+            assert not post.board.is_held and post.texts("sending") == ["slow"]
 
     asyncio.run(main())
 
