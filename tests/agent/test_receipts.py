@@ -160,6 +160,7 @@ def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path:
     [
         ("pytest -q", _PYTEST, TestCounts("pytest", 12, 1, 2, direct=True)),
         ("make test", "3 passed in 0.01s\nmake: done", TestCounts("pytest", 3)),
+        ("pytest", "2 failed in 0.3s", TestCounts("pytest", 0, 2, direct=True)),
         ("uv run pytest", "2 passed, 1 error in 1.2s", TestCounts("pytest", 2, 1, direct=True)),
         (
             "python -m unittest",

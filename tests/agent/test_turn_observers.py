@@ -117,11 +117,11 @@ def test_what_a_call_and_a_turn_took_is_told_without_what_people_took(tmp_path: 
         return "done"
 
     async def main() -> None:
-        script = [calls(("work", "{}"), ("work", "{}")), ANSWER]
+        script = [calls(("work", "{}"), ("work", "{}"), ("look", "{}")), ANSWER]
         async with rig(tmp_path, script, clock=clock, more_tools=[work], person=Slow()) as r:
             r.gate.takes = think
             end = await r.turn("go")
-            assert [event.duration_s for event in r.seen(ToolFinished)] == [5, 5]  # type: ignore[union-attr]
+            assert [event.duration_s for event in r.seen(ToolFinished)] == [5, 5, 0]  # type: ignore[union-attr]
             assert end.duration_s == 10
 
     asyncio.run(main())

@@ -255,23 +255,48 @@ def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(run: R
     run(test)
 
 
+async def left_behind(rig: Rig) -> int:
+    """Leave a turn that was begun and has no end, and give its conversation."""
+    rows, ben = await rig.rows(place()), rig.parts.router.listed(place())
+    assert ben is not None
+    log = await Transcript.open(rig.app.database, await rows.session_id(ben), rig.app.clock)
+    await log.begin_turn(Message(role="user", content="and then?"))
+    log.close()
+    await rows.mark(rig.received(place(), "u0"), "begun")
+    return rows.chat.id
+
+
 @pytest.mark.parametrize("resume", [True, False])
 def test_a_turn_begins_once_although_the_store_fails_beside_it(run: Run, resume: bool) -> None:
     async def test(rig: Rig) -> None:
-        rows, ben = await rig.rows(place()), rig.parts.router.listed(place())
-        assert ben is not None
-        if resume:
-            log = await Transcript.open(rig.app.database, await rows.session_id(ben), rig.app.clock)
-            await log.begin_turn(Message(role="user", content="and then?"))
-            log.close()
-        else:
+        chat_id = await left_behind(rig) if resume else rig.chat(place()).id
+        if not resume:
             rig.received(place(), "u1", "hello")
         rig.received(place(), "/store", "/store")
-        one = Conversation(rig.parts, Failing([]), rows.chat.id, resume=resume)
+        one = Conversation(rig.parts, Failing([]), chat_id, resume=resume)
         with pytest.raises(StoreBusy):
             await one.work()
         await one.work()
         assert len(rig.texts()) == 1 and not one.is_running
+
+    run(test)
+
+
+@pytest.mark.parametrize(("state", "answers"), [("begun", 1), ("done", 0)])
+def test_a_turn_that_the_store_failed_is_gone_on_with_where_it_had_begun(
+    run: Run, state: chats.InState, answers: int
+) -> None:
+    async def test(rig: Rig) -> None:
+        async def fails() -> None:
+            raise StoreBusy("busy")
+
+        one = Conversation(rig.parts, rig.commands, await left_behind(rig), resume=False)
+        rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = ?", (state,)))
+        one._turn = asyncio.create_task(fails())
+        with pytest.raises(StoreBusy):
+            await one.work()
+        await one.work()
+        assert len(rig.texts()) == answers
 
     run(test)
 
