@@ -282,8 +282,8 @@ def test_a_turn_begins_once_although_the_store_fails_beside_it(run: Run, resume:
     run(test)
 
 
-@pytest.mark.parametrize(("state", "answers"), [("begun", 1), ("done", 0)])
-def test_a_turn_that_the_store_failed_is_gone_on_with_where_it_had_begun(
+@pytest.mark.parametrize(("state", "answers"), [("begun", 1), ("done", 0), ("waiting", 1)])
+def test_a_turn_that_the_store_failed_is_gone_on_with_or_begins_with_what_still_waits(
     run: Run, state: chats.InState, answers: int
 ) -> None:
     async def test(rig: Rig) -> None:
@@ -293,6 +293,7 @@ def test_a_turn_that_the_store_failed_is_gone_on_with_where_it_had_begun(
         one = Conversation(rig.parts, rig.commands, await left_behind(rig), resume=False)
         rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = ?", (state,)))
         one._turn = asyncio.create_task(fails())
+        one._taken = {row.id for row in await (await rig.rows(place())).waiting()}
         with pytest.raises(StoreBusy):
             await one.work()
         await one.work()
