@@ -320,6 +320,10 @@ def test_where_repetitions_are_dropped_a_crash_is_made_good_as_long_as_that_hold
             post.clock.advance(after_s)
             await post.deliveries.recover()
             assert "one" in post.texts(state)
+            post.clock.advance(120)
+            for row in post.rows("queued"):
+                await post.go(row.chat)
+            assert post.texts("unknown") == ["one"], "when it may have got through is known from then on"
 
     asyncio.run(main())
 

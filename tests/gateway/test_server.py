@@ -8,16 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.parts import PEOPLE, Wall
+from tests.gateway.parts import PEOPLE, Rig, Run, Wall, model, place, run
+from tests.support import let_pass
 from whet.app.hosted import SessionHost
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, ScheduleSettings, Settings
 from whet.contract.channels import Memo, SendFailed, Take, Verb
-from whet.contract.errors import StoreError, WhetError
+from whet.contract.errors import StoreBusy, StoreError, WhetError
 from whet.gateway.chat import ChatCommands
 from whet.gateway.lock import TokenLock
 from whet.gateway.server import Setup, serve
 from whet.gateway.settings import ConfiguredChannel, GatewayChannelText, GatewayText
+from whet.store import chats
+
+__all__ = ["model", "run"]  # fixtures
 
 
 class Listening(Wall):
@@ -89,3 +93,52 @@ def test_a_gateway_that_is_told_to_stop_ends_well(tmp_path: Path, number: signal
     code, said, hosted = served(tmp_path, board)
     assert (code, said) == (0, ["one: listening", "beside: over"])
     assert is_let_go(tmp_path, board, hosted)
+
+
+class Busy(Wall):
+    """A platform that listens in vain: its first updates can't be stored, and then it is gone."""
+
+    tries = 0
+
+    async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
+        self.tries += 1
+        if self.tries == 1:
+            raise StoreBusy("busy")
+        raise SendFailed("gone", is_final=True)
+
+
+@pytest.mark.logs_errors("channel one is off")
+def test_a_channel_gives_its_store_time_before_it_listens_again(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        board = Busy("one")
+        listening = asyncio.create_task(rig.server._listen(board, rig.intake))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert board.tries == 1
+        let_pass(5)
+        await listening
+        assert board.tries == 2
+
+    run(test)
+
+
+def test_old_rows_are_dropped_now_and_then_and_not_all_the_time(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        async def leave(update_id: str) -> None:
+            row = rig.received(place(), update_id)
+            await rig.app.database.append(lambda db: chats.mark(db, row.id, "done"))
+
+        await leave("u1")
+        pruning = asyncio.create_task(rig.server._prune())
+        while rig.state("u1"):
+            await asyncio.sleep(0)
+        let_pass(1)  # until nothing more is found
+        for _ in range(50):
+            await rig.app.database.read(lambda db: None)
+        await leave("u2")
+        for _ in range(50):
+            await rig.app.database.read(lambda db: None)
+        assert rig.state("u2") == "done"
+        pruning.cancel()
+
+    run(test)

@@ -223,14 +223,13 @@ class Conversation:
             return "held"
         self._held.discard(row.id)
         text, images = await self._read(update)
+        if self._turn is not None and not self._has_room:
+            return "again"
         self._taken.add(row.id)  # after what may fail: without a turn nobody would look at the row again
         if self._turn is None:
             self.begin_with(text, images, row)
-        elif self._has_room:
-            await steer(self.record, row, text, images)
         else:
-            self._taken.discard(row.id)
-            return "again"
+            await steer(self.record, row, text, images)
         return "taken"
 
     @property

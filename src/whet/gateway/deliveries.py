@@ -251,7 +251,7 @@ class Deliveries:
         """Give how long a whole channel has to wait; None where the failure is this message's."""
         if error.is_barred:  # nothing is lost while somebody puts a new token in
             log.error("channel %s: nothing can be sent: %s", name, error.reason)
-            return max(error.retry_after_s or 0.0, _BARRED_S)
+            return max(error.retry_after_s or _BARRED_S, _BARRED_S)
         if error.retry_after_s is not None:
             return error.retry_after_s
         if error.maybe_sent or error.status not in (0, _TOO_MANY):
