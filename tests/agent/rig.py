@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, TurnLimits, TurnObserver
@@ -16,7 +17,7 @@ from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.engines import NoEngine, engine_tools
 from whet.context.host import EngineHost
 from whet.contract.context_engine import ContextEngine
-from whet.contract.errors import BadInput
+from whet.contract.errors import BadInput, StoreError
 from whet.contract.events import Emit, Event, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Decision, GateCall, NobodyPresent, Person
@@ -141,6 +142,20 @@ class Rig:
     def trace(self) -> list[str]:
         path = self.folder / "trace"
         return path.read_text().splitlines() if path.exists() else []
+
+
+class FullDisk(StateDatabase):
+    """Fails one write while it is armed."""
+
+    armed = False
+
+    async def append(self, work: Any, after: Any = None) -> Any:
+        if self.armed:
+            FullDisk.armed = False
+            error = StoreError("the disk is full", hint="make room")
+            after(None, error)
+            raise error
+        return await super().append(work, after)
 
 
 @asynccontextmanager

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import Rig, calls, rig
+from tests.support import let_pass
 from whet.agent.loop import run_turn
 from whet.contract.errors import NotFound
-from whet.contract.events import Event, StepFinished, TextDelta, ToolProgress
+from whet.contract.events import Event, StepFinished, TextDelta, ToolProgress, ToolStarted
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext
 from whet.practice.script import ScriptedReply
@@ -49,9 +50,9 @@ async def write_is_on_its_way(r: Rig) -> None:
             await asyncio.sleep(0)
 
 
-async def cancelled(turn: asyncio.Task[object], disk: SlowDisk) -> None:
-    """Cancel the turn twice while its write waits, then let that go on."""
-    for _ in range(2):
+async def cancelled(turn: asyncio.Task[object], disk: SlowDisk, times: int = 2) -> None:
+    """Cancel the turn while its write waits, then let that go on."""
+    for _ in range(times):
         turn.cancel()
         await asyncio.sleep(0)
     assert not turn.done()
@@ -60,7 +61,8 @@ async def cancelled(turn: asyncio.Task[object], disk: SlowDisk) -> None:
         await turn
 
 
-def test_a_reply_that_is_stored_after_the_cancel_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_reply_that_is_stored_after_the_cancel_is_told(tmp_path: Path, times: int) -> None:
     async def main() -> None:
         async with rig(tmp_path, [ANSWER, ANSWER]) as r:
             disk, said = SlowDisk(r), asyncio.Event()
@@ -74,7 +76,7 @@ def test_a_reply_that_is_stored_after_the_cancel_is_told(tmp_path: Path) -> None
             turn = asyncio.ensure_future(run_turn(r.session, Message(role="user", content="go"), emit))
             await said.wait()
             await write_is_on_its_way(r)
-            await cancelled(turn, disk)
+            await cancelled(turn, disk, times)
             assert [message.text for message in r.session.log.messages] == ["go", "All done."]
             assert len(r.seen(StepFinished)) == 1
             assert (await r.turn("again")).reason == "answered"
@@ -121,5 +123,34 @@ def test_a_result_that_is_stored_after_the_cancel_is_the_calls_only_one(tmp_path
             await cancelled(turn, disk)
             assert [message.text for message in r.session.log.messages[2:]] == ["left"]
             assert (await r.turn("again")).reason == "answered"
+
+    asyncio.run(main())
+
+
+def test_a_start_that_is_stored_after_the_cancel_is_not_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        @tool(toolset="file", effects={"read"}, repeatable=True)
+        async def stare(ctx: ToolContext) -> str:
+            """Never end."""
+            begun.set()
+            await asyncio.Event().wait()
+            return ""
+
+        async with rig(tmp_path, [calls(("stare", "{}")), ANSWER], more_tools=[stare]) as r:
+            disk = SlowDisk(r)
+            turn = asyncio.ensure_future(r.turn("go"))
+            await begun.wait()
+            disk.hold()
+            let_pass(1)
+            await write_is_on_its_way(r)
+            await cancelled(turn, disk)
+            assert [message.role for message in r.session.log.messages] == ["user", "assistant", "tool"]
+            assert not r.seen(ToolStarted), "nobody would hear of its end"
+            assert (await r.turn("again")).reason == "answered"
+            assert not caplog.records
 
     asyncio.run(main())

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.agent.rig import ListGate, Rig, calls, rig
+from tests.agent.rig import FullDisk, ListGate, Rig, calls, rig
+from whet.clock import SystemClock
 from whet.context.engines import NoEngine
 from whet.contract.changes import TextChange, call_digest, hash_of
 from whet.contract.errors import BadInput
@@ -323,6 +324,10 @@ def test_the_end_of_a_call_shows_its_first_words_or_of_a_failed_command_its_last
                 ("unknown_tool", None, results(r)[3][:400], "{}"),
             ]
             assert results(r)[:3] == [words, words, "why, for the model"]
+            stored = [(m.tool_call_id, m.tool_name) for m in r.session.log.messages if m.role == "tool"]
+            assert [(one.call_id, one.name) for one in seen] == stored and stored[2][1] == "put"
+            began = [(one.call_id, one.name) for one in r.events if isinstance(one, ToolStarted)]
+            assert began == stored[:2], "a call is known by its id and its tool, from its start to its end"
 
     asyncio.run(main())
 
@@ -372,6 +377,22 @@ def test_only_neighbours_that_may_overlap_run_together(tmp_path: Path) -> None:
             await r.turn("go")
             assert results(r) == ["alone", "beside", "beside", "alone", "beside"]
             assert sorted(most) == [1, 1, 1, 1, 2]
+
+    asyncio.run(main())
+
+
+def test_calls_at_a_time_whose_results_can_not_be_stored_end_the_turn_as_one_does(tmp_path: Path) -> None:
+    async def arm() -> None:
+        FullDisk.armed = True
+
+    async def main() -> None:
+        database = FullDisk.open(tmp_path / "state.db", SystemClock())
+        script = [calls(("look", '{"at": "a"}'), ("look", '{"at": "b"}')), ANSWER]
+        async with rig(tmp_path, script, database=database) as r:
+            r.gate.takes = arm
+            end = await r.turn("go")
+            assert (end.reason, end.error, end.hint) == ("failed", "the disk is full", "make room")
+            assert (await r.turn("go on")).reason == "answered"
 
     asyncio.run(main())
 

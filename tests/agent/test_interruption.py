@@ -158,14 +158,14 @@ class Slow(NobodyPresent):
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         await go_by(100)
-        return "blue"
+        return choices[0]
 
 
 def asking() -> Tool:
     @tool(toolset="file", effects={"read"}, timeout_s=None)
     async def wonder(ctx: ToolContext) -> str:
         """Ask."""
-        return f"it is {await ctx.ask('Which?', ())}"
+        return f"it is {await ctx.ask('Which?', ('blue', 'red'))}"
 
     return wonder
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.agent.rig import Rig, calls, rig
+from tests.agent.rig import FullDisk, Rig, calls, rig
 from tests.context.engines import RecordingEngine
 from tests.support import let_pass
 from whet.agent.loop import run_turn
 from whet.agent.session import TurnLimits
 from whet.clock import SystemClock
-from whet.contract.errors import NotFound, StoreError, ToolError
+from whet.contract.errors import NotFound, ToolError
 from whet.contract.events import (
     Notice,
     Steered,
@@ -32,7 +32,6 @@ from whet.contract.messages import Message, Usage
 from whet.contract.tools import ToolContext
 from whet.practice.script import Fault, ScriptedReply, html_page, rate_limited
 from whet.practice.server import PracticeServer
-from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
 from whet.tools.signature import tool
 
@@ -226,6 +225,9 @@ def test_cancel_in_a_tool_leaves_a_whole_transcript_and_a_usable_session(tmp_pat
             assert roles(r.session.log.messages) == "u a t t"
             assert "outcome is unknown" in r.session.log.messages[2].text
             assert "not started" in r.session.log.messages[3].text
+            assert all(message.is_error for message in r.session.log.messages[2:])
+            sql = "SELECT duration_s FROM tool_calls"
+            assert r.database.read_now(lambda db: db.execute(sql).fetchall()) == [(0.0,), (0.0,)]
             assert (await r.turn("and now?")).reason == "answered"
             assert r.trace() == ["wait"]
 
@@ -392,20 +394,6 @@ def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
             assert stored.messages[1].tool_calls[0].arguments == '{"at" :  "ü"}'
 
     asyncio.run(main())
-
-
-class FullDisk(StateDatabase):
-    """Fails one write while it is armed."""
-
-    armed = False
-
-    async def append(self, work: Any, after: Any = None) -> Any:
-        if self.armed:
-            FullDisk.armed = False
-            error = StoreError("the disk is full", hint="make room")
-            after(None, error)
-            raise error
-        return await super().append(work, after)
 
 
 def test_a_result_that_can_not_be_stored_ends_the_turn_and_says_why(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ _ACTIVATE = ". .venv/bin/activate"
         ("timeout 60 python3 -m pytest", OwnRun("pytest", ("timeout", "60", "python3", "-m", "pytest"))),
         ("npx jest # all of them", OwnRun("jest", ("npx", "jest"))),
         ("'pytest' \"-q\"", OwnRun("pytest", ("pytest", "-q"))),
+        ("py\\test -q", OwnRun("pytest", ("pytest", "-q"))),
         ("go test ./... 2>&1", OwnRun("go test", ("go", "test", "./..."))),
         ("source a/other; pytest", None),
         ("cat log && pytest", None),

@@ -96,6 +96,14 @@ def test_of_an_answer_that_only_repeats_itself_two_rounds_are_kept() -> None:
     assert guard.text == unit * 2
 
 
+def test_a_repetition_is_noticed_within_2_000_characters() -> None:
+    guard = AnswerGuard(0)
+    guard.feed("".join(f"{n:04}" for n in range(750)) + "y" * 100)
+    with pytest.raises(Rambled):
+        for _ in range(60):
+            guard.feed("y" * 100)
+
+
 def test_the_shortest_repetition_is_found() -> None:
     assert repeated("The answer: " + "x" * 9_000) == 1
     assert repeated("The answer: " + "xy" * 9_000) == 2

@@ -160,6 +160,7 @@ def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path:
     [
         ("pytest -q", _PYTEST, TestCounts("pytest", 12, 1, 2, direct=True)),
         ("make test", "3 passed in 0.01s\nmake: done", TestCounts("pytest", 3)),
+        ("pytest", "2 failed in 0.3s", TestCounts("pytest", 0, 2, direct=True)),
         ("uv run pytest", "2 passed, 1 error in 1.2s", TestCounts("pytest", 2, 1, direct=True)),
         (
             "python -m unittest",
@@ -228,6 +229,11 @@ def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path:
             "test result: ok. 9 passed; 0 failed; 0 ignored\n"
             "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured",
             TestCounts("cargo test", 10, 2, 0),
+        ),
+        (
+            "echo 'ok  \texample/a'; go test ./...",
+            "ok  \texample/a\nok  \texample/a\t0.1s\nFAIL\texample/b\t0.2s\n",
+            TestCounts("go test", 2, 1, unit="packages"),
         ),
         ("echo 12 passed in 0.31s", "12 passed in 0.31s", None),
         ("ls", "12 passed the door in 3 days", None),

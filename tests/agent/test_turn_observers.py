@@ -26,6 +26,7 @@ from whet.contract.events import (
     TurnEnd,
 )
 from whet.contract.messages import ImagePart, Message, TextPart
+from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
 from whet.practice.script import Fault, ScriptedReply
 from whet.store.jobs import AtEnd, Queued, nothing
@@ -98,21 +99,30 @@ def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp_path:
     assert given == [("go", 1), ("one", 4), ("three", 6)]
 
 
-def test_what_a_call_and_a_turn_took_is_told(tmp_path: Path) -> None:
+def test_what_a_call_and_a_turn_took_is_told_without_what_people_took(tmp_path: Path) -> None:
     clock = FixedClock()
+
+    class Slow(NobodyPresent):
+        async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+            return await think()
+
+    async def think() -> None:
+        clock.advance(100)
 
     @tool(toolset="file", effects={"read"})
     async def work(ctx: ToolContext) -> str:
         """Take five seconds."""
+        await ctx.ask("Which?", ())
         clock.advance(5)
         return "done"
 
     async def main() -> None:
-        script = [calls(("work", "{}")), ANSWER]
-        async with rig(tmp_path, script, clock=clock, more_tools=[work]) as r:
+        script = [calls(("work", "{}"), ("work", "{}"), ("look", "{}")), ANSWER]
+        async with rig(tmp_path, script, clock=clock, more_tools=[work], person=Slow()) as r:
+            r.gate.takes = think
             end = await r.turn("go")
-            assert [event.duration_s for event in r.seen(ToolFinished)] == [5]  # type: ignore[union-attr]
-            assert end.duration_s == 5
+            assert [event.duration_s for event in r.seen(ToolFinished)] == [5, 5, 0]  # type: ignore[union-attr]
+            assert end.duration_s == 10
 
     asyncio.run(main())
 

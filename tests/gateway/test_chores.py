@@ -41,7 +41,8 @@ def test_a_review_runs_beside_the_chats_and_says_what_it_saved(
 
 def test_what_is_long_done_with_is_dropped(tmp_path: Path) -> None:
     def leave(db: apsw.Connection) -> None:
-        for at_ms, id_ in ((1, "old"), (SystemClock().unix_ms(), "new")):
+        two_weeks_ago_ms = SystemClock().unix_ms() - 14 * 86_400_000
+        for at_ms, id_ in ((two_weeks_ago_ms - 3_600_000, "old"), (two_weeks_ago_ms + 3_600_000, "new")):
             row = chats.receive(db, ChatPlace("telegram", "7", "", "7"), id_, "{}", at_ms)
             assert row is not None
             chats.mark(db, row, "done")

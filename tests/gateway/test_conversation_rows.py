@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import apsw
+import msgspec
 import pytest
 
 from tests.gateway.parts import Rig, Run, model, place, run
 from whet.contract.channels import Incoming, Outgoing
 from whet.contract.errors import StoreBusy, WhetError
+from whet.contract.messages import Message
 from whet.gateway.chat import ChatCommands
+from whet.gateway.chat_record import MOST_WAITING
 from whet.gateway.conversations import Conversation
 from whet.store import chats, goals, schedules, sessions
 from whet.store.goals import GoalRow
+from whet.store.transcript import Transcript
 
 __all__ = ["model", "run"]  # fixtures
 
@@ -246,6 +251,74 @@ def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(run: R
         one.closing = True
         await one.work()
         assert rig.state("u1") == "waiting" and rig.texts() == []
+
+    run(test)
+
+
+async def left_behind(rig: Rig) -> int:
+    """Leave a turn that was begun and has no end, and give its conversation."""
+    rows, ben = await rig.rows(place()), rig.parts.router.listed(place())
+    assert ben is not None
+    log = await Transcript.open(rig.app.database, await rows.session_id(ben), rig.app.clock)
+    await log.begin_turn(Message(role="user", content="and then?"))
+    log.close()
+    await rows.mark(rig.received(place(), "u0"), "begun")
+    return rows.chat.id
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_turn_begins_once_although_the_store_fails_beside_it(run: Run, resume: bool) -> None:
+    async def test(rig: Rig) -> None:
+        chat_id = await left_behind(rig) if resume else rig.chat(place()).id
+        if not resume:
+            rig.received(place(), "u1", "hello")
+        rig.received(place(), "/store", "/store")
+        one = Conversation(rig.parts, Failing([]), chat_id, resume=resume)
+        with pytest.raises(StoreBusy):
+            await one.work()
+        await one.work()
+        assert len(rig.texts()) == 1 and not one.is_running
+
+    run(test)
+
+
+@pytest.mark.parametrize(("state", "answers"), [("begun", 1), ("done", 0), ("waiting", 1)])
+def test_a_turn_that_the_store_failed_is_gone_on_with_or_begins_with_what_still_waits(
+    run: Run, state: chats.InState, answers: int
+) -> None:
+    async def test(rig: Rig) -> None:
+        async def fails() -> None:
+            raise StoreBusy("busy")
+
+        one = Conversation(rig.parts, rig.commands, await left_behind(rig), resume=False)
+        rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = ?", (state,)))
+        one._turn = asyncio.create_task(fails())
+        one._taken = {row.id for row in await (await rig.rows(place())).waiting()}
+        with pytest.raises(StoreBusy):
+            await one.work()
+        await one.work()
+        assert len(rig.texts()) == answers
+
+    run(test)
+
+
+class Idle(ChatCommands):
+    """Commands that do nothing."""
+
+    async def run(self, conversation: Conversation, name: str, rest: str) -> None: ...
+
+
+@pytest.mark.slow
+def test_more_commands_than_are_read_at_a_time_are_all_run(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        def receive(db: apsw.Connection) -> None:
+            for number in range(MOST_WAITING + 1):
+                body = msgspec.json.encode(Incoming(place(), f"u{number}", "message", text="/idle")).decode()
+                chats.receive(db, place(), f"u{number}", body, 0)
+
+        rig.app.database.write_now(receive)
+        await Conversation(rig.parts, Idle([]), rig.chat(place()).id, resume=False).work()
+        assert rig.state(f"u{MOST_WAITING}") == "done"
 
     run(test)
 

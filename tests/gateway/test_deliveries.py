@@ -170,6 +170,12 @@ def test_a_platform_that_stays_silent_is_asked_ever_later(tmp_path: Path) -> Non
         deliveries = Deliveries(database, clock, {"board": board}, settled)
         away = SendFailed("can't reach it")
         assert [deliveries._patience_s("board", away) for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
+        deliveries._paused_until_s["board"] = clock.monotonic_s() + 0.5
+        assert deliveries._patience_s("board", away) == pytest.approx(0.5), (
+            "another chat's failure is the same one"
+        )
+        clock.advance(1)
+        assert deliveries._patience_s("board", away) == 16.0
 
 
 @pytest.mark.logs_errors("nothing can be sent: no")

@@ -233,6 +233,7 @@ def test_ids_of_people_in_both_ways_of_writing_them() -> None:
         ("[people.ann]\nids = 7", "Expected `object`, got `int`"),
         ("people = 7", "Expected `object`, got `int`"),
         ("[people]\nann = 7", "Expected `object`, got `int`"),
+        ("chanel = 7", "Object contains unknown field `chanel`"),
         ("channel = 7", "Expected `array`, got `int`"),
         ("channel = [7]", "Expected `object`, got `int`"),
         ('[[channel]]\nkind = "telegram"\nsettings = 7', "Expected `object`, got `int`"),

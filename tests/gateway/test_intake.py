@@ -52,6 +52,10 @@ def test_a_flood_is_told_once_and_what_is_over_is_not_read(run: Run) -> None:
         said = await took(rig, *(says("8", f"u{number}") for number in range(5)))
         assert said == ["That was a lot at once: 2 messages a minute are read. This one was not."]
         assert [rig.state(f"u{number}") for number in range(5)] == ["waiting", "waiting", "", "", ""]
+        assert rig.woken == [rig.chat(place("8")).id], "only what was said has to be sent"
+        vague = [msgspec.structs.replace(says("7", f"w{number}"), at_s=0.0) for number in range(3)]
+        told = [await took(rig, update) for update in vague]
+        assert told == [[], [], said], "where the platform does not say when, it was said now"
         over_minutes = [
             msgspec.structs.replace(says("9", f"v{number}"), at_s=number * 60.0) for number in range(4)
         ]

@@ -39,7 +39,10 @@ class Notes(Board):
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         if self.holds is not None and place.chat == HERE.chat:
             self.is_held = True
-            await self.holds.wait()
+            try:
+                await self.holds.wait()
+            finally:
+                self.is_held = False
         return await super().send(place, message, key)
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
@@ -198,6 +201,18 @@ def test_a_conversation_does_not_wait_for_another_ones_message(tmp_path: Path) -
     asyncio.run(main())
 
 
+def test_once_the_outbox_has_stopped_nothing_is_on_its_way(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with posting(tmp_path) as post:
+            post.board.holds = asyncio.Event()
+            post.deliveries.wake(await post.put(Outgoing("slow")))
+            await post.until(lambda: post.board.is_held)
+            await post.deliveries.drain(0)
+            assert not post.board.is_held and post.texts("sending") == ["slow"]
+
+    asyncio.run(main())
+
+
 def test_nothing_overtakes_a_message_that_waits_to_be_tried_again(tmp_path: Path) -> None:
     async def main() -> None:
         async with posting(tmp_path) as post:
@@ -305,6 +320,10 @@ def test_where_repetitions_are_dropped_a_crash_is_made_good_as_long_as_that_hold
             post.clock.advance(after_s)
             await post.deliveries.recover()
             assert "one" in post.texts(state)
+            post.clock.advance(120)
+            for row in post.rows("queued"):
+                await post.go(row.chat)
+            assert post.texts("unknown") == ["one"], "when it may have got through is known from then on"
 
     asyncio.run(main())
 

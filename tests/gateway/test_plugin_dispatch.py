@@ -151,6 +151,7 @@ def test_plugins_are_told_of_an_edit_once(tmp_path: Path) -> None:
         w.telegram.wait_said("Hello.")
         changed = w.telegram.rewrite(100_001, "hello, all")
         w.telegram.wait_said("An edited message")
+        assert any(row[0] == "happened" for row in w.seen())
         w.telegram.again(changed)
         w.telegram.write("more")
         w.telegram.wait_said("Again.")

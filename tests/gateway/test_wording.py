@@ -144,6 +144,7 @@ CHANNEL = '[[channel]]\nkind = "telegram"\n'
         ("", " has no channel"),
         ("[people.ann]\ntelegram = 7\n", " has no channel"),
         ("x = [", ": "),
+        (f"{CHANNEL}[people.ann]\nfax = 7\n", "people.ann: `fax` is neither a platform nor a setting"),
         (f"{CHANNEL}[people.Ann]\ntelegram = 7\n", "'Ann' can't be a person's name"),
         (f"{CHANNEL}[people.-ann]\ntelegram = 7\n", "'-ann' can't be a person's name"),
         (f"{CHANNEL}[people.{'a' * 33}]\ntelegram = 7\n", "can't be a person's name"),

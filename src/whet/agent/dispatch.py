@@ -133,9 +133,10 @@ def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
     overlapping = False
     for item in planned:
         parallel = isinstance(item, AnsweredCall) or item.question.tool.parallel
-        if not (batches and overlapping and parallel):
-            batches.append([])
-        batches[-1].append(item)
+        if overlapping and parallel:
+            batches[-1].append(item)
+        else:
+            batches.append([item])
         overlapping = parallel
     return batches
 

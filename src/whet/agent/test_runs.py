@@ -8,6 +8,7 @@ exit status; of any other command the part that runs tests can be taken out, to 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
@@ -20,14 +21,14 @@ _TAIL_CHARS = 12_000
 _ESCAPES = late_pattern(r"\x1b\[[0-9;]*m")
 _BREAKS = late_pattern(r"&&|\|\||[;|&\n]")
 _PYTEST = late_pattern(
-    r"^=*[ ]*((?:\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+)"
+    r"^=*[ ]*(?:\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
     r" in [\d.]+s",
     re.MULTILINE,
 )
 _COUNT = late_pattern(r"(\d+) (\w+)")
 _UNITTEST = late_pattern(r"^Ran (\d+) tests? in [\d.]+s\s+^(OK|FAILED)(?: \(([^)]*)\))?", re.MULTILINE)
 _NAMED = late_pattern(r"(failures|errors|skipped|expected failures)=(\d+)")
-_JEST = late_pattern(r"^Tests:[ ]+((?:\d+ \w+, )*)\d+ total", re.MULTILINE)
+_JEST = late_pattern(r"^Tests:[ ]+(?:\d+ \w+, )*\d+ total", re.MULTILINE)
 _CARGO = late_pattern(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
 _GO_TEST = late_pattern(r"^\s*--- (PASS|FAIL|SKIP): ", re.MULTILINE)
 _GO_PACKAGE = late_pattern(r"^(ok|FAIL)[ ]*\t\S+", re.MULTILINE)
@@ -200,21 +201,21 @@ def _pytest(text: str) -> _Found:
     found = _last(_PYTEST, text)
     if found is None:
         return None
-    counts = {word.rstrip("s"): int(number) for number, word in _COUNT.findall(found[1])}
-    failed = counts.get("failed", 0) + counts.get("error", 0)
-    skipped = counts.get("skipped", 0) + counts.get("xfailed", 0)
-    return found[0], (counts.get("passed", 0) + counts.get("xpassed", 0), failed, skipped), "tests"
+    counts = Counter({word.rstrip("s"): int(number) for number, word in _COUNT.findall(found[0])})
+    failed = counts["failed"] + counts["error"]
+    skipped = counts["skipped"] + counts["xfailed"]
+    return found[0], (counts["passed"] + counts["xpassed"], failed, skipped), "tests"
 
 
 def _unittest(text: str) -> _Found:
     found = _last(_UNITTEST, text)
     if found is None:
         return None
-    named = {name: int(number) for name, number in _NAMED.findall(found[3] or "")}
-    failed = named.get("failures", 0) + named.get("errors", 0)
+    named = Counter({name: int(number) for name, number in _NAMED.findall(found[3] or "")})
+    failed = named["failures"] + named["errors"]
     if found[2] == "FAILED":
         failed = max(failed, 1)
-    skipped = named.get("skipped", 0) + named.get("expected failures", 0)
+    skipped = named["skipped"] + named["expected failures"]
     return found[0], (max(int(found[1]) - failed - skipped, 0), failed, skipped), "tests"
 
 
@@ -222,8 +223,8 @@ def _jest(text: str) -> _Found:
     found = _last(_JEST, text)
     if found is None:
         return None
-    named = {word: int(number) for number, word in _COUNT.findall(found[1])}
-    return found[0], (named.get("passed", 0), named.get("failed", 0), named.get("skipped", 0)), "tests"
+    named = Counter({word: int(number) for number, word in _COUNT.findall(found[0])})
+    return found[0], (named["passed"], named["failed"], named["skipped"]), "tests"
 
 
 def _cargo(text: str) -> _Found:
@@ -239,10 +240,10 @@ def _go(text: str) -> _Found:
     if not packages:
         return None
     cases = [match[1] for match in _GO_TEST.finditer(text)]
-    failed = sum(one[1] == "FAIL" for one in packages)
+    last, failed = packages[-1][0], sum(one[1] == "FAIL" for one in packages)
     if "PASS" in cases:
-        return packages[-1][0], (cases.count("PASS"), cases.count("FAIL"), cases.count("SKIP")), "tests"
-    return packages[-1][0], (len(packages) - failed, failed, 0), "packages"
+        return last, (cases.count("PASS"), cases.count("FAIL"), cases.count("SKIP")), "tests"
+    return last, (len(packages) - failed, failed, 0), "packages"
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

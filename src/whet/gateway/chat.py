@@ -41,7 +41,7 @@ class ChatCommands:
             ("goal", "Work on something until a check proves it.", "TEXT [--verify CMD]"),
             ("deny", "Deny what waits for a decision.", "[BECAUSE ...]"),
         ):
-            self._commands.add(SlashCommand(name, text, _never, argument, anytime=True, remote=True))
+            self._commands.add(SlashCommand(name, text, _never, argument, anytime=True))
 
     def parse(self, update: Incoming) -> tuple[str, str] | None:
         """Give a message's command and the rest."""

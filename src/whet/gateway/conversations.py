@@ -109,8 +109,7 @@ class Conversation:
         self.closing = False
         self.record: ConversationRows
         self._commands = commands
-        self._resume = resume
-        self._failed = False
+        self._resume: bool | None = resume  # None: the store knows whether there is a turn to go on with
         self._taken: set[int] = set()
         self._held: set[int] = set()
         self._has_more = False
@@ -125,9 +124,8 @@ class Conversation:
     async def work(self) -> None:
         """Take what waits until nothing does and no turn runs."""
         self.record = await ConversationRows.load(self.parts, self.chat_id)
-        if self._failed:  # what was begun is gone on with, before anything else gets into its turn
+        if self._resume is None:  # what was begun is gone on with, before anything else gets into its turn
             self._resume = self.parts.database.read_now(lambda db: chats.is_begun(db, self.chat_id))
-            self._failed = False
         if self._resume:
             self._resume = False
             self.begin_with(None)
@@ -195,7 +193,8 @@ class Conversation:
             done, self._turn = self._turn, None
             self._taken.clear()
             if not done.cancelled():  # by /stop, before it had begun
-                self._failed = done.exception() is not None
+                if done.exception() is not None:
+                    self._resume = None
                 done.result()
 
     async def _take(self, row: InRow, *, holds: bool) -> Literal["taken", "held", "again"]:
@@ -224,14 +223,13 @@ class Conversation:
             return "held"
         self._held.discard(row.id)
         text, images = await self._read(update)
+        if self._turn is not None and not self._has_room:
+            return "again"
         self._taken.add(row.id)  # after what may fail: without a turn nobody would look at the row again
         if self._turn is None:
             self.begin_with(text, images, row)
-        elif self._has_room:
-            await steer(self.record, row, text, images)
         else:
-            self._taken.discard(row.id)
-            return "again"
+            await steer(self.record, row, text, images)
         return "taken"
 
     @property

@@ -75,10 +75,9 @@ class Deliveries:
         """Sort out what was being sent when the last process ended; before anything else is done."""
         now_ms = self._clock.unix_ms()
 
-        def work(connection: apsw.Connection) -> tuple[int, int]:
-            unknown = again = 0
+        def work(connection: apsw.Connection) -> None:
             for name, channel in self._channels.items():
-                unknown += chats.unknown_drafts(connection, name)
+                chats.unknown_drafts(connection, name)
                 for row in chats.sort_out(connection, name):
                     message = _since(row, row.run_after_ms)
                     is_recent = now_ms - message.since_ms < channel.limits.idempotent_s * 1000
@@ -92,14 +91,9 @@ class Deliveries:
                     chats.forget_try(connection, row.id)  # nobody refused it: it is not longer waited for
                     if not repeatable:
                         outbox.tell(connection, row.chat, now_ms)
-                    unknown, again = unknown + (not repeatable), again + repeatable
-            return unknown, again
+                    log.warning("message %d was cut off while being sent: %s", row.id, state)
 
-        unknown, again = await self._database.append(work)
-        if unknown or again:
-            log.warning(
-                "%d messages were cut off while being sent, %d are sent again", unknown + again, again
-            )
+        await self._database.append(work)
 
     async def serve(self) -> None:
         """Send what is due, also what other processes put into the outbox, until cancelled."""
@@ -257,7 +251,7 @@ class Deliveries:
         """Give how long a whole channel has to wait; None where the failure is this message's."""
         if error.is_barred:  # nothing is lost while somebody puts a new token in
             log.error("channel %s: nothing can be sent: %s", name, error.reason)
-            return max(error.retry_after_s or 0.0, _BARRED_S)
+            return max(error.retry_after_s or _BARRED_S, _BARRED_S)
         if error.retry_after_s is not None:
             return error.retry_after_s
         if error.maybe_sent or error.status not in (0, _TOO_MANY):

@@ -232,7 +232,6 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     besides = [asyncio.create_task(beside(hosted, stop))] if beside is not None else []
-    was_told = False
     try:
         async with kept_small():
             ended = await GatewayServer(app, hosted, seats, setup.text, say).run(commander, stop)

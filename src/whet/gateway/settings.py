@@ -26,7 +26,7 @@ _TAKEN = ("api-", "stranger-")  # memories of guests of the API, and of people w
 _HINT = '[[channel]] and kind = "telegram" (or another platform) begin it; docs/gateway.md has all'
 
 
-class GatewayChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GatewayChannelText(msgspec.Struct, frozen=True):
     """One `[[channel]]`. `pairing`: strangers get a code that lets them in once somebody accepts it;
     `groups`: mention answers in groups whoever is let in and names the bot. `settings` is what its platform
     takes besides."""
@@ -38,7 +38,7 @@ class GatewayChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     settings: dict[str, Any] = {}
 
 
-class GatewayPersonText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GatewayPersonText(msgspec.Struct, frozen=True):
     """One `[people.NAME]`: the ids by which somebody is known on each platform. `owner`: the home's memory
     and folder are theirs. `approves`: they may allow what needs a decision; an owner may."""
 
