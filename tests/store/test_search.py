@@ -339,6 +339,14 @@ def test_a_snippet_shows_no_part_of_a_secret_however_it_was_found(db, clock, wor
     assert "proj" not in shown and "abcdefgh" not in shown and len(shown) < 300
 
 
+@pytest.mark.parametrize(("more", "end"), [("", "[REDACTED]"), ("x", "…")])
+def test_a_snippet_that_shows_the_text_to_its_end_says_of_no_more(db, clock, more, end):
+    secret = "-----BEGIN PRIVATE KEY-----" + "A" * 1_966
+    asyncio.run(talk(db, clock, "s1", f"needle {secret}{more}"))
+    [hit] = search.find_now(db, "needle")
+    assert hit.snippet.startswith("«needle» [REDACTED]") and hit.snippet.endswith(end)
+
+
 def test_a_title_shows_no_part_of_a_secret():
     assert sessions.title_of("go on with sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH please") == (
         "go on with [REDACTED] please"
