@@ -78,7 +78,6 @@ def test_who_may_only_look_decides_nothing_with_a_tick(
     assert server.stored(item["id"]).status == status
 
 
-@pytest.mark.slow
 def test_the_page_lets_tick_what_was_opened_and_shown_whole(server: Running) -> None:
     agent = server.client("submit", "agent")
     opened, unopened = asked(server, agent), asked(server, agent)

@@ -175,7 +175,6 @@ def test_private_reviews_and_undone_are_hidden_unless_named(db, clock):
         found(db, "zebra", session_id="none")
 
 
-@pytest.mark.slow
 def test_role_and_time_restrict(db, clock):
     async def main():
         log = await new_log(db, clock)
@@ -224,7 +223,6 @@ def test_arguments_nested_without_measure_do_not_stop_the_index(db, clock, depth
         assert [hit.seq for hit in search.find_now(db, query)] == [seq]
 
 
-@pytest.mark.slow
 def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
     async def main():
         log = await new_log(db, clock)

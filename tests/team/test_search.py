@@ -100,7 +100,6 @@ def test_an_expression_in_the_words_of_the_server(expression: str, meant: str) -
     assert as_tsquery(expression) == meant
 
 
-@pytest.mark.slow
 def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDatabase, url: str) -> None:
     """Every fiftieth of the older half says quince, with apple, which stands everywhere; two say quince
     alone: the last that is read with the newest, and the one before it."""

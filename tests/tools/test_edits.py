@@ -203,7 +203,6 @@ def test_nothing_to_do_is_refused(old: str, new: str, why: str) -> None:
         replace("a\n", old, new, every=False)
 
 
-@pytest.mark.slow
 def test_a_large_file_without_a_match_is_answered_soon() -> None:
     text = "".join(f"value_{n} = compute({n})\n" for n in range(100_000))
     with pytest.raises(BadInput, match="nearest"):
@@ -223,7 +222,6 @@ def test_there_and_back(before: list[str], old: list[str], after: list[str], end
     assert replace(edit.text, "<<gone>>", "\n".join(marked), every=False).text == text
 
 
-@pytest.mark.slow
 @settings(deadline=None)
 @given(LINES.filter(any), st.data())
 def test_looser_matches_never_touch_other_lines(lines: list[str], data: st.DataObject) -> None:
