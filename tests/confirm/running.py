@@ -110,10 +110,10 @@ class Running:
             made.headers["cookie"] = cookie
         return made
 
-    def signed_in(self, name: str) -> Any:
+    def signed_in(self, name: str, role: str = "approve") -> Any:
         """A browser whose person has signed in with a token."""
         found = self.page()
-        assert found.post("/login", data={"token": self.token("approve", name)}).status_code == 303
+        assert found.post("/login", data={"token": self.token(role, name)}).status_code == 303
         return found
 
     def run(self, coroutine: Any) -> Any:

@@ -51,7 +51,6 @@ FRAMES = [
 ]
 
 
-@pytest.mark.slow
 def test_no_request_hides_behind_another(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         host = f"Host: 127.0.0.1:{server.port}\r\n"

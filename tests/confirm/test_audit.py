@@ -6,17 +6,18 @@ import sqlite3
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from tests.confirm.running import ToolUse
 from whet.cli.confirm_files import opened
 from whet.config.paths import Home
-from whet.confirm import audit, retention
+from whet.confirm import audit, requests, retention
 from whet.confirm.decide import DecisionInput, cancel, consume, decide
 from whet.confirm.ledger import Tx
 from whet.confirm.open import Places, open_service
 from whet.confirm.policy import ConfirmPolicy
-from whet.confirm.records import Caller
+from whet.confirm.records import ApprovalPlan, Caller
 from whet.confirm.service import CallerLimits
 from whet.confirm.submit import Submission, draft, store
 from whet.confirm.watermark import last_mark
@@ -175,6 +176,24 @@ def test_of_many_removed_records_twenty_are_told(places, tmp_path, removed, told
     db.close()
     found = look(copy, places).problems
     assert sum("record is gone" in problem for problem in found) == told
+
+
+def test_a_vote_without_the_signature_that_its_rule_demands_is_found(tmp_path):
+    places = fill(tmp_path, 1)
+    service = open_service(places, policy=None, limits=CallerLimits())
+
+    def work(db: apsw.Connection) -> None:
+        tx = Tx(db, service.timeline.now_s(), service.key)
+        made = draft(Submission("deploy", "", {}), AGENT, POLICY, tx.now_s)
+        strict = msgspec.structs.replace(made.request, plan=ApprovalPlan(needs_passkey=True))
+        request = store(tx, msgspec.structs.replace(made, request=strict), 10**9, 1).request
+        assert request is not None
+        requests.cast_vote(tx, request, ALICE, ("approve", ""), {})
+
+    service.database.write_now(work)
+    service.database.close()
+    (problem,) = look(places.database, places).problems
+    assert "demands a passkey, and the vote of alice has no signature" in problem
 
 
 def test_a_removed_record_is_found(places, tmp_path):

@@ -161,6 +161,7 @@ def test_a_start_with_a_new_key_that_fails_leaves_the_old_one_where_it_was(tmp_p
         assert where.key.read_bytes() == first and where.public_key.read_text().count("\n") == 1
     start(where, new_key=True, terms=StartTerms(why="restored"))
     assert (where.folder / "signing.old").read_bytes() == first
+    assert (where.folder / "signing.old").stat().st_mode & 0o777 == 0o600
     second = where.key.read_bytes()
     start(where, new_key=True)
     assert (where.folder / "signing.old").read_bytes() == first

@@ -165,7 +165,6 @@ def test_a_signature_counts_once_however_it_is_spelled(signing: Running, way: st
     assert vote("approve", hers.sign(made["digest"], count=0)) == "voted"
 
 
-@pytest.mark.slow
 def test_a_passkey_that_was_taken_away_or_whose_counter_was_cloned_signs_nothing(signing: Running) -> None:
     from whet.confirm import passkeys
 
@@ -244,7 +243,6 @@ def test_what_a_provider_may_not_say_opens_nothing(company: Running, provider: P
     assert company.rows("SELECT count(*) FROM people") == [(0,)]
 
 
-@pytest.mark.slow
 def test_a_callback_is_good_once_in_one_browser_and_begins_a_new_session(
     company: Running, provider: Provider
 ) -> None:

@@ -75,7 +75,6 @@ def approve(client: httpx2.Client, made: dict[str, str]) -> httpx2.Response:
     return client.post(f"/r/{made['id']}/decide", data=form, headers={"origin": origin})
 
 
-@pytest.mark.slow
 def test_two_people_of_the_providers_group_are_a_quorum(server: Running) -> None:
     made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     assert "Sign in with your company" in browser(server).get("/login").text
@@ -87,7 +86,6 @@ def test_two_people_of_the_providers_group_are_a_quorum(server: Running) -> None
     assert kinds[:2] == ["groups_changed", "login"]
 
 
-@pytest.mark.slow
 def test_a_person_of_another_group_may_look_and_one_of_none_stays_out(server: Running) -> None:
     made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     eve = signed_in(server, {"sub": "u-3", "preferred_username": "eve", "groups": ["staff"]})
@@ -124,14 +122,12 @@ def test_what_does_not_hold_opens_nothing(server: Running, lie: str) -> None:
     assert server.rows("SELECT count(*) FROM people") == [(0,)]
 
 
-@pytest.mark.slow
 def test_a_foreign_signature_opens_nothing(server: Running) -> None:
     server.provider.signs_with = rsa.generate_private_key(65537, 2048)
     client = browser(server)
     assert client.get(gone(client)).status_code == 403
 
 
-@pytest.mark.slow
 def test_an_answer_is_good_once_and_in_the_browser_that_asked(server: Running) -> None:
     one, other = browser(server), browser(server)
     address = gone(one)
@@ -144,7 +140,6 @@ def test_an_answer_is_good_once_and_in_the_browser_that_asked(server: Running) -
     assert "access_denied" in one.get(f"/oidc/callback?error=access_denied&state={state}").text
 
 
-@pytest.mark.slow
 def test_a_name_stays_with_its_subject_until_it_is_forgotten(server: Running) -> None:
     signed_in(server, ANN)
     for user in (ANN | {"sub": "u-9"}, ANN | {"preferred_username": "anna"}):

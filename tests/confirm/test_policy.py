@@ -335,7 +335,6 @@ async def _tick(server):
     await Upkeep(server.service, None).tick()
 
 
-@pytest.mark.slow
 def test_a_new_policy_holds_at_once_and_a_broken_one_not_at_all(ruled):
     server, path, _ = ruled
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")

@@ -65,7 +65,19 @@ def test_an_agent_and_odd_bodies_decide_nothing(server: Running) -> None:
     assert server.stored(item["id"]).is_pending
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(("role", "code", "status"), [("approve", 200, "denied"), ("audit", 403, "pending")])
+def test_who_may_only_look_decides_nothing_with_a_tick(
+    server: Running, role: str, code: int, status: str
+) -> None:
+    """Alice has opened it while she might approve."""
+    item = asked(server, server.client("submit", "agent"))
+    server.client("approve", "alice").get(f"/confirm/{item['id']}")
+    browser = server.signed_in("alice", role)
+    form = {"csrf": field_of(browser.get("/several").text, "csrf"), f"r.{item['id']}": item["digest"]}
+    assert browser.post("/several", data=form | {"verdict": "deny"}).status_code == code
+    assert server.stored(item["id"]).status == status
+
+
 def test_the_page_lets_tick_what_was_opened_and_shown_whole(server: Running) -> None:
     agent = server.client("submit", "agent")
     opened, unopened = asked(server, agent), asked(server, agent)

@@ -14,6 +14,7 @@ import pytest
 from tests.confirm.test_words import asked, notice
 from whet.confirm import shown
 from whet.confirm.export import SyslogDatagrams, SyslogStream, otlp_logs, parse_destination, syslog_line
+from whet.confirm.http.guard import retry_after
 from whet.confirm.names import (
     SHAPE,
     action_key,
@@ -416,3 +417,10 @@ def test_an_event_as_a_line_of_syslog() -> None:
 def test_where_the_log_goes(address: str, kind: type, where: object) -> None:
     found = parse_destination(address, {})
     assert isinstance(found, kind) and vars(found)["_where"] == where
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "said"), [(0.0, b"1"), (0.001, b"1"), (1.0, b"1"), (1.1, b"2"), (59.9, b"60")]
+)
+def test_when_to_come_again_is_said_in_whole_seconds_none_too_early(wait_s: float, said: bytes) -> None:
+    assert retry_after(wait_s) == (b"retry-after", said)

@@ -366,6 +366,7 @@ def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
     load = asyncio.run(world.desk.skills.view("commit", "", Origin("foreground", "s", "t", "c")))
     (use,) = world.database.read_now(lambda db: learned.uses(db, name="commit"))
     assert (use.session_id, use.turn_id, use.hash) == ("s", "t", load.hash)
+    assert (load.ok, load.state) == (True, "active")
 
 
 def test_forgetting_a_session_brings_back_what_it_removed(world: World) -> None:

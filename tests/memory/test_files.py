@@ -79,6 +79,18 @@ def test_a_folder_that_takes_no_files_says_so(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("was_there", [True, False])
+def test_a_file_that_somebody_saves_in_the_very_moment_is_what_stays(tmp_path: Path, was_there: bool) -> None:
+    fresh, theirs, aside = (tmp_path / name for name in (".a.md.new", "a.md", ".a.md.before"))
+    fresh.write_text("ours")
+    theirs.write_text("theirs")
+    if was_there:
+        aside.write_text("old")
+    with pytest.raises(Moved):
+        disk._take_place(fresh, theirs, aside)
+    assert theirs.read_text() == "theirs" and not aside.exists()
+
+
 def test_what_a_crash_set_aside_goes_back_unless_somebody_wrote_again(tmp_path: Path) -> None:
     file, aside = tmp_path / "a.md", tmp_path / ".a.md.before"
     aside.write_text("old")

@@ -64,6 +64,7 @@ def test_a_call_without_a_result_comes_at_its_steps_end(db, clock):
     found = read(db, log)
     assert db.read_now(lambda c: calls.last_ended_turn(c, log.live.key)) == 0
     assert isinstance(found[-1], StoredCall) and found[-1].result is None
+    assert (found[-1].seq, found[-1].asked_seq) == (3, 2), "right after the message that asks for it"
 
 
 def test_an_answer_with_nothing_beside_its_text_has_no_calls(db, clock):

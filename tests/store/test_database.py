@@ -59,7 +59,6 @@ def test_every_commit_is_synced(db):
     assert db.write_now(lambda c: (c.pragma("journal_mode"), c.pragma("synchronous"))) == ("wal", 2)
 
 
-@pytest.mark.slow
 def test_a_write_is_seen_by_readers_when_it_returns(db):
     async def main():
         await db.write(_table)
@@ -107,7 +106,6 @@ def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
     assert db.read_now(_all) == [*range(9), 10, 20]
 
 
-@pytest.mark.slow
 def test_a_lone_row_is_on_disk_or_refused(db):
     put = RowStatement("INSERT INTO t VALUES (?)", conflict="it is taken")
     db.write_now(_table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import apsw
 import pytest
 
@@ -137,6 +139,21 @@ def test_long_messages_fill_a_batch_by_their_characters(tmp_path, clock):
     put(db, "s", "a " * 149_999, "b", "c " * 150_000, "d", "e")
     assert [db.write_now(index.index_new) and indexed(db)["s"] for _ in range(3)] == [3, False, False]
     assert indexed(db)["s"] == 5 and db.read_now(index.count_unindexed) == 0
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "look", [search.find_now, lambda *asked, **of: asyncio.run(search.find(*asked, **of))]
+)
+def test_what_a_search_did_not_ask_for_is_indexed_behind_it(tmp_path, clock, look):
+    db = StateDatabase.open(tmp_path / "state.db", clock)
+    put(db, "s1", "walrus")
+    put(db, "s2", "walrus")
+    db.write_now(lambda c: c.execute("UPDATE sessions SET dirty = 2"))
+    assert [hit.session_id for hit in look(db, "walrus", session_id="s1")] == ["s1"]
+    db.close()
+    db = StateDatabase.open(tmp_path / "state.db", clock)
+    assert indexed(db) == {"s1": 1, "s2": 1}
     db.close()
 
 

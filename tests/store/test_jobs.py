@@ -100,7 +100,6 @@ def test_a_process_that_has_ended_is_gone_before_its_parent_asks_about_it(db):
         assert db.read_now(lambda c: claims.is_gone(c, owner))
 
 
-@pytest.mark.slow
 def test_one_job_of_a_subject_at_a_time(db, clock):
     first, second = put(db, clock, subject="talk"), put(db, clock, subject="talk")
     other = put(db, clock, subject="other")

@@ -66,7 +66,6 @@ def test_a_lease_is_renewed_while_its_work_goes_on(db, clock):
     assert HEARTBEAT_S * 3 <= LEASE_S, "two beats may be missed"
 
 
-@pytest.mark.slow
 def test_a_lost_lease_ends_the_work_first(db, clock):
     async def main():
         work = Work(db, clock)
@@ -81,7 +80,6 @@ def test_a_lost_lease_ends_the_work_first(db, clock):
     assert asyncio.run(main()) == (["begun", "ended"], "w2")
 
 
-@pytest.mark.slow
 def test_a_stopped_worker_ends_the_work_then_puts_the_job_back(db, clock):
     async def main():
         work = Work(db, clock)

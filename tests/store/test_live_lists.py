@@ -35,7 +35,6 @@ def test_a_compaction_replaces_the_live_list_and_survives_reopening(db, clock):
     assert "summary" not in db.read_now(lambda c: str(c.execute("SELECT content FROM messages").fetchall()))
 
 
-@pytest.mark.slow
 def test_compactions_of_a_session_are_summed_without_those_that_were_undone(db, clock):
     async def main():
         await new_log(db, clock, "other")

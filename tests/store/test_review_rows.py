@@ -37,7 +37,6 @@ def queued(db, clock, session: str) -> str:
     return id_
 
 
-@pytest.mark.slow
 def test_a_reviews_course_is_kept(db, clock):
     asyncio.run(talk(db, clock, "s1", "one"))
     asyncio.run(talk(db, clock, "s2", "two"))

@@ -67,7 +67,6 @@ def test_a_compaction_before_the_point_stays(db, clock):
     asyncio.run(main())
 
 
-@pytest.mark.slow
 def test_a_turn_is_cut_at_a_step_and_made_whole_again(db, clock):
     async def main():
         log = await new_log(db, clock)

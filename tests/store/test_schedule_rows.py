@@ -43,7 +43,6 @@ def lease(db, clock):
     return on(db, jobs.lease, (schedules.KIND,), "w1", 60, clock)
 
 
-@pytest.mark.slow
 def test_a_schedule_is_kept_whole_and_found_by_name_or_id(db, clock):
     on(db, schedules.add, HOURLY, at(clock, 60), clock)
     goal = ScheduleGoal("make check", 0.5, 9, ("a",), ("b",), until_achieved=True)
@@ -65,7 +64,6 @@ def test_a_schedule_is_kept_whole_and_found_by_name_or_id(db, clock):
         on(db, schedules.add, HOURLY, "", clock)
 
 
-@pytest.mark.slow
 def test_pausing_stops_the_next_time_and_removing_what_waits(db, clock):
     first, later = at(clock, 60), at(clock, 120)
     on(db, schedules.add, HOURLY, first, clock)
@@ -92,7 +90,6 @@ def test_pausing_stops_the_next_time_and_removing_what_waits(db, clock):
     assert on(db, schedules.get_run, by_hand) is not None and on(db, schedules.get_run, ended) is None
 
 
-@pytest.mark.slow
 def test_a_run_begins_once_counts_its_tries_and_ends_once(db, clock):
     on(db, schedules.add, HOURLY, iso(clock.now()), clock)
     job = lease(db, clock)

@@ -175,7 +175,6 @@ def test_private_reviews_and_undone_are_hidden_unless_named(db, clock):
         found(db, "zebra", session_id="none")
 
 
-@pytest.mark.slow
 def test_role_and_time_restrict(db, clock):
     async def main():
         log = await new_log(db, clock)
@@ -224,7 +223,6 @@ def test_arguments_nested_without_measure_do_not_stop_the_index(db, clock, depth
         assert [hit.seq for hit in search.find_now(db, query)] == [seq]
 
 
-@pytest.mark.slow
 def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
     async def main():
         log = await new_log(db, clock)
@@ -337,6 +335,14 @@ def test_a_snippet_shows_no_part_of_a_secret_however_it_was_found(db, clock, wor
     shown = hit.snippet.replace(search.MARK_OPEN, "").replace(search.MARK_CLOSE, "")
     assert "[REDACTED]" in shown
     assert "proj" not in shown and "abcdefgh" not in shown and len(shown) < 300
+
+
+@pytest.mark.parametrize(("more", "end"), [("", "[REDACTED]"), ("x", "…")])
+def test_a_snippet_that_shows_the_text_to_its_end_says_of_no_more(db, clock, more, end):
+    secret = "-----BEGIN PRIVATE KEY-----" + "A" * 1_966
+    asyncio.run(talk(db, clock, "s1", f"needle {secret}{more}"))
+    [hit] = search.find_now(db, "needle")
+    assert hit.snippet.startswith("«needle» [REDACTED]") and hit.snippet.endswith(end)
 
 
 def test_a_title_shows_no_part_of_a_secret():

@@ -45,7 +45,6 @@ def test_calls_are_understood_by_their_arguments_names():
     assert touched("any", "[" * 5_000) == []
 
 
-@pytest.mark.slow
 def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_number(
     db: StateDatabase, clock: FixedClock
 ):

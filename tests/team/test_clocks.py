@@ -99,7 +99,6 @@ def test_what_waits_is_due_at_the_same_moment_for_all(right: Machine, wrong: Mac
         assert not one.is_due("now") and not other.is_due("now")
 
 
-@pytest.mark.slow
 def test_schedules_come_at_their_time_and_by_hand_at_once(right: Machine, wrong: Machine) -> None:
     due = iso(datetime.now(UTC) + timedelta(minutes=30))
     wrong.do(schedules.add, HOURLY, due, wrong.clock)

@@ -245,6 +245,13 @@ def test_an_envelope_without_its_last_line_is_whole() -> None:
     assert (patch.old, patch.new, apply("a\n", patch.hunks)) == ("f", "f", ("b\n", []))
 
 
+@pytest.mark.parametrize("below", ["@@ def f", "@@def f", "@@ def f @@"])
+def test_a_hunk_of_an_envelope_is_looked_for_below_the_line_that_it_names(below: str) -> None:
+    assert patched("a\ndef f\na\n", f"*** Begin Patch\n*** Update File: f\n{below}\n-a\n+b\n") == (
+        "a\ndef f\nb\n"
+    )
+
+
 def test_a_bare_hunk_takes_the_path() -> None:
     assert parse("@@ -1 +1 @@\n-a\n+b\n", "f.txt")[0].new == "f.txt"
     with pytest.raises(BadInput, match="hunk of no file"):

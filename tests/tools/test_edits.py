@@ -165,6 +165,8 @@ NUMBERED = [f"line number {n}" for n in range(1, 30)]
          '19-21: line 19 has "line number 19", you gave "line number 9"'),
         (["z" * 161, "line number 2"], f'1-2: line 1 has "line number 1", you gave "{"z" * 157}..."'),
         (["z" * 160, "line number 2"], f'1-2: line 1 has "line number 1", you gave "{"z" * 160}"'),
+        (["?", "lime number 1"], '1-2: line 1 has "line number 1", you gave "?"; '
+         'line 2 has "line number 2", you gave "lime number 1"'),
         (["ab"], ""),
         (["z"], ""),
     ],
@@ -179,6 +181,7 @@ def test_six_lines_that_differ_are_shown() -> None:
     note = nearest_note(NUMBERED, ["line number 1", *("y" * 8)])
     assert note.count("you gave") == 6 and note.endswith('you gave "y"; and 2 more lines differ')
     assert nearest_note([*["same line"] * 300, "x"], ["same line"]).startswith("nearest is lines 1-1")
+    assert nearest_note(["c" + "ab" * 120], ["d" + "ab" * 120]).startswith("nearest is lines 1-1")
     text = ["x", "x", "a line", "ab", "ab", "y", "abc", "abc"]
     assert nearest_note(text, ["ab", "ab", "a line"]).startswith("nearest is lines 1-3"), (
         "two letters say little"
@@ -203,7 +206,6 @@ def test_nothing_to_do_is_refused(old: str, new: str, why: str) -> None:
         replace("a\n", old, new, every=False)
 
 
-@pytest.mark.slow
 def test_a_large_file_without_a_match_is_answered_soon() -> None:
     text = "".join(f"value_{n} = compute({n})\n" for n in range(100_000))
     with pytest.raises(BadInput, match="nearest"):
@@ -223,7 +225,6 @@ def test_there_and_back(before: list[str], old: list[str], after: list[str], end
     assert replace(edit.text, "<<gone>>", "\n".join(marked), every=False).text == text
 
 
-@pytest.mark.slow
 @settings(deadline=None)
 @given(LINES.filter(any), st.data())
 def test_looser_matches_never_touch_other_lines(lines: list[str], data: st.DataObject) -> None:

@@ -38,7 +38,6 @@ def test_a_cut_keeps_head_and_tail_and_names_what_is_gone() -> None:
     assert clip("short", 5) == "short"
 
 
-@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text(max_size=400), st.integers(60, 300))
 def test_a_cut_adds_up(text: str, cap: int) -> None:
@@ -51,7 +50,6 @@ def test_a_cut_adds_up(text: str, cap: int) -> None:
         assert cut == text
 
 
-@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text())
 def test_cleaned_text_is_valid_and_stays_clean(text: str) -> None:

@@ -170,6 +170,9 @@ def test_a_large_change_is_summed_up(desk: Desk) -> None:
     (desk.workspace / "c").write_text("0\n" * 9 + "x\n" * 299 + "1\n" * 9)
     text = desk.text("patch", path="c", old_string="x", new_string="y", replace_all=True)
     assert text.endswith("[303 lines became 303, from line 8]"), "two lines around it are counted"
+    (desk.workspace / "d").write_text("x\n1\n2\n3\n4\n5\nx")
+    text = desk.text("patch", path="d", old_string="x", new_string="y", replace_all=True)
+    assert text.count("\n-x\n+y") == 2, "the first line and the last one"
     (desk.workspace / "a").write_text("x\n" * 5_000)
     text = desk.text("patch", path="a", old_string="x", new_string="y", replace_all=True)
     assert "[5,000 lines became 5,000, from line 1]" in text and len(text) < 300

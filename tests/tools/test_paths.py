@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 
 from tests.tools.calls import Desk
 from whet.contract.errors import BadInput, ToolDenied
-from whet.tools.paths import ConfinedPath, folder_of, kind, missing, open_file, printable, resolve
+from whet.tools.paths import ConfinedPath, failure, folder_of, kind, missing, open_file, printable, resolve
 
 
 @pytest.fixture
@@ -192,3 +193,16 @@ def test_no_link_leads_a_write_to_what_starts_programs(tmp_path: Path, name: str
     assert "link leads" in desk.error("write_file", path=name, content="x").message
     assert desk.text("write_file", path="s/x", content="x")
     assert not [path for path in tmp_path.rglob("*") if path.name in ("pre-commit", "tasks.json")]
+
+
+@pytest.mark.parametrize(
+    ("number", "said", "hint"),
+    [
+        (errno.ENOSPC, "can't write a.txt: no space left on device", "free disk space"),
+        (errno.EDQUOT, "can't write a.txt: disk quota exceeded", "free disk space"),
+        (errno.EIO, "can't write a.txt: input/output error", ""),
+    ],
+)
+def test_a_full_disk_is_told_what_to_do_about(tmp_path: Path, number: int, said: str, hint: str) -> None:
+    error = failure("write", resolve("a.txt", tmp_path), OSError(number, os.strerror(number)))
+    assert (error.message, error.hint) == (said, hint)

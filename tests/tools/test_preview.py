@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.tools.calls import Desk
 from tests.tools.running import context
-from whet.contract.changes import TextChange, hash_of
+from whet.contract.changes import TextChange, changes_digest, hash_of
+from whet.contract.errors import ToolDenied
 from whet.tools.paths import resolve
 from whet.tools.preview import change_of, proposed
 
-
-@pytest.mark.parametrize(
+EDITS = pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [
         ("write_file", {"content": "bye\n"}, "bye\n"),
@@ -22,6 +23,9 @@ from whet.tools.preview import change_of, proposed
         ("patch", {"old_string": "hello", "new_string": "bye", "replace_all": True}, "bye bye\n"),
     ],
 )
+
+
+@EDITS
 def test_our_own_edits_show_what_they_would_write_and_write_nothing(
     file: Path, name: str, arguments: dict[str, object], text: str
 ) -> None:
@@ -31,6 +35,24 @@ def test_our_own_edits_show_what_they_would_write_and_write_nothing(
     (change,) = asyncio.run(preview(context(file.parent), {"path": "greeting.txt", **arguments}))
     assert (change.old, change.new, change.place) == ("hello hello\n", text, str(file))
     assert file.read_text("utf-8") == "hello hello\n"
+
+
+@EDITS
+def test_only_what_a_person_was_shown_is_written(
+    file: Path, name: str, arguments: dict[str, object], text: str
+) -> None:
+    tool = Desk(file.parent).registry.get(name)
+    given = {"path": "greeting.txt", **arguments}
+    assert tool.preview is not None
+    changes = asyncio.run(tool.preview(context(file.parent), given))
+    allowed = msgspec.structs.replace(context(file.parent), shown=changes_digest(changes))
+    file.write_text("hello hello\nsaved meanwhile\n", "utf-8")
+    with pytest.raises(ToolDenied, match="changed after the person was shown"):
+        asyncio.run(tool.run(allowed, given))
+    assert file.read_text("utf-8") == "hello hello\nsaved meanwhile\n"
+    file.write_text("hello hello\n", "utf-8")
+    asyncio.run(tool.run(allowed, given))
+    assert file.read_text("utf-8") == text
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.growing import grows_in_proportion
 from tests.store.support import run_child
 from tests.tools.running import call, context, until
 from whet.contract.errors import ToolError
-from whet.tools.declared import SharedProcesses, shell_tools
+from whet.tools.declared import SharedProcesses, ShellLimits, shell_tools
 from whet.tools.output import as_printed
 from whet.tools.process import Output, Processes, ProcessSpec, is_group_alive
 
@@ -94,7 +94,7 @@ def test_what_cleans_up_when_asked_is_given_the_time(tmp_path: Path) -> None:
 def test_a_command_that_is_put_aside_runs_on_in_the_background(tmp_path: Path) -> None:
     async def main() -> None:
         processes, shown = Processes(), list[str]()
-        terminal, process = shell_tools(SharedProcesses(processes))
+        terminal, process = shell_tools(SharedProcesses(processes), ShellLimits(output_cap_chars=2_000))
         ctx = context(tmp_path, shown)
         await call(terminal, ctx, command="sleep 987", background=True)
         running = asyncio.ensure_future(call(terminal, ctx, command="echo up; sleep 987"))
@@ -107,6 +107,10 @@ def test_a_command_that_is_put_aside_runs_on_in_the_background(tmp_path: Path) -
         assert (output.runs_on, output.exit_code, output.error_kind) == ("p2", None, "")
         assert "p2 running" in (await call(process, ctx, action="poll", id="p2")).text
         assert processes.put_aside() == 0
+        running = asyncio.ensure_future(call(terminal, ctx, command="seq 900; echo much; sleep 987"))
+        await until(lambda: "much" in "".join(shown))
+        assert processes.put_aside() == 1
+        assert 1_500 < len((await running).text) <= 2_000
         processes.close()
 
     asyncio.run(main())

@@ -22,7 +22,7 @@ from whet.store import compactions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript, TurnRecord
 from whet.tools.declared import recall_tools
-from whet.tools.recall import PAGE_CHARS
+from whet.tools.recall import PAGE_CHARS, _around
 
 
 @pytest.fixture
@@ -30,6 +30,22 @@ def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
     database = StateDatabase.open(tmp_path / "state.db", clock)
     yield database
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("word", "room", "shown"),
+    [
+        ("dd", 9, "…cc dd ee …"),
+        ("aa", 9, "aa bb cc …"),
+        ("bb", 9, "aa bb cc …"),
+        ("gg", 9, "… ee ff gg"),
+        ("hh", 9, "aa bb cc …"),
+        ("gg", 19, "…a bb cc dd ee ff gg"),
+        ("gg", 20, "aa bb cc dd ee ff gg"),
+    ],
+)
+def test_of_a_long_text_the_part_around_the_match_is_shown(word: str, room: int, shown: str) -> None:
+    assert _around("aa bb cc dd ee ff gg", [word], room) == shown
 
 
 async def recall(db: StateDatabase, **arguments: Any):

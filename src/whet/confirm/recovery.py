@@ -26,8 +26,7 @@ _BATCH = 500
 
 def rolled_back(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
     """Say how the log falls short of what was seen of it; "" where it does not."""
-    row = db.execute("SELECT max(id) FROM events").fetchone()
-    last = int(row[0] or 0) if row else 0
+    ((last,),) = db.execute("SELECT coalesce(max(id), 0) FROM events")
     for mark in marks:
         if mark.size > last:
             return (

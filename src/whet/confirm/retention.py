@@ -27,12 +27,12 @@ def plan(db: apsw.Connection, before_s: float) -> Cut:
     """Find what is older than `before_s`."""
     row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
     base = int(row[0]) if row else 0
-    mark = db.execute("SELECT max(size) FROM checkpoints WHERE at < ?", (before_s,)).fetchone()
-    size = max(base, (mark[0] or 0) if mark else 0)
-    count = db.execute(
+    ((mark,),) = db.execute("SELECT coalesce(max(size), 0) FROM checkpoints WHERE at < ?", (before_s,))
+    size = max(base, mark)
+    ((count,),) = db.execute(
         "SELECT count(*) FROM requests WHERE status != 'pending' AND resolved_at < ?", (before_s,)
-    ).fetchone()
-    return Cut(before_s, size, size - base, int(count[0]) if count else 0)
+    )
+    return Cut(before_s, size, size - base, count)
 
 
 def note(tx: Tx, cut: Cut, by: str) -> None:

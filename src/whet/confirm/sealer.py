@@ -58,7 +58,7 @@ class Sealer:
         self._newer: frozenset[str] = frozenset()
         self._version = -1
         self._seen_version: int | None = None
-        self._undisturbed = -1
+        self._undisturbed: int | None = None
         self._deltas: dict[str, list[int]] = {}
         self._first_event = 0
         self._last_event: LogEnd = NO_EVENT
@@ -186,7 +186,7 @@ class Sealer:
         now = self._connection.data_version()
         seen = self._seen_version
         is_known = now == self._undisturbed if seen is None else seen == self._version
-        self._undisturbed = now + 1 if is_known else -1  # this commit moves it by one
+        self._undisturbed = now + 1 if is_known else None  # this commit moves it by one
         self._forget()
 
     def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
@@ -283,7 +283,7 @@ class Sealer:
 
     def _undone(self) -> None:
         self._seal = None  # read again: the sums may have moved on
-        self._undisturbed = -1
+        self._undisturbed = None
         self._kept.clear()
         self._forget()
 

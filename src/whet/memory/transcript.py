@@ -60,7 +60,7 @@ class QuotableTranscript:
                 best = found
         if best is None or best.tier == "own" or (is_step and best.tier == "untrusted"):
             called = self._call_pointed(quote, wanted, is_step=is_step)
-            return called if called is not None and (best is None or _rank(called) > _rank(best)) else best
+            return max((one for one in (best, called) if one is not None), key=_rank, default=None)
         return best
 
     def results(self) -> list[SourceText]:

@@ -114,10 +114,9 @@ def _newest_first(connection: apsw.Connection, condition: str, *values: str) -> 
             (*values, before, _SESSIONS_AT_ONCE),
         ).fetchall()
     ):
-        before = some[-1][0]
-        for open_end in some:
+        for before, *open_end in some:
             if not batch.is_full:
-                _read_session(connection, batch, *open_end)
+                _read_session(connection, batch, before, *open_end)
     _put(connection, batch.texts)
     return batch.is_full
 

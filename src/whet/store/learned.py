@@ -139,11 +139,11 @@ def add_use(connection: apsw.Connection, profile: str, use: Use, now: str) -> No
     )
 
 
-def uses(connection: apsw.Connection, *, name: str = "", limit: int = 0) -> list[Use]:
+def uses(connection: apsw.Connection, *, name: str = "", limit: int = -1) -> list[Use]:
     """Give receipts, the newest first: of one skill, or all."""
     where, values = ("WHERE name = ?", (name,)) if name else ("", ())
     rows = connection.execute(
-        f"SELECT {_USE}, at FROM skill_uses {where} ORDER BY id DESC LIMIT ?", (*values, limit or -1)
+        f"SELECT {_USE}, at FROM skill_uses {where} ORDER BY id DESC LIMIT ?", (*values, limit)
     )
     return [Use(*row) for row in rows]
 

@@ -144,7 +144,7 @@ class _Sought(msgspec.Struct):
     def take(self, ids: Sequence[int | None], first: int) -> float:
         """Take what was fetched from `top` down to `low`, None where it did not fit; give what that cost."""
         fits = sorted((id_ for id_ in ids if id_ is not None), reverse=True)
-        left = max(0, self.low - first) / (self.top - self.low + 1)
+        left = (self.low - first) / (self.top - self.low + 1)
         self.ids += fits
         self.most = len(fits) * left
         self.work = self.most if self.is_exact else len(ids) * left

@@ -52,13 +52,14 @@ def trail(
     Raises NotFound.
     """
     key = sessions.key_of(connection, session_id)
+    first, _ = rows.ids_of(key)
     top = before if 0 < before < rows.SEQ_LIMIT else rows.SEQ_LIMIT
     seen: set[Touched] = set()
     found: list[TrailStep] = []
     for id_, extra in connection.execute(
         "SELECT id, extra FROM messages WHERE id >= ? AND id < ? AND role = ? AND extra IS NOT NULL"
         " ORDER BY id DESC",
-        (rows.row_id(key, 0), rows.row_id(key, 0) + top, rows.ASSISTANT),
+        (first, first + top, rows.ASSISTANT),
     ):
         seq = id_ & (rows.SEQ_LIMIT - 1)
         if len(found) >= limit:

@@ -136,8 +136,8 @@ def _spans(flat: str, old: str, new: str) -> tuple[str, list[_Span]]:
     return "", exact
 
 
-def _alike(one: str, other: str) -> int:
-    """Give how many characters two texts begin with alike."""
+def alike(one: Sequence[str], other: Sequence[str]) -> int:
+    """Give how many characters two texts, or lines two lists, begin with alike."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
@@ -147,8 +147,8 @@ def _kept(flat: str, span: _Span, old: str, new: str) -> _Span:
     real = flat[span.start : span.end]
     if len(real) != len(old) or span.new != new:
         return span
-    head = _alike(old, new)
-    tail = _alike(old[head:][::-1], new[head:][::-1])
+    head = alike(old, new)
+    tail = alike(old[head:][::-1], new[head:][::-1])
     middle = new[head : len(new) - tail]
     return _Span(span.start, span.end, f"{real[:head]}{middle}{real[len(real) - tail :]}")
 

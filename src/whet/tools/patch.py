@@ -178,12 +178,8 @@ def _short_diff(old: str, new: str) -> str:
     if old.endswith("\n") and new.endswith("\n"):
         old, new = old[:-1], new[:-1]
     before, after = old.split("\n"), new.split("\n")
-    head = 0
-    while head < min(len(before), len(after)) and before[head] == after[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
-        tail += 1
+    head = edits.alike(before, after)
+    tail = edits.alike(before[head:][::-1], after[head:][::-1])
     head, tail = max(0, head - 2), max(0, tail - 2)
     before, after = before[head : len(before) - tail], after[head : len(after) - tail]
     if len(before) + len(after) > _SHOWN_LINES:

@@ -148,7 +148,7 @@ def _around(text: str, wanted: list[str], room: int) -> str:
     if len(text) <= room:
         return text
     spot = words.find(text, wanted)
-    begin = min(max((spot[0] if spot else 0) - room // 3, 0), len(text) - room)
+    begin = min(max(spot[0] - room // 3, 0), len(text) - room) if spot else 0
     end = begin + room
     return f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"
 

@@ -329,9 +329,8 @@ def _read_text(process: Process, cap_chars: int) -> str:
         return clip(as_printed((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
     # The cut may have gone through a character at either side.
     whole_head = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
-    whole_tail = tail[:3].lstrip(_CONTINUATION) + tail[3:]
     first = as_printed(whole_head)[: cap_chars * 2 // 5]
-    last = as_printed(whole_tail.decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]
+    last = as_printed(tail.lstrip(_CONTINUATION).decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]
     left_out = len(head) + lost_bytes + len(tail) - len(first.encode()) - len(last.encode())
     return f"{first}\n[... {left_out:,} bytes left out ...]\n{last}"
 
