@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -268,3 +270,13 @@ def test_who_has_no_passkey_is_offered_one_and_nothing_else_is_kept(tmp_path: Pa
             kept.status_code == 403 and "Nothing was kept: " in kept.text and 'data-options="{' in kept.text
         )
         assert server.rows("SELECT count(*) FROM passkeys") == [(0,)]
+
+
+def test_a_service_that_can_not_check_signatures_offers_no_passkey_and_says_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "webauthn", None)
+    with Running(tmp_path, upkeep=False) as server:
+        page = server.signed_in("alice").get("/passkeys").text
+        assert "passkeys need the package webauthn: pip install" in unescape(page)
+        assert 'data-options="{' not in page
