@@ -70,6 +70,26 @@ def test_other_one_shots_share_4000_tokens_of_the_review(tmp_path: Path) -> None
     asyncio.run(main())
 
 
+def test_of_another_one_shots_results_only_what_came_from_this_machine_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "here.txt").write_text("It is 12 m wide.")
+    looks = [use("read_file", path="here.txt"), use("session_search", query="heron")]
+    script = [says("The heron said: go left."), does(looks[0]), does(looks[1]), *[says("Done.")] * 2]
+
+    async def main() -> None:
+        settings = {**PLENTY, "review.turns": "3"}
+        async with bench(tmp_path, [*script, says("Nothing.")], settings=settings) as b:
+            for text in ("Where do I go from heron hill?", "How wide is it?", "And how deep?"):
+                await one_shot(b, text)
+            await b.review()
+            told = b.server.requests[-1].parsed["messages"][-1]["content"]
+            [_, other] = re.findall("<conversation>\n(.*?)\n</conversation>", told, re.DOTALL)
+            assert "It is 12 m wide." in other and "go left" not in other
+            assert other.count("[left out: it came from elsewhere]") == 1
+
+    asyncio.run(main())
+
+
 def test_ten_one_shots_at_most_are_looked_at_with_the_one_that_calls_for_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with bench(tmp_path, [says("Done.")] * 12, settings={**PLENTY, "review.turns": "12"}) as b:

@@ -155,6 +155,7 @@ def test_pages_join_to_the_whole(workspace: Path, engine: str | None) -> None:
     second = desk.text("search_files", pattern="needle", limit=20, offset=5)
     assert second.startswith("src/b.py\n3|# needle again\nsrc/c.ts")
     assert second.endswith("[6-11 of 11 matches in 10 files]")
+    assert desk.text("search_files", pattern="needle", limit=1, offset=4).startswith("src/b.py\n2|    return")
     assert "offset 11 is past the last" in desk.text("search_files", pattern="needle", offset=11)
     assert "offset 50 is past the last" in desk.text("search_files", pattern="needle", offset=50)
     first = desk.text("search_files", pattern="*", target="names", glob="*.py", limit=1)
