@@ -356,13 +356,13 @@ def test_what_happens_is_told_to_listeners_followers_and_pages_once(run: Run) ->
         hearing = asyncio.create_task(listened(feeds, session_id, "", '"c"'))
         await until(lambda: session_id in feeds._by_session)
         feeds.follow(session_id, "turn", start, taken_ids.append)
-        feeds.add(session_id, Notice("a"))
         await there.database.write(
             lambda db: db.execute(
                 "INSERT INTO team_events (session, turn, body) VALUES (?, ?, ?)",
                 (session_id, "turn", '{"type":"notice","text":"b"}'),
             )
         )
+        feeds.add(session_id, Notice("a"))
         feeds.heard("")
         await until(lambda: len(heard) == 2)
         feeds.leave("turn")

@@ -2,7 +2,8 @@
 
 A process writes at most every 50 ms, all that has happened in its turns by then: one statement, one
 notification. Pieces of a text that come in one such span are one row. The rows are kept for an hour; what a
-worker writes of a turn that another has taken over is left out.
+worker writes of a turn that another has taken over is left out. Who reads a session on from a number misses
+nothing: a lock has its rows numbered in the order in which they are committed.
 """
 
 from __future__ import annotations
@@ -30,10 +31,21 @@ _AGAIN_S = 0.5
 _MOST_WAITING = 20_000
 _encode = msgspec.json.Encoder().encode
 
+_EVENT_LOCK = 0x45564E54
+
+
+def _locked(session: str) -> str:
+    return f"pg_advisory_xact_lock(hashtextextended({session}, {_EVENT_LOCK}))"
+
+
+# The locks are taken in the sessions' order, so that no two statements wait for each other.
 _PUT = f"""
-WITH given AS (
-  SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[])
-  WITH ORDINALITY AS g (session, turn, attempts, body, place)),
+WITH locked AS MATERIALIZED (
+  SELECT count({_locked("session")}) AS count
+  FROM (SELECT DISTINCT unnest($1::text[]) AS session ORDER BY 1) AS s),
+given AS (
+  SELECT g.* FROM locked, unnest($1::text[], $2::text[], $3::bigint[], $4::text[])
+  WITH ORDINALITY AS g (session, turn, attempts, body, place) WHERE locked.count > 0),
 put AS (
   INSERT INTO team_events (session, turn, body)
   SELECT g.session, g.turn, g.body FROM given g LEFT JOIN team_turns t ON t.id = g.turn
@@ -50,10 +62,14 @@ _FORGET = (
     "DELETE FROM team_events WHERE id <="
     f" (SELECT max(id) FROM team_events WHERE at < now() - interval '{_KEPT}')"
 )
-_LEFT = (
-    "UPDATE team_turns SET told = 1 WHERE told = 0 AND state = 'done' AND lease_until < now()"
-    " RETURNING id, session, turn, reason, error"
-)
+_LEFT = f"""
+WITH found AS MATERIALIZED (
+  SELECT id, session FROM team_turns
+  WHERE told = 0 AND state = 'done' AND lease_until < now() ORDER BY session),
+locked AS MATERIALIZED (SELECT id, {_locked("session")} FROM found)
+UPDATE team_turns t SET told = 1 FROM locked WHERE t.id = locked.id AND t.told = 0
+RETURNING t.id, t.session, t.turn, t.reason, t.error
+"""
 
 
 class TurnMark(msgspec.Struct, frozen=True):
@@ -166,6 +182,7 @@ def _joined(last: Event | None, event: Event | None) -> Event | None:
 
 def put_end(connection: apsw.Connection, turn_id: str, end: TurnEnd) -> None:
     """Write a turn's end in the caller's transaction, after whatever was told of it."""
+    connection.execute(f"SELECT {_locked('?')}", (end.session_id,))
     connection.execute(
         "INSERT INTO team_events (session, turn, body) VALUES (?, ?, ?)",
         (end.session_id, turn_id, _encode(end).decode()),
