@@ -198,6 +198,7 @@ def test_an_answer_whose_draft_was_deleted_is_not_sent_blindly_again(tmp_path: P
             with telegram.changed:
                 telegram.sends.clear()  # they delete the draft
                 telegram.vague = 1
+            model.wait_for_stall()
             model.release()
             telegram.wait_said("word")
             telegram.write("/context")

@@ -90,6 +90,7 @@ def test_a_message_is_answered_and_shown_while_it_grows(tmp_path: Path, site: Pa
         assert "@all" not in answer["message"]  # it calls nobody
         chat.write("at length")
         chat.wait_said("…")
+        model.wait_for_stall()
         model.release()
         chat.wait(lambda: any(text.count("word") == 60 for text in chat.said()), "the whole answer")
         assert len(chat.said()) == 2  # edited, not sent again

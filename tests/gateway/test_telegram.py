@@ -339,6 +339,7 @@ def test_the_growing_answer_is_shown_and_ends_as_the_whole_one(tmp_path: Path) -
         w.telegram.write("slowly please")
         first = w.telegram.wait_said("…")
         assert len(first) == 1 and len(first[0]) < len(text)
+        w.model.wait_for_stall()
         w.model.release()
         w.telegram.wait(
             lambda: [said.strip() for said in w.telegram.said()] == [text.strip()],
@@ -355,11 +356,13 @@ def test_a_growing_answer_leaves_the_one_before_it_alone(tmp_path: Path) -> None
         w.telegram.write("one")
         w.telegram.wait_said("…")
         w.telegram.write("two")
+        w.model.wait_for_stall()
         w.model.release()
         said = w.telegram.wait(
             lambda: [*w.telegram.said(), ""][1].endswith("…") and w.telegram.said(), "a draft"
         )
         assert said[0] == texts[0]
+        w.model.wait_for_stall(2)
         w.model.release()
         w.telegram.wait(lambda: w.telegram.said() == texts, "both answers")
 

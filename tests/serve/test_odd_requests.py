@@ -278,6 +278,7 @@ def test_a_request_that_names_the_session_waits_for_the_one_that_began_it(api: A
             more = chat(messages=[{"role": "user", "content": "go on"}], tools=[WEATHER])
             second = pool.submit(http.post, "/v1/chat/completions", json=more, headers=named)
             assert http.get("/health").status_code == 200  # asked after it
+            api.model.wait_for_stall()
             api.model.release()
             assert "get_weather" in "".join(begun.iter_text())
         answer = second.result(WAIT_S)
