@@ -149,7 +149,7 @@ def _fair_share(sizes: list[int], room: int) -> int:
         if size > share:
             return share
         room -= size
-    return max(sizes)
+    return max(sizes, default=0)
 
 
 def _back(row: ChatRow) -> str:

@@ -251,5 +251,5 @@ def _is_looking(call: TurnCall) -> bool:
     command = arguments_of(call.arguments).get("command")
     if not isinstance(command, str):
         return False
-    words = command.rpartition("&&")[2].split()
+    words = command.rpartition("&&")[2].split(maxsplit=1)
     return bool(words) and words[0] in _LOOKING
