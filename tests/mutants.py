@@ -24,7 +24,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -235,21 +235,20 @@ def measure(area: str, arguments: argparse.Namespace) -> bool:
                 m for m in sample(area, -1, 0, copies[0].tree / "src" / "whet") if m.id in arguments.only
             ]
         print(f"{area}: {len(chosen)} mutants against {' '.join(tests)}", flush=True)
-        survivors = 0
 
-        def run(copy: Copy, mine: Sequence[Mutant]) -> Iterator[tuple[Mutant, bool, bool]]:
+        def run(copy: Copy, mine: Sequence[Mutant]) -> int:
             baseline, noticed = copy.try_forked(mine, tests)
+            survivors = 0
             for mutant in mine:
-                survives = mutant.id not in noticed and copy.survives(mutant, tests, baseline)
-                yield mutant, survives, baseline.runs(mutant)
+                survived = mutant.id not in noticed and copy.survives(mutant, tests, baseline)
+                survivors += survived
+                if survived or arguments.verbose:
+                    print(mutant.told(survived, baseline.runs(mutant)), flush=True)
+            return survivors
 
         with ThreadPoolExecutor(arguments.jobs) as pool:
             shares = [chosen[i :: arguments.jobs] for i in range(arguments.jobs)]
-            for tried in pool.map(lambda *each: [*run(*each)], copies, shares):
-                for mutant, survived, called in tried:
-                    survivors += survived
-                    if survived or arguments.verbose:
-                        print(mutant.told(survived, called), flush=True)
+            survivors = sum(pool.map(run, copies, shares))
     share = survivors / max(len(chosen), 1)
     print(f"{area}: {survivors} of {len(chosen)} survive ({share:.0%})", flush=True)
     return share <= CEILING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -107,6 +108,11 @@ def test_a_clock_that_was_ahead_leaves_nothing_that_lasts_longer_than_it_was_mea
 # How far the log was seen to go.
 
 
+def open_files() -> list[str]:
+    """Give the paths of the files that this process has open."""
+    return [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+
+
 def test_a_mark_is_of_one_database_and_says_the_newest_event(tmp_path: Path) -> None:
     path, mark = tmp_path / "latest.json", Watermark(tmp_path / "latest.json", tmp_path / "c.db")
     assert mark.read() is None
@@ -114,8 +120,10 @@ def test_a_mark_is_of_one_database_and_says_the_newest_event(tmp_path: Path) -> 
     mark.note(EVENT)
     assert mark.read() == LogMark(3, "0a", str(tmp_path / "c.db"))
     assert len(path.read_bytes()) == 512 and path.stat().st_mode & 0o777 == 0o600
+    assert str(path) in open_files()
     mark.close()
     mark.close()
+    assert str(path) not in open_files()
     assert Watermark(path, tmp_path / "other.db").read() is None
     path.write_text("no json")
     assert Watermark(path, tmp_path / "c.db").read() is None

@@ -14,6 +14,7 @@ import pytest
 from tests.review.rig import LESSON, bench, corrected, does, remember, says, talk
 from tests.support import FixedClock
 from whet.contract.origin import Origin
+from whet.practice.endpoints import Recorded
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.review.judge import claims, question, refused_by
@@ -99,6 +100,20 @@ def test_without_its_key_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
         state, _, _ = reviewed(tmp_path, judge, more={"judge.api_key_env": "NO_SUCH_KEY"})
         assert not judge.requests
     assert state == "active"
+
+
+def test_a_judge_whose_question_would_pass_the_days_budget_is_not_asked(tmp_path: Path) -> None:
+    def asked(folder: Path, daily_tokens: int) -> tuple[list[Recorded], list[int]]:
+        folder.mkdir()
+        with PracticeServer(script=[says("NO: none")]) as judge:
+            _, _, used = reviewed(folder, judge, more={"review.daily_tokens": daily_tokens})
+            return judge.requests, used
+
+    [request], used = asked(tmp_path / "free", 0)
+    characters = sum(len(one["content"]) for one in json.loads(request.body)["messages"])
+    review = max(used)  # the judge's own use is the other one
+    assert len(asked(tmp_path / "fits", review + int(characters / 2.5) + 1)[0]) == 1
+    assert not asked(tmp_path / "passes", review + int(characters / 2.5) - 1)[0]
 
 
 def test_no_second_model_is_asked_where_none_is_set(tmp_path: Path) -> None:

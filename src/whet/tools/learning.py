@@ -38,13 +38,13 @@ class WarmRequest(msgspec.Struct, frozen=True):
     """What the model asked for; all from `min_messages` on is for build."""
 
     action: Action
-    name: str = ""
-    description: str = ""
-    apply: bool = False
-    min_messages: int = 20
-    max_sessions: int = 0
-    source_filter: str = ""
-    tags: tuple[str, ...] = ()
+    name: str
+    description: str
+    apply: bool
+    min_messages: int
+    max_sessions: int
+    source_filter: str
+    tags: tuple[str, ...]
 
 
 def answer(found: dict[str, Any]) -> ToolOutput:

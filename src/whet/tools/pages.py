@@ -42,7 +42,7 @@ class _Reader:
 
     def __init__(self, offset: int, limit: int) -> None:
         self.page = LinePage(offset, [])
-        self.is_full = limit == 0
+        self.is_full = False
         self._limit = limit
         self._room = PAGE_CHARS
         self._line = 1
@@ -108,7 +108,7 @@ def read_page(
 ) -> LinePage:
     """Read lines `offset` to at most `offset + limit - 1` from a stream at its start.
 
-    A page ends early when it holds about 28,000 characters. Raises ToolError soon after `stop` is set.
+    `limit` is at least 1. A page ends early when it holds about 28,000 characters. Raises ToolError soon after `stop` is set.
     """
     decoder = codecs.getincrementaldecoder(encoding.name)("replace")
     reader = _Reader(offset, limit)
