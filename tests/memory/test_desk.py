@@ -143,8 +143,8 @@ def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> Non
         # A person who saves an older text over a newer one takes out what it lacked, or puts a line of theirs
         # in its place, and that is on record.
         gone = [row.before for row in rows(world) if row.origin.execution_context == "edited by hand"]
-        for learned in [f"learned {number}" for number in range(10)]:
-            assert f"- {learned}\n" in text or any(learned in before for before in gone)
+        for one in (f"learned {number}" for number in range(10)):
+            assert f"- {one}\n" in text or any(one in before for before in gone)
         assert written and all(f"- {one}\n" in text for one in written)
 
     asyncio.run(both())

@@ -108,7 +108,8 @@ def read_page(
 ) -> LinePage:
     """Read lines `offset` to at most `offset + limit - 1` from a stream at its start.
 
-    `limit` is at least 1. A page ends early when it holds about 28,000 characters. Raises ToolError soon after `stop` is set.
+    `limit` is at least 1. A page ends early when it holds about 28,000 characters. Raises ToolError soon
+    after `stop` is set.
     """
     decoder = codecs.getincrementaldecoder(encoding.name)("replace")
     reader = _Reader(offset, limit)
