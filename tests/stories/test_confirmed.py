@@ -163,6 +163,32 @@ def test_ctrl_c_withdraws_the_request(program: Program, server: PracticeServer, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_there", [True, False])
+def test_ctrl_c_in_an_approved_action_is_reported(program: Program, service: Served, is_there: bool) -> None:
+    with (program.work / "ship").open("a") as script:
+        script.write("sleep 60\n")
+    running = program.start_asking("ship it", "--stream-json")
+    request = pending(service)
+    decide(service, request, "approve")
+    deadline = time.monotonic() + 30
+    while not shipped(program):
+        assert time.monotonic() < deadline, "it does not run"
+        os.sched_yield()
+    assert service.process is not None
+    service.process.send_signal(signal.SIGCONT if is_there else signal.SIGSTOP)
+    os.kill(running.pid, signal.SIGINT)
+    done = running.done()
+    service.process.send_signal(signal.SIGCONT)
+    assert done.code == 130
+    assert ("was not told how the action ended: no answer within 3 s" in done.out) is not is_there
+    closed = record(service, request)
+    assert closed.get("execution", "") == ("failed" if is_there else ""), closed
+    assert closed.get("execution_note", "") == (
+        "interrupted: It was stopped while it ran." if is_there else ""
+    )
+
+
+@pytest.mark.slow
 def test_an_allow_rule_does_not_stand_in_for_the_human(
     program: Program, server: PracticeServer, service: Served
 ) -> None:

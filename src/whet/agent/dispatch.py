@@ -265,7 +265,13 @@ async def _run_one(
     else:
         begun = _Begun(session, turn, item, emit)
         began_s = session.clock.monotonic_s() - clock.paused_s
-        output = await _run_begun(begun, clock)
+        try:
+            output = await _run_begun(begun, clock)
+        except asyncio.CancelledError:
+            if item.decided_by == "service":
+                cut = ToolOutput("It was stopped while it ran.", error_kind="interrupted")
+                await shielded(session.gate.report(item.question, cut, emit))
+            raise
         duration_s = max(0.0, session.clock.monotonic_s() - clock.paused_s - began_s)
     text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
     content = (TextPart(text), *output.images) if output.images else text

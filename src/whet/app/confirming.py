@@ -27,6 +27,7 @@ from whet.confirm.client import (
     Ticket,
     Unreachable,
 )
+from whet.contract.errors import WhetError
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision
 from whet.contract.tools import ToolOutput
@@ -85,15 +86,18 @@ class Confirmations:
             return
         result = "failed" if output.is_error else "executed"
         note = f"{output.error_kind}: {visible(output.text, _LINE_CHARS)}" if output.is_error else ""
+        limit_s = _CANCEL_S if output.error_kind == "interrupted" else None  # the person waits for the end
         try:
-            ticket = await self._submit(case)  # the key finds the request that there is
-            record = await self._client.status(ticket.id)
-            if record["status"] == "pending":  # the service had forgotten the key
-                await self._client.cancel(ticket.id, "the action is over")
-            elif record.get("consumed_at"):
-                await self._client.report(ticket.id, result, note)
-        except (Failed, Unreachable, ConfirmationRefused) as error:
-            emit(Notice(f"the confirmation service was not told how the action ended: {error.message}"))
+            async with asyncio.timeout(limit_s):
+                ticket = await self._submit(case)  # the key finds the request that there is
+                record = await self._client.status(ticket.id)
+                if record["status"] == "pending":  # the service had forgotten the key
+                    await self._client.cancel(ticket.id, "the action is over")
+                elif record.get("consumed_at"):
+                    await self._client.report(ticket.id, result, note)
+        except (Failed, Unreachable, ConfirmationRefused, TimeoutError) as error:
+            why = error.message if isinstance(error, WhetError) else f"no answer within {_CANCEL_S:g} s"
+            emit(Notice(f"the confirmation service was not told how the action ended: {why}"))
 
     async def aclose(self) -> None:
         """Close the connections."""
