@@ -15,7 +15,7 @@ from whet.contract.errors import StoreBusy, WhetError
 from whet.contract.messages import Message
 from whet.gateway.chat import ChatCommands
 from whet.gateway.chat_record import MOST_WAITING
-from whet.gateway.conversations import Conversation
+from whet.gateway.conversations import Conversation, Conversations
 from whet.store import chats, goals, schedules, sessions
 from whet.store.goals import GoalRow
 from whet.store.transcript import Transcript
@@ -110,6 +110,18 @@ async def commanded(rig: Rig, user: str, line: str) -> list[str]:
     except WhetError as error:
         return [f"refused: {error.message}"]
     return rig.texts()
+
+
+def test_the_commands_that_the_owner_keeps_at_home_are_for_who_shares_their_memory(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        mine = rig.app.home.root / "commands" / "mine.md"
+        mine.parent.mkdir(exist_ok=True)
+        mine.write_text("Do what is mine.")
+        for user, is_found in (("7", True), ("8", False)):
+            conversation = await rig.conversation(place(user))
+            assert await rig.commands.waits(conversation, "mine") is is_found  # an unknown one never waits
+
+    run(test)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +219,10 @@ def test_a_command_waits_for_a_turn_unless_it_works_at_any_time(run: Run) -> Non
 class Failing(ChatCommands):
     """Commands that fail as they are named."""
 
+    tries = 0
+
     async def run(self, conversation: Conversation, name: str, rest: str) -> None:
+        self.tries += 1
         raise {"store": StoreBusy("busy"), "no": WhetError("not now", hint="later")}.get(name, KeyError(name))
 
 
@@ -227,6 +242,21 @@ def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(r
         with pytest.raises(StoreBusy):
             await one.work()
         assert rig.texts() == []
+
+    run(test)
+
+
+def test_a_store_that_fails_is_left_alone_for_a_while(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        commands = Failing([])
+        conversations = Conversations(rig.parts, commands)
+        rig.received(place(), "/store", "/store")
+        conversations.nudge(rig.chat(place()).id)
+        while not commands.tries:
+            await asyncio.sleep(0)
+        for _ in range(200):  # time enough for more tries
+            await rig.app.database.read(lambda db: db.execute("SELECT 1").fetchone())
+        assert commands.tries == 1 and not await conversations.drain(0)
 
     run(test)
 
