@@ -246,6 +246,26 @@ def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(r
     run(test)
 
 
+def test_a_stopped_turn_has_ended_before_it_is_said(run: Run) -> None:
+    async def test(rig: Rig) -> None:
+        one = await rig.conversation(place())
+        ended: list[str] = []
+
+        async def turn() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(9):
+                    await rig.app.database.append(lambda db: db.execute("SELECT 1").fetchone())
+                ended.append("turn")
+
+        one._turn = asyncio.create_task(turn())
+        await asyncio.sleep(0)
+        assert await one.stop() == (True, 0) and ended == ["turn"]
+
+    run(test)
+
+
 def test_a_store_that_fails_is_left_alone_for_a_while(run: Run) -> None:
     async def test(rig: Rig) -> None:
         commands = Failing([])
