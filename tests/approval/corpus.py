@@ -68,6 +68,11 @@ sed -e 's/a/b/' -e '/x/d' f
 awk '{print $1}' data.txt
 awk -F: '$3 > 100 {n++} END {print n}' f
 cat a.txt | grep foo | sort | uniq -c | sort -rn | head
+ls -a | grep .env
+git ls-files | grep -i .env | wc -l
+grep -- .env README.md
+grep -rn --exclude-dir=node_modules .env .
+wc -l --files0-from=-
 cat file 2>/dev/null
 ls foo >/dev/null 2>&1
 ls nonexistent 2>&1 | head -5
@@ -366,7 +371,8 @@ apt list -o Dir::Bin::dpkg=./x
 systemctl status -H host
 sort -*
 find . -d*
-file -f names.txt
+find . -print0 | du -ch --files0-from=-
+jq .env
 tree --fromfile names.txt
 gcc -Ifoo/include -Lfoo/lib -o app a.c
 gcc -o build/app a.c
@@ -818,6 +824,17 @@ join .env .env
 git diff --no-index /dev/null ~/.ssh/id_rsa
 git show HEAD:.env
 git grep KEY .env
+grep -2e. .env
+grep --rege=. .env
+grep -v -- -zz .env
+grep --file .env
+yq .env
+jq -rf x .env
+wc --files0=.env
+du --files0-from=.env
+file -f names.txt
+file -bf.env
+find -files0-from .env
 xargs -a ~/.ssh/id_rsa echo
 xargs --arg-file=.env echo
 python -W ignore -c "import shutil; shutil.rmtree('x')"

@@ -150,6 +150,7 @@ def _makes_text(source: Invocation) -> bool:
 
 
 _NONE: list[Word] = []
+_PATTERN_OPTIONS = ("regexp", "file", "expression", "from-file")
 
 
 def shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
@@ -162,12 +163,19 @@ def shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
     kinds = program(name).kinds
     if kinds & _SILENT and not kinds & _SHOWS:
         return _NONE
-    candidates = list(words)
-    is_pattern_given = any(re.match(r"-[a-zA-Z]*[ef]|--(regexp|file|expression|from)", w.text) for w in words)
-    if "pattern-then-files" in kinds and len(candidates) > 1 and not is_pattern_given:
-        first = next((w for w in candidates if not w.text.startswith("-")), None)
-        candidates = [w for w in candidates if w is not first]
+    candidates, found = list(words), operands(words)
+    is_file = len(found) == 1 and "shows-files" in kinds
+    if "pattern-then-files" in kinds and not is_file and not any(_gives_pattern(w.text) for w in words):
+        candidates = [w for w in candidates if w is not found[0]] if found else candidates
     return candidates[:-1] if name in ("cp", "mv", "ln") else candidates
+
+
+def _gives_pattern(option: str) -> bool:
+    """Whether an option may hold the pattern or name its file, so that every operand is a file: `-2e.`, `--rege=.`"""
+    if option.startswith("--"):
+        name = option[2:].partition("=")[0]
+        return bool(name) and any(full.startswith(name) for full in _PATTERN_OPTIONS)
+    return option.startswith("-") and not {"e", "f"}.isdisjoint(option)
 
 
 def _shown_by_git(found: Sequence[Word], words: Sequence[Word]) -> Sequence[Word]:
