@@ -52,8 +52,8 @@ class Effect(msgspec.Struct, frozen=True):
     basis: Basis
     difference: Interval
     finding: Finding
-    loaded: int = 0
-    current: bool = True
+    loaded: int
+    current: bool
 
 
 def by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:

@@ -208,8 +208,8 @@ def _text(content: str, what: str) -> str:
 
 
 def _nearest(text: str, wanted: str) -> str:
-    lines, size = text.splitlines(), max(1, len(wanted.splitlines()))
-    spans = ["\n".join(lines[i : i + size]) for i in range(max(1, len(lines) - size + 1))][:2_000]
+    lines, size = text.splitlines(), len(wanted.splitlines())
+    spans = ["\n".join(lines[i : i + size]) for i in range(len(lines))][:2_000]
     near = difflib.get_close_matches(wanted, spans, 1, 0.3)
     if not near:
         return "Nothing like it is there; skill_view shows it."
