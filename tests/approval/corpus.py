@@ -1,6 +1,10 @@
 """Shell commands and the level that each must have. The workspace is /code/proj, the home /home/u."""
 
 SAFE = r"""
+sed '/^#/d;y/abc/xyz/' f
+sed ':a;N;$!ba;s/\n/,/g' f
+sed '1i\ x' f
+sed 's/server/e.x/' e.txt
 ls -la
 ls
 pwd
@@ -69,6 +73,7 @@ awk '{print $1}' data.txt
 awk -F: '$3 > 100 {n++} END {print n}' f
 cat a.txt | grep foo | sort | uniq -c | sort -rn | head
 ls -a | grep .env
+sed 's/foo/bar.env/' a
 git ls-files | grep -i .env | wc -l
 grep -- .env README.md
 grep -rn --exclude-dir=node_modules .env .
@@ -152,6 +157,9 @@ git -C sub log
 """
 
 NORMAL = r"""
+sed -f x e.txt
+sed "$X" y
+sed '1w x' a
 git --no-pager
 pytest
 pytest -q tests/test_a.py -k 'foo and bar'
@@ -403,6 +411,18 @@ git log --ext-diff
 """
 
 DANGEROUS = r"""
+sed '1~2e id' a
+sed '\,x,e id' a
+sed '/x/Ie id' a
+sed '/[/]/e id' a
+sed 's"x"id"e' a
+sed 's a id e' a
+sed -nes/x/id/e a
+sed --exp=e a
+sed -i '' 's/x/id/e' a
+sed -i e a
+sed "$X;e id" y
+sed 's/a' b
 pwsh -c 'echo x > ~/.bashrc'
 nu -c 'rm -rf ~/x'
 xonsh -c 'rm -rf ~/x'
@@ -825,6 +845,9 @@ git diff --no-index /dev/null ~/.ssh/id_rsa
 git show HEAD:.env
 git grep KEY .env
 grep -2e. .env
+sed 'R.env' README.md
+sed '$r.env' README.md
+sed -e '/x/!{1R.env' -e '}' a
 grep --rege=. .env
 grep -v -- -zz .env
 grep --file .env

@@ -15,6 +15,7 @@ from whet.approval.risk import CommandPlace, Finding, Lasting
 from whet.late import late_pattern
 from whet.shell.options import has_option, operands
 from whet.shell.programs import by_name, program
+from whet.shell.sed import sed_script
 from whet.shell.words import Word, literal, unknown
 
 Rule = Callable[[Sequence[Word], CommandPlace], Iterator[Finding]]
@@ -178,26 +179,19 @@ def _in_place(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]
             yield writes_to(word, setting)
 
 
-_SED_FLAGS = late_pattern(r"s([/|,#@!:%~])(?:\\.|(?!\1)[^\n\\])*\1(?:\\.|(?!\1)[^\n\\])*\1([a-zA-Z0-9]*)")
-_SED_COMMAND = late_pattern(
-    r"(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)?(?:,(?:\d+|\$|/[^/\n]*/))?\s*!?\s*e(?:\s|$)"
-)
-_SED_WRITES = late_pattern(r"[wW]\s*([/~.][^\s;}]*)")
-_LONGEST_SCRIPT = 2_000
-
-
 def _sed(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield from _in_place(words, setting)
-    for word in words:
-        if len(word.text) > _LONGEST_SCRIPT:
-            yield "dangerous", "a sed script too long to be looked through"
-        elif _SED_COMMAND.search(word.text) or any("e" in f[2] for f in _SED_FLAGS.finditer(word.text)):
+    script = sed_script(words)
+    if script.commands is None:
+        yield "dangerous", "a sed script that can't be read"
+    for one in script.commands or ():
+        if one.name == "e" or (one.name == "s" and "e" in one.given):
             yield "dangerous", "sed's e command runs programs"
-        else:
-            for found in _SED_WRITES.finditer(word.text):
-                yield writes_to(literal(found[1]), setting)
+        elif one.name in "wW":
+            yield writes_to(literal(one.given), setting)
 
 
+_LONGEST_SCRIPT = 2_000
 _AWK_WRITES = late_pattern(r'print[^;}\n]*?>>?\s*("[^"]*"(?![\s]*["\w$(])|[^\s;}]+)')
 
 

@@ -18,6 +18,7 @@ from whet.approval.risk import CommandPlace, Finding, Lasting, RiskScope
 from whet.approval.secrets import in_code, is_secret, named
 from whet.shell.options import operands
 from whet.shell.programs import git_verb, program
+from whet.shell.sed import sed_script
 from whet.shell.state import Invocation, ShellScript
 from whet.shell.words import Word, filled, literal, unknown
 
@@ -164,6 +165,9 @@ def shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
     if kinds & _SILENT and not kinds & _SHOWS:
         return _NONE
     candidates, found = list(words), operands(words)
+    if name in ("sed", "gsed"):
+        commands = sed_script(words).commands or ()
+        candidates += [literal(one.given) for one in commands if one.name in "rR"]
     is_file = len(found) == 1 and "shows-files" in kinds
     if "pattern-then-files" in kinds and not is_file and not any(_gives_pattern(w.text) for w in words):
         candidates = [w for w in candidates if w is not found[0]] if found else candidates
@@ -171,7 +175,7 @@ def shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
 
 
 def _gives_pattern(option: str) -> bool:
-    """Whether an option may hold the pattern or name its file, so that every operand is a file: `-2e.`, `--rege=.`"""
+    """Whether an option may hold the pattern or name its file, so that each operand is a file: `-2e.`"""
     if option.startswith("--"):
         name = option[2:].partition("=")[0]
         return bool(name) and any(full.startswith(name) for full in _PATTERN_OPTIONS)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
-from whet.late import late_pattern
 from whet.shell.options import before_dashes, has_any, has_option, operands
 from whet.shell.programs import ProgramWords, Reading, by_name, git_verb, program
+from whet.shell.sed import sed_script
 from whet.shell.words import Word, in_line, name_of
 
 
@@ -58,29 +57,21 @@ def standard(path: str) -> bool:
     return re.fullmatch(r"(/usr(/local)?|/opt/homebrew)?/s?bin/[^/]+", path) is not None
 
 
-_SED_ADDRESS = r"(\d+|\$|/(?:\\.|[^/;\\])*/I?)"
-_SED_SCRIPT = late_pattern(
-    rf"\s*{_SED_ADDRESS}?(,\s*(\+?\d+|{_SED_ADDRESS}))?\s*!?\s*(p|d|q\d*|=|N|n|G"
-    r"|s(?P<d>[/|,#])(\\.|(?!(?P=d))[^\n\\])*(?P=d)(\\.|(?!(?P=d))[^\n\\])*(?P=d)[gpI0-9]*)?\s*"
-)
+_SED_PLAIN = frozenset("{}#=dDFgGhHlnNpPqQxyz:btTvaic")
 
 
 def _sed(words: Sequence[Word]) -> bool:
-    """Printing, deleting and plain substitution; no -i, no script file, no w, r or e."""
-    scripts = [after for before, after in pairwise(words) if before.text == "-e"] or operands(words)[:1]
+    """Printing, deleting and substitution; no -i, no script file, no w, r or e."""
     options = (word.text for word in words if word.text[:1] == "-" and word.text not in ("-", "-e"))
-    if not scripts or not all(re.fullmatch(r"-[nErzu]+|--quiet|--regexp-extended", text) for text in options):
+    script = sed_script(words)
+    if script.dynamic or not all(
+        re.fullmatch(r"-[nErzu]+|--quiet|--regexp-extended", one) for one in options
+    ):
         return False
-    return all(not script.dynamic and sed_is_plain(script.text) for script in scripts)
-
-
-def sed_is_plain(script: str) -> bool:
-    """Whether a sed script only prints, deletes or substitutes."""
-    if len(script) > 1_000:
-        return False
-    if _SED_SCRIPT.fullmatch(script):
-        return True
-    return all(_SED_SCRIPT.fullmatch(part.strip("{} ")) for part in re.split(r"[;\n]", script))
+    commands = script.commands or ()
+    return bool(commands) and all(
+        one.name in _SED_PLAIN or (one.name == "s" and "e" not in one.given) for one in commands
+    )
 
 
 def _awk(words: Sequence[Word]) -> bool:
