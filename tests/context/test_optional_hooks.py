@@ -193,6 +193,20 @@ def test_results_pruned_without_a_model_are_recorded(tmp_path: Path) -> None:
     run(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], act)
 
 
+def test_pruning_is_no_compaction_that_must_make_room(tmp_path: Path) -> None:
+    async def act(one: Rig, engine: Newer) -> None:
+        engine.prunes = lambda rows: (
+            [{**row, "content": "(cut)"} if row["role"] == "tool" else row for row in rows],
+            1,
+        )
+        for _ in range(4):
+            await one.turn("shout")
+        assert len(compactions(one)) == 4 and not [line for line in notices(one) if "still above" in line]
+
+    full = {"prompt_tokens": 99_000, "completion_tokens": 1, "total_tokens": 99_001}
+    run(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.", usage=full)] * 4, act)
+
+
 def test_pruning_is_asked_for_where_a_result_has_come(tmp_path: Path) -> None:
     async def act(one: Rig, engine: Newer) -> None:
         await one.session.log.begin_turn(Message("user", "hello"))

@@ -56,7 +56,7 @@ def test_16_17_where_no_model_gives_a_summary_code_writes_it_and_the_model_rests
     body = summary.parse(next(one for one in rows if summary.is_summary(one))).body
     assert "- terminal command=make unit" in body, "beside the trail, in the order of what was said"
     assert_valid(rows)
-    assert "without a model" in (compressor._last_summary_error or "")
+    assert "without a model" in compressor.get_status()["last_error"]
     asked = len(model.asked)
     assert asked <= 2  # one retry
     clock.advance(wait_s - 1)
@@ -68,7 +68,7 @@ def test_16_17_where_no_model_gives_a_summary_code_writes_it_and_the_model_rests
     model.answers = [BODY]
     again.rows = [*rows, *full().rows]
     assert compressor.compress(again.rows, 7_000) is not again.rows
-    assert compressor._last_summary_error is None
+    assert compressor.get_status()["last_error"] == ""
     assert "Update this earlier summary" in model.asked[-1]  # what code wrote is there to be made better
 
 
