@@ -422,6 +422,7 @@ sed --exp=e a
 sed -i '' 's/x/id/e' a
 sed -i e a
 sed "$X;e id" y
+sed $OPTIONS '1e id' y
 sed 's/a' b
 pwsh -c 'echo x > ~/.bashrc'
 nu -c 'rm -rf ~/x'

@@ -151,6 +151,7 @@ def test_what_a_command_is_given_is_told() -> None:
         ("-i p f", "p"),
         ("-i.bak p f", "p"),
         ("-i .bak p f", "p"),
+        (".bak p f", ".bak"),
         ("-El 5 p f", "p"),
         ("--line=5 --line 6 p f", "p"),
         ("-n -- -p f", "-p"),
@@ -169,3 +170,7 @@ def test_a_script_that_is_partly_unknown_is_read_by_its_parts() -> None:
     found = sed_script([unknown("$X;e id")])
     assert found.dynamic and found.commands == (SedCommand("e", "id"),)
     assert sed_script([literal("$X;e id")]).commands is None
+    found = sed_script([unknown("$OPTIONS"), literal("1e id"), literal("f")])
+    assert found.text == "$OPTIONS\n1e id" and found.commands == (SedCommand("e", "id"),)
+    assert sed_script([literal("-i"), literal(""), literal("p"), literal("f")]).text == "p"
+    assert sed_script([literal(""), literal("f")]).commands == ()

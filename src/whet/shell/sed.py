@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from whet.late import late_pattern
+from whet.shell.options import has_option
 from whet.shell.words import Word
 
 _WITH_VALUE = {"expression": "e", "file": "f", "line-length": "l"}
@@ -47,9 +48,11 @@ def sed_script(words: Sequence[Word]) -> SedScript:
     """Give the script in the words after a sed's name; what a script file holds (`-f`) is not known."""
     given, operands = _arguments(words)
     if not given:
-        # The sed of BSD takes the word after -i for a suffix, and the next one for the script.
-        at = 1 if operands and re.fullmatch(r"(\.\w+)?", operands[0].text) else 0
-        given = operands[at : at + 1]
+        if operands and has_option(words, "i") and re.fullmatch(r"(\.\w+)?", operands[0].text):
+            del operands[0]  # the suffix that BSD's -i takes
+        # A word that may be an option does not hide the script after it.
+        at = next((at for at, word in enumerate(operands) if not word.may_be_flag), len(operands))
+        given = operands[: at + 1]
     text = "\n".join(word.text for word in given)
     dynamic = any(word.dynamic for word in given)
     commands = read_sed(text)
