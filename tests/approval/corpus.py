@@ -1,6 +1,12 @@
 """Shell commands and the level that each must have. The workspace is /code/proj, the home /home/u."""
 
 SAFE = r"""
+ps aux
+ps -ef
+ps -eo pid,time,cmd
+ps axo time
+ps -p 1 -o time
+ps -C node
 sed '/^#/d;y/abc/xyz/' f
 sed ':a;N;$!ba;s/\n/,/g' f
 sed '1i\ x' f
@@ -157,6 +163,8 @@ git -C sub log
 """
 
 NORMAL = r"""
+awk 'BEGIN{ARGV[1]=".e" "nv";ARGC=2} 1'
+jq -n 'import "a" as $d; $d'
 sed -f x e.txt
 sed "$X" y
 sed '1w x' a
@@ -411,6 +419,11 @@ git log --ext-diff
 """
 
 DANGEROUS = r"""
+ps eww
+ps auxe
+ps -A e
+ps -wwE
+ps -eo pid,environ
 sed '1~2e id' a
 sed '\,x,e id' a
 sed '/x/Ie id' a

@@ -75,7 +75,7 @@ def _sed(words: Sequence[Word]) -> bool:
 
 
 def _awk(words: Sequence[Word]) -> bool:
-    """A program given on the line that has no system, no getline, no pipe and no redirection."""
+    """A program given on the line that runs, writes and reads nothing but the files that the line names."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
         if not re.match(r"-[Fv]", words[at].text):
@@ -84,7 +84,7 @@ def _awk(words: Sequence[Word]) -> bool:
     if at >= len(words) or words[at].dynamic or len(words[at].text) > 2_000:
         return False
     # Looked for in strings too: a quote in a regular expression hides where a string begins.
-    return not re.search(r"system|getline|@|\||ENVIRON|print.*>", words[at].text, re.DOTALL)
+    return not re.search(r"system|getline|@|\||ENVIRON|ARG[CV]|print.*>", words[at].text, re.DOTALL)
 
 
 _GIT_PLAIN = ProgramWords("--no-pager -P -C --no-optional-locks --literal-pathspecs")
