@@ -18,6 +18,7 @@ from whet.context.live_list import LiveList
 from whet.context.positions import Positions
 from whet.contract.context_engine import ChatRows, ContextEngine
 from whet.contract.errors import NotFound
+from whet.contract.events import TurnEnd
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo
 from whet.store.database import StateDatabase
@@ -106,6 +107,7 @@ class House:
         compacts: bool = False,
         undoes: bool = False,
         by_hand: bool = False,
+        makes: type[StoringEngine] = StoringEngine,
     ) -> None:
         """Open the session, take turns, and leave it well or as a kill does."""
         database = StateDatabase.open(self.folder / "state.db", self.clock)
@@ -113,7 +115,7 @@ class House:
             log = await Transcript.open(database, "s", self.clock)
         except NotFound:
             log = await Transcript.create(database, NewSession(id="s", conversation_id="c"), self.clock)
-        engine = StoringEngine(self.folder / "engine.db")
+        engine = makes(self.folder / "engine.db")
         host = EngineHost(log, EngineRunner.of(engine, Deadlines()), HostFacts(lambda: INFO))
         await host.begin()
         for text in turns:
@@ -122,6 +124,8 @@ class House:
             await host.view(log.messages, lambda _event: None)
             await log.append_reply(turn, Message(role="assistant", content=f"re {text}"), Usage(), "m")
             await log.end_turn(turn, "answered", "")
+            end = TurnEnd(log.session.id, turn.id, "answered", "", 1, Usage(), 0.0)
+            await host.turn_ended(end)
         if undoes:
             await log.undo_last_turn()
             await host.view(log.messages, lambda _event: None)
@@ -162,6 +166,24 @@ def test_what_was_taken_in_by_a_compaction_by_hand_is_not_taken_in_again_after_a
     assert house.stored() == said("a", "b", "c", "d")
 
 
+class AtTurnsEnd(StoringEngine):
+    """Takes in what a turn has brought when it is over."""
+
+    def on_turn_complete(self, messages: ChatRows) -> None:
+        self._take(messages)
+
+
+def test_what_was_taken_in_at_a_turns_end_is_not_taken_in_again_after_a_kill(tmp_path: Path) -> None:
+    house = House(tmp_path)
+
+    async def test() -> None:
+        for text in ("a", "b"):
+            await house.program([text], ends=False, makes=AtTurnsEnd)
+
+    asyncio.run(test())
+    assert house.stored() == said("a", "b")
+
+
 def test_an_engine_that_lags_behind_goes_on_where_it_was_and_one_that_was_ended_at_the_end(
     tmp_path: Path,
 ) -> None:
@@ -173,10 +195,10 @@ def test_an_engine_that_lags_behind_goes_on_where_it_was_and_one_that_was_ended_
             await log.append_reply(turn, Message(role="assistant", content="re a"), Usage(), "m")
             live, positions = LiveList(log, 0), Positions(log)
             live.follow()
-            for has_ended, taken in ((False, 1), (True, 2)):
+            for has_ended, cursor, taken in ((False, 0, 0), (False, 1, 1), (True, 1, 2)):
                 engine, fresh = (StoringEngine(tmp_path / "engine.db") for _ in range(2))
                 seats = [EngineRunner.of(one, Deadlines()) for one in (engine, fresh)]
-                engine._ingest_cursor = 1
+                engine._ingest_cursor = cursor
                 await positions.remember(seats[0], live.rows.rows, **({"ended": True} if has_ended else {}))
                 await positions.restore(seats[1], live.rows.rows)
                 assert fresh._ingest_cursor == taken

@@ -129,6 +129,8 @@ def test_a_text_that_just_fits_is_left_as_it_is():
     size = chat.tokens_of(row)
     assert clip_text(row, size) is row and clip_text(row, chat.text_tokens(row["content"])) is row
     assert chat.tokens_of(clip_text(row, size // 2)) < size
+    empty = {"role": "assistant", "content": ""}
+    assert clip_text(empty, size) is empty
 
 
 def test_what_stays_too_long_in_its_shape_becomes_the_beginning_of_its_text():

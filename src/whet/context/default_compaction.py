@@ -157,7 +157,7 @@ def _request(plan: CompactionPlan, order: SummaryOrder, budget: int) -> SummaryR
 
 def _summary_of(plan: CompactionPlan, latest: str, todo: str, body: str, today: date) -> Summary:
     first, last = chat.span_of(plan.parts.middle)
-    previous = plan.previous or Summary(first, last)
+    previous = plan.previous or Summary(0, 0)
     line = summary.part_line(plan.parts.middle, today.isoformat())
     trail = artifacts.merge(previous.trail, artifacts.collect(plan.parts.middle))
     return Summary(
