@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -84,6 +86,29 @@ def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
 
     assert run_on_loop(work()) == "done"
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_signal_in_the_moment_in_which_the_loop_closes_is_no_complaint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base: Any = asyncio.SelectorEventLoop.__mro__[1]  # its close ends with the pipe
+    closes = base.close
+
+    def close(loop: asyncio.AbstractEventLoop) -> None:
+        closes(loop)
+        signal.raise_signal(signal.SIGTERM)
+
+    async def work() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, print)
+
+    def complain(fault: Any) -> None:
+        complaints.append(fault.exc_value)
+
+    complaints: list[object] = []
+    monkeypatch.setattr(base, "close", close)
+    monkeypatch.setattr(sys, "unraisablehook", complain)
+    run_on_loop(work())
+    assert not complaints
 
 
 def test_what_was_cancelled_by_itself_stays_a_cancel() -> None:

@@ -137,7 +137,8 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
         if _heard:
             work.close()
             _end(_heard[0])
-        return asyncio.run(under_signals())
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            return runner.run(under_signals())
     except asyncio.CancelledError:
         if stopping.number:
             _end(stopping.number)
@@ -146,6 +147,21 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
         for number, before in hears.items():
             if signal.getsignal(number) is stopping:
                 signal.signal(number, before)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    import asyncio
+    from contextlib import suppress
+
+    class Loop(asyncio.SelectorEventLoop):
+        def close(self) -> None:
+            # asyncio closes the pipe that a signal writes to before it lets go of the signals, and Python
+            # complains of one that comes in between.
+            with suppress(ValueError):  # in another thread, to which no signal comes
+                signal.set_wakeup_fd(-1)
+            super().close()
+
+    return Loop()
 
 
 class _Stopping:
