@@ -109,9 +109,9 @@ def traced_tools(folder: Path) -> list[Tool]:
         raise BadInput(why, hint="try another")
 
     @tool(toolset="file", effects={"read"})
-    async def crash(ctx: ToolContext) -> str:
-        """Have a bug."""
-        raise ZeroDivisionError("oops")
+    async def crash(ctx: ToolContext, late: bool = False) -> str:
+        """Have a bug, or be left without an answer."""
+        raise TimeoutError("no answer") if late else ZeroDivisionError("oops")
 
     @tool(toolset="file", effects={"read"}, output_cap_chars=1000)
     async def shout(ctx: ToolContext) -> str:

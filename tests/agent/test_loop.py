@@ -109,6 +109,16 @@ def test_what_a_tool_does_wrong_goes_back_to_the_model(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_tool_that_ran_into_a_timeout_of_its_own_has_failed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with rig(tmp_path, [calls(("crash", '{"late": true}')), ANSWER]) as r:
+            assert (await r.turn("go")).reason == "answered"
+            [kind] = [e.error_kind for e in r.events if isinstance(e, ToolFinished)]
+            assert (kind, r.session.log.messages[2].text) == ("failed", "crash failed: no answer")
+
+    asyncio.run(main())
+
+
 def test_arguments_nested_without_measure_go_back_to_the_model(tmp_path: Path) -> None:
     deep = "[" * 5_000 + "]" * 5_000
     script = [calls(("look", f'{{"at": {deep}}}'), ("look", deep)), ANSWER]

@@ -229,6 +229,7 @@ def test_the_parent_is_not_touched(tmp_path: Path) -> None:
             assert b.server.requests[-1].body.startswith(b.server.requests[1].body.rstrip(b"]}"))
             children = b.app.database.read_now(lambda db: sessions.list_sessions(db, 9, kinds=("review",)))
             assert [(c.parent_session_id, c.turns) for c in children] == [(b.session.id, 1)]
+            assert [(c.end_reason, bool(c.ended)) for c in children] == [("completed", True)]
             chats = b.app.database.read_now(lambda db: sessions.list_sessions(db, 9))
             assert [c.id for c in chats] == [b.session.id], "a review is in no list of conversations"
 
