@@ -7,6 +7,8 @@ ps -eo pid,time,cmd
 ps axo time
 ps -p 1 -o time
 ps -C node
+ps -u me -o time
+ps --user me
 sed '/^#/d;y/abc/xyz/' f
 sed ':a;N;$!ba;s/\n/,/g' f
 sed '1i\ x' f
@@ -422,6 +424,9 @@ DANGEROUS = r"""
 ps eww
 ps auxe
 ps -A e
+ps -p 1 e
+ps 1 ewww
+ps --pid 1 -l e
 ps -wwE
 ps -eo pid,environ
 sed '1~2e id' a

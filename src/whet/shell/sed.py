@@ -96,7 +96,7 @@ def _arguments(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
             found = re.match(r"-[^efil]*([efil])(.*)", text, re.DOTALL)
             letter, value = (found[1], found[2]) if found else ("", "")
         letters += letter
-        if letter in tuple("efl"):
+        if letter in ("e", "f", "l"):
             held = word.after(len(text) - len(value)) if value else next(rest, None)
             scripts += [held] if letter == "e" and held is not None else []
     return scripts, [] if "f" in letters else operands
