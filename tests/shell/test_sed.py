@@ -90,7 +90,7 @@ def whet_says(script: str) -> str:
     commands = read_sed(script)
     if commands is None:
         return "broken"
-    touches = any(one.name in "erRwW" or (one.name == "s" and "e" in one.given) for one in commands)
+    touches = any(one.name in "rRwW" or one.runs for one in commands)
     return "touching" if touches else "plain"
 
 

@@ -185,7 +185,7 @@ def _sed(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     if script.commands is None:
         yield "dangerous", "a sed script that can't be read"
     for one in script.commands or ():
-        if one.name == "e" or (one.name == "s" and "e" in one.given):
+        if one.runs:
             yield "dangerous", "sed's e command runs programs"
         elif one.name in "wW":
             yield writes_to(literal(one.given), setting)

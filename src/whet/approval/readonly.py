@@ -57,7 +57,7 @@ def standard(path: str) -> bool:
     return re.fullmatch(r"(/usr(/local)?|/opt/homebrew)?/s?bin/[^/]+", path) is not None
 
 
-_SED_PLAIN = frozenset("{}#=dDFgGhHlnNpPqQxyz:btTvaic")
+_SED_PLAIN = frozenset("{}#=dDFgGhHlnNpPqQsxyz:btTvaic")
 
 
 def _sed(words: Sequence[Word]) -> bool:
@@ -69,9 +69,7 @@ def _sed(words: Sequence[Word]) -> bool:
     ):
         return False
     commands = script.commands or ()
-    return bool(commands) and all(
-        one.name in _SED_PLAIN or (one.name == "s" and "e" not in one.given) for one in commands
-    )
+    return bool(commands) and all(one.name in _SED_PLAIN and not one.runs for one in commands)
 
 
 def _awk(words: Sequence[Word]) -> bool:

@@ -34,6 +34,11 @@ class SedCommand(msgspec.Struct, frozen=True):
     name: str
     given: str = ""
 
+    @property
+    def runs(self) -> bool:
+        """Whether it runs a program: e, and s with the flag e."""
+        return self.name == "e" or (self.name == "s" and "e" in self.given)
+
 
 class SedScript(msgspec.Struct, frozen=True):
     """What a sed runs. `commands` is None where the text is no script; `dynamic`: a part is known only at run
