@@ -29,7 +29,7 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
     """
     context, steps = session.context, turn.steps
     tried = [await context.view(session.log.messages, emit)]
-    is_smaller = False
+    compacts = True
     while True:
         try:
             reply = await _stream(session, turn, tried[-1], emit)
@@ -37,15 +37,24 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
         except (BadRequest, ContextOverflow, ModelRefused) as refusal:
             if turn.steps != steps:  # a part of the answer is stored
                 raise
-            changed = await context.without_refused(refusal, emit)
-            if changed is None and isinstance(refusal, ContextOverflow) and not is_smaller:
-                is_smaller, limit = True, refusal.limit_tokens or 0
+            changed = (
+                None if compacts and _is_too_long(refusal) else await context.without_refused(refusal, emit)
+            )
+            if changed is None and compacts and isinstance(refusal, ContextOverflow):
+                compacts, limit = False, refusal.limit_tokens or 0
                 changed = await context.view(session.log.messages, emit, overflow_limit_tokens=limit)
-            if changed is None or any(changed is view for view in tried):
+                if any(changed is view for view in tried):  # it is as small as compactions can make it
+                    changed = await context.without_refused(refusal, emit)
+            if changed is None:
                 raise
             tried.append(changed)
     await context.answered(emit)
     return reply
+
+
+def _is_too_long(refusal: ProviderError) -> bool:
+    """Whether a refusal is about the conversation's length in tokens, not about one item or about bytes."""
+    return isinstance(refusal, ContextOverflow) and refusal.status != 413 and not refusal.part
 
 
 async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:

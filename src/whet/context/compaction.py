@@ -159,7 +159,7 @@ class CompactionRunner:
         self._live.outgoing()  # what was answered has these rows
         for seat in self._engines.active:
             self._engines.stray(seat)
-        emit(Notice(summary))
+        emit(Notice(summary, must_show=True))
 
     async def catch_up(self, emit: Emit) -> None:
         """Use a compaction that nobody waited for, when it has ended."""

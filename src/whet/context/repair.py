@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from whet.contract.errors import BadRequest, ProviderError, UnknownModel
+from whet.contract.errors import BadRequest, ContextOverflow, ProviderError, UnknownModel
 from whet.contract.events import Emit, Notice
 from whet.contract.messages import ImagePart, Message, TextPart
 from whet.contract.texts import plural
@@ -26,13 +26,19 @@ from whet.contract.texts import plural
 MAX_REQUESTS = 6
 REFUSED = "[A picture was here. The model's server refused it, so it is left out.]"
 TOO_LARGE = "[A picture was here. It is left out, as the request was too large for the model's server.]"
+REFUSED_RESULT = "[A result was here. The model's server refused it, so it is left out.]"
 _NAMED_ONE_BY_ONE = 3
 _SEARCHED = (400, 422)
 _TOO_LARGE = 413
 
 
+_THOUGHTS = -1
+_RESULT = -2
+
+
 class Item(NamedTuple):
-    """A picture by its message and its part; or, with the part -1, the thoughts kept with an answer."""
+    """A picture by its message and its part; or, in place of the part, the thoughts kept with an answer or
+    the text of a tool's result."""
 
     message: int
     part: int
@@ -49,7 +55,7 @@ class HistoryRepair:
         self._messages = list(messages)
         self._pictures = list(_pictures(messages))
         self._thoughts: Items = frozenset(
-            Item(index, -1) for index, message in enumerate(messages) if message.replay is not None
+            Item(index, _THOUGHTS) for index, message in enumerate(messages) if message.replay is not None
         )
         self._left_out: Items = _NOTHING
         self._named: Items = _NOTHING
@@ -66,7 +72,7 @@ class HistoryRepair:
             return {}
         if named := self._named_by(error):
             if self._requests > _NAMED_ONE_BY_ONE:  # it would go on like this: one refusal for each
-                named = frozenset(self._pictures) if named.isdisjoint(self._thoughts) else self._thoughts
+                named |= frozenset(self._pictures) if named.isdisjoint(self._thoughts) else self._thoughts
             self._named |= named
             self._left_out = self._named
             return self.replaced()
@@ -88,8 +94,10 @@ class HistoryRepair:
     def summary(self) -> str:
         """Return the line for the person about what is left out."""
         pictures = [item for item in self._left_out if item.part >= 0]
-        thoughts = len(self._left_out) - len(pictures)
+        results = sum(item.part == _RESULT for item in self._left_out)
+        thoughts = len(self._left_out) - len(pictures) - results
         parts = [plural(len(pictures), "picture")] if pictures else []
+        parts += [plural(results, "tool result")] if results else []
         parts += [f"the reasoning kept with {plural(thoughts, 'answer')}"] if thoughts else []
         why = "the request was too large" if self._marker is TOO_LARGE else "the model's server refused it"
         return (
@@ -108,13 +116,23 @@ class HistoryRepair:
             return _NOTHING
         pictures = [item for item in self._pictures if self._data(item) in error.part]
         named = frozenset(pictures) - self._left_out
-        if not named and _holds_thoughts(error.part, self._messages):
+        sent = [] if named else _objects(msgspec.json.decode(error.part))
+        if not named and _holds_thoughts(sent, self._messages):
             named = self._thoughts - self._left_out
-        return named
+        return named or self._results_in(sent) - self._left_out
+
+    def _results_in(self, sent: Sequence[dict[str, Any]]) -> Items:
+        """Return the tool results that these objects of a request are."""
+        ids = {part.get(name) for part in sent for name in ("tool_call_id", "tool_use_id", "call_id")}
+        return frozenset(
+            Item(index, _RESULT)
+            for index, message in enumerate(self._messages)
+            if message.role == "tool" and message.tool_call_id in ids
+        )
 
     def _search(self, error: ProviderError) -> list[Items]:
         """Return what to leave out in turn, if a refusal points to nothing of the history."""
-        if error.status == _TOO_LARGE:
+        if error.status == _TOO_LARGE or isinstance(error, ContextOverflow):
             self._marker = TOO_LARGE
             wishes = _oldest_first(self._pictures)
         elif (
@@ -155,8 +173,10 @@ class HistoryRepair:
     def _without(self, index: int) -> Message:
         """Return a message with a note in place of each picture that is left out, or without thoughts."""
         message = self._messages[index]
-        if Item(index, -1) in self._left_out:
+        if Item(index, _THOUGHTS) in self._left_out:
             message = msgspec.structs.replace(message, replay=None)
+        if Item(index, _RESULT) in self._left_out:
+            return msgspec.structs.replace(message, content=REFUSED_RESULT)
         if isinstance(message.content, str):
             return message
         content = [
@@ -186,9 +206,8 @@ def _oldest_first(pictures: Sequence[Item]) -> list[Items]:
     return [frozenset(pictures[:size]) for size in ((count + 3) // 4, (count + 1) // 2, count - 1, count)]
 
 
-def _holds_thoughts(part: str, messages: Sequence[Message]) -> bool:
-    """Whether a part of a request came from what a vendor wants back with an answer."""
-    sent = _objects(msgspec.json.decode(part))
+def _holds_thoughts(sent: Sequence[dict[str, Any]], messages: Sequence[Message]) -> bool:
+    """Whether objects of a request came from what a vendor wants back with an answer."""
     for message in messages:
         if message.replay is None:
             continue
@@ -214,7 +233,7 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 
 def _search_line(error: ProviderError) -> str:
-    if error.status == _TOO_LARGE:
+    if error.status == _TOO_LARGE or isinstance(error, ContextOverflow):
         return f"the request is too large; trying it without older pictures ({error.message})"
     return (
         f"the model's server refused the request and does not say for which part; trying it without pictures"

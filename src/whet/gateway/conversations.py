@@ -128,7 +128,8 @@ class Conversation:
             self._resume = self.parts.database.read_now(lambda db: chats.is_begun(db, self.chat_id))
         if self._resume:
             self._resume = False
-            self.begin_with(None)
+            if not await self._has_words():  # else they join the unfinished turn, before its open calls
+                self.begin_with(None)
         looks = True
         while True:
             # A row that comes wakes this; one that is held is looked at again as the turn begins and ends.
@@ -161,6 +162,13 @@ class Conversation:
         turn = ChatTurn(self.record, row)
         self._begun = turn.begun
         self._turn = asyncio.create_task(turn.run(text, images))
+
+    async def _has_words(self) -> bool:
+        """Whether a message waits that is to be read by the turn, and not after it."""
+        if self.parts.settings.busy == "queue":
+            return False
+        rows = await self.record.waiting()
+        return bool(rows) and self._commands.parse(from_json(rows[0].body, Incoming)) is None
 
     async def _take_all(self) -> bool:
         """Take what waits, in order; gives whether to look again."""
