@@ -33,6 +33,7 @@ class Conversations:
         self._at_work: dict[int, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._has_recovered = False
 
     @property
     def count(self) -> int:
@@ -44,6 +45,7 @@ class Conversations:
         parts = self._parts
         for chat_id, begun in await parts.database.read(lambda db: chats.open_chats(db, parts.channels)):
             self.nudge(chat_id, resume=begun)
+        self._has_recovered = True
 
     def nudge(self, chat_id: int, *, resume: bool = False) -> None:
         """Say that something waits in a conversation."""
@@ -51,7 +53,9 @@ class Conversations:
         if found is not None:
             found.wake.set()
         elif not self._closing:
-            one = self._at_work[chat_id] = Conversation(self._parts, self._commands, chat_id, resume=resume)
+            resumes = resume if self._has_recovered else None
+            one = Conversation(self._parts, self._commands, chat_id, resume=resumes)
+            self._at_work[chat_id] = one
             task = asyncio.create_task(self._run(one))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -101,7 +105,7 @@ class Conversation:
     """One conversation while it has something to do."""
 
     def __init__(
-        self, parts: ConversationParts, commands: CommandRunner, chat_id: int, *, resume: bool
+        self, parts: ConversationParts, commands: CommandRunner, chat_id: int, *, resume: bool | None
     ) -> None:
         self.parts = parts
         self.chat_id = chat_id
