@@ -270,27 +270,15 @@ class TurnWorker:
             return
         reason, error = await self._database.read(lambda db: _end_of(db, taken))
         while not reason:
-            read_to = running.read_to
             try:
-                await self._put_words(running)
+                await _put_words(running, self._hosted)
                 end = await self._hosted.submit(session_id, None, emit=emit, person=person, receipt=receipt)
             except NotFound:  # the lease of the worker before has not quite run out
-                running.read_to = read_to
                 await asyncio.sleep(_AGAIN_S)
                 reason, error = await self._database.read(lambda db: _end_of(db, taken))
             else:
                 reason, error = (end.reason, end.error) if end else ("cancelled", "")
         await self._end(running, reason, error)
-
-    async def _put_words(self, running: RunningTurn) -> None:
-        """Give a turn that is resumed what was said to it meanwhile, before its open calls run."""
-        taken = running.taken
-        said = await self._database.read(lambda db: orders.said(db, taken.id, running.read_to))
-        if said:
-            session = await self._hosted.session(taken.session_id)
-            for number, text in said:
-                running.read_to = number
-                session.inbox.put(Message("user", text), lambda db, number=number: _read(db, number))
 
     def _stored(self, running: RunningTurn, connection: apsw.Connection) -> Sequence[Queued]:
         self._queue.begin(connection, running.taken)
@@ -310,6 +298,17 @@ class TurnWorker:
             return ()
 
         return work
+
+
+async def _put_words(running: RunningTurn, hosted: SessionHost) -> None:
+    """Give a turn that is resumed what was said to it meanwhile, before its open calls run."""
+    taken = running.taken
+    said = await hosted.app.database.read(lambda db: orders.said(db, taken.id, 0))
+    if said:
+        session = await hosted.session(taken.session_id)
+        for number, text in said:
+            running.read_to = number
+            session.inbox.put(Message("user", text), lambda db, number=number: _read(db, number))
 
 
 def _read(connection: apsw.Connection, number: int) -> Sequence[Queued]:
