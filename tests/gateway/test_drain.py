@@ -93,7 +93,7 @@ def test_words_said_before_a_restart_come_before_the_calls_of_the_old_step(tmp_p
         gateway = GatewayProcess(home, text, model, busy="steer")
         with running(gateway):
             telegram.write("go")
-            telegram.wait(marks.exists, "the first call")
+            telegram.wait(lambda: marks.exists() and marks.read_text(), "the first call")
             if when == "before the kill":
                 telegram.write("Stop! Do nothing more")
                 telegram.wait(lambda: len(states(home)) == 2, "both in the inbox")
