@@ -143,7 +143,8 @@ def test_a_refused_tool_result_is_left_out(tmp_path: Path, wire: str) -> None:
 
 THOUGHTS = {
     "chat_completions": '{"reasoning_details":[{"type":"reasoning.encrypted","data":"SIG"}]}',
-    "anthropic_messages": '[{"type":"thinking","thinking":"hm","signature":"SIG"},{"type":"text","text":"Said."}]',
+    "anthropic_messages": '[{"type":"thinking","thinking":"hm","signature":"SIG"},'
+    '{"type":"text","text":"Said."}]',
     "responses": '[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"SIG"},'
     '{"role":"assistant","content":"Said."}]',
 }
