@@ -214,7 +214,9 @@ def test_what_is_not_there_is_named(folder: Path, arguments: list[str], said: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_the_turn_durably_and_its_processes(
     folder: Path, number: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +238,35 @@ def test_a_signal_ends_the_turn_durably_and_its_processes(
         assert not any(is_alive(int((folder / name).read_text())) for name in ("pid", "child"))
         again = run(["chat", "-q", "on", "--json", "--continue", "--yes", *flags(server)], folder)
     assert json.loads(again[1])["text"] == "went on"
+
+
+@pytest.mark.slow
+def test_after_a_kill_new_words_come_before_the_old_calls(folder: Path) -> None:
+    os.mkfifo(folder / "ready")
+    commands = ["echo first >> marks; echo up > ready; sleep 60", "echo drop >> marks", "echo push >> marks"]
+    asked = tuple(PracticeCall("terminal", json.dumps({"command": command})) for command in commands)
+    with PracticeServer(script=[ScriptedReply("", tool_calls=asked), ScriptedReply("stopped")]) as server:
+        process = start(["chat", "-q", "go", "--yes", *flags(server)], folder)
+        assert within((folder / "ready").read_text, "the command's word on its pipe") == "up\n"
+        process.kill()
+        process.communicate(timeout=60)
+        again = run(["chat", "-c", "-q", "Stop! Do nothing more", "--yes", *flags(server)], folder)
+        sent = server.requests[-1].body
+    assert again[1] == "stopped\n"
+    assert (folder / "marks").read_text() == "first\n"
+    assert b"Stop! Do nothing more" in sent and b"a new message came first" in sent
+
+
+def test_what_a_server_refuses_is_left_out_and_said_without_a_terminal(folder: Path) -> None:
+    (folder / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"BAD" * 9)
+    refused = ScriptedReply(fault=Fault(status=400, message="Invalid image"), when="image_url")
+    script = [refused, refused, ScriptedReply("seen"), ScriptedReply("more")]
+    with PracticeServer(script=script) as server:
+        code, out, err = run(["chat", "-q", "look", "--image", "bad.png", *flags(server)], folder)
+        assert (code, out) == (0, "seen\n")
+        assert "1 picture left out from now on: the model's server refused it" in err
+        assert run(["chat", "-c", "-q", "more", *flags(server)], folder)[1] == "more\n"
+        assert b"so it is left out" in server.requests[-1].body
 
 
 @pytest.mark.slow

@@ -387,3 +387,16 @@ def test_a_turn_that_breaks_is_said_and_logged_and_what_waits_goes_on(
         with served(one):
             telegram.wait(lambda: sum("the log has it" in text for text in telegram.said()) == 3, "all three")
         assert "a turn broke" in caplog.text and "DecodeError" in caplog.text
+
+
+def test_a_picture_that_the_server_refuses_is_left_out_and_the_chat_is_told(tmp_path: Path) -> None:
+    refused = ScriptedReply(fault=Fault(status=400, message="Invalid image"), when="image_url")
+    script = [*[refused] * 3, ScriptedReply(text="Seen."), ScriptedReply(text="More.")]
+    with world(tmp_path, script) as w:
+        w.telegram.files["f1"] = b"\x89PNG\r\n\x1a\n" + b"BAD" * 9
+        w.telegram.write("", caption="look", document={"file_id": "f1", "file_name": "p.png"})
+        w.telegram.wait_said("Seen.")
+        assert any("1 picture left out from now on" in text for text in w.telegram.said())
+        w.telegram.write("more")
+        w.telegram.wait_said("More.")
+        assert b"so it is left out" in w.model.requests[-1].body

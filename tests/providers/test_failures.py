@@ -19,6 +19,7 @@ from whet.contract.errors import (
     QuotaExhausted,
     RateLimited,
     Unavailable,
+    UnknownModel,
     WireError,
 )
 from whet.providers import failures
@@ -80,10 +81,10 @@ CLASSES = [
     (429, said("You exceeded your current quota", code="insufficient_quota"), QuotaExhausted),
     (400, said("Your credit balance is too low to access the Anthropic API."), QuotaExhausted),
     (429, said("Rate limit reached for input tokens: Limit 30000, Used 29000."), RateLimited),
-    (404, said("The model `gpt-9` does not exist", code="model_not_found"), BadRequest),
-    (404, {"error": {"message": 'model "x" not found, try pulling it first'}}, BadRequest),
-    (400, said("foo/bar is not a valid model ID"), BadRequest),
-    (403, said("Project does not have access to model", code="model_not_found"), BadRequest),
+    (404, said("The model `gpt-9` does not exist", code="model_not_found"), UnknownModel),
+    (404, {"error": {"message": 'model "x" not found, try pulling it first'}}, UnknownModel),
+    (400, said("foo/bar is not a valid model ID"), UnknownModel),
+    (403, said("Project does not have access to model", code="model_not_found"), UnknownModel),
     (400, said("Invalid 'messages[0].role'"), BadRequest),
     (422, {"detail": [{"loc": ["body"], "msg": "extra fields"}]}, BadRequest),
     (403, said("Your input was flagged by moderation"), ModelRefused),

@@ -80,6 +80,32 @@ def test_a_turn_of_a_killed_worker_is_answered_by_another_and_its_call_is_not_ru
 
 
 @pytest.mark.slow
+def test_words_said_to_a_turn_of_a_killed_worker_come_before_its_old_calls(url, tmp_path):
+    marks = tmp_path / "marks.txt"
+    asked = tuple(
+        PracticeCall("terminal", msgspec.json.encode({"command": command}).decode())
+        for command in (f"echo first >> {marks}; sleep 60", f"echo drop >> {marks}", f"echo push >> {marks}")
+    )
+    script = [ScriptedReply(tool_calls=asked), ScriptedReply("stopped")]
+    with PracticeServer(script=script) as server, opened(url) as (db, queue), ExitStack() as stack:
+        given = environment(url, tmp_path / "home", server, "practice")
+        first = stack.enter_context(worker(given, tmp_path))
+        turn_id, session_id = ask(db, queue, "do it")
+        wait_until(lambda: marks.exists() and marks.read_text(), 60)
+        first.kill()
+        assert db.write_now(lambda db: orders.say(db, session_id, "Stop! Do nothing more"))
+        stack.enter_context(worker(given, tmp_path))
+        wait_until(lambda: has_ended(queue, turn_id), 60)
+        ended = outcome(queue.database, turn_id)
+        messages = transcript(db, session_id).messages
+        queue.close()
+    assert ended is not None and (ended.reason, ended.error) == ("answered", "")
+    assert "".join(message.role[0] for message in messages) == "uatttua"
+    assert messages[3].text.startswith("Not run") and messages[5].text == "Stop! Do nothing more"
+    assert marks.read_text() == "first\n"
+
+
+@pytest.mark.slow
 def test_turns_of_one_session_are_answered_in_their_order_by_whoever_is_there(url, tmp_path):
     with PracticeServer() as server, opened(url) as (db, queue), ExitStack() as stack:
         given = environment(url, tmp_path / "home", server, "practice-echo")

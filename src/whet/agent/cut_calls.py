@@ -1,4 +1,7 @@
-"""Calls that a turn's end cuts off: each gets a result that says so, and what it may have done is kept."""
+"""Calls that get no result of their own: a turn's end cuts them off, or newer words came first.
+
+Each gets a result that says so, and what it may have done is kept.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,15 @@ import msgspec
 from whet.agent.dispatch import arguments_of, meant, told_of_edit, with_facts
 from whet.agent.session import Session
 from whet.contract.errors import ToolError
-from whet.contract.events import EndReason
+from whet.contract.events import Emit, EndReason, ToolFinished
 from whet.contract.messages import Message
 from whet.contract.tools import ToolOutput
 from whet.store.transcript import OpenCall, TurnRecord
+
+NOT_RUN = "Not run: the program had stopped before this call began, and a new message came first. Read that."
+_STOPPED = (
+    "Stopped: the program stopped while this call was running, and a new message came first. Read that."
+)
 
 
 async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason) -> None:
@@ -24,15 +32,38 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
             output = _cut_off(session, open_call, text + "was stopped while it ran; its outcome is unknown.")
         else:
             output = ToolOutput(text + "was not started.", error_kind="cancelled")
-        result = Message(
-            role="tool",
-            content=output.text,
-            tool_call_id=open_call.call.id,
-            tool_name=open_call.call.name,
-            is_error=True,
-        )
-        await session.log.call_finished(turn, open_call, result, output=output, duration_s=0.0)
+        await _close(session, turn, open_call, output)
     session.log.live.fold_results()
+
+
+async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> None:
+    """Close the calls that a crash left, because something new was said: the newest words come first.
+
+    A call that had begun is left to `dispatch`, which does not run it again, unless it may be repeated.
+    """
+    for open_call in session.log.open_calls(turn):
+        if open_call.started and not _is_repeatable(session, open_call):
+            continue
+        output = ToolOutput(_STOPPED if open_call.started else NOT_RUN, error_kind="cancelled")
+        call = open_call.call
+        await _close(session, turn, open_call, output)
+        emit(ToolFinished(call.id, call.name, 0.0, output.error_kind, None, output.text, call.arguments))
+    session.log.live.fold_results()
+
+
+async def _close(session: Session, turn: TurnRecord, open_call: OpenCall, output: ToolOutput) -> None:
+    call = open_call.call
+    result = Message("tool", output.text, tool_call_id=call.id, tool_name=call.name, is_error=True)
+    await session.log.call_finished(turn, open_call, result, output=output, duration_s=0.0)
+
+
+def _is_repeatable(session: Session, open_call: OpenCall) -> bool:
+    tool = session.tools.get(open_call.call.name)
+    if tool is None:
+        return False
+    with suppress(ToolError):
+        tool = meant(session, tool, arguments_of(open_call.call))[0]
+    return tool.repeatable
 
 
 def _cut_off(session: Session, open_call: OpenCall, text: str) -> ToolOutput:

@@ -1,7 +1,6 @@
 """The turn: store the message, ask the model, run its tools, until it answers (docs/design.md, "One turn").
 
-Resume is the loop's first line, not another function: `dispatch` runs whatever calls of the last reply
-have no result, and after a crash those are the interrupted ones. All is durable before it is shown.
+Resume is the loop's first line: open calls run, unless words came first. All is durable before it is shown.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ async def run_turn(
 ) -> TurnEnd:
     """Run one turn to its end and give its end marker, which is stored.
 
-    `incoming` None resumes an unfinished turn (NotFound where there is none). Where a crash left a turn
-    unfinished, `incoming` joins it after its open calls have got their results. The transaction that stores
+    `incoming` None resumes an unfinished turn (NotFound where there is none). If a crash left a turn
+    unfinished, `incoming` joins it, and its calls that had not begun are not run. The transaction that stores
     it does `receipt` too. `around` stops the clock of the turn that this one is a part of. Raises
     CancelledError, StoreError where the turn could not even begin, and bugs; each leaves an end marker.
     """
@@ -96,8 +95,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
 
     await session.log.writer.refresh()
     if session.log.live.open_turn and (unfinished := await or_undone(session.log.unfinished_turn(), end)):
-        last = session.log.messages[-1]
-        if incoming is None or not last.is_final:
+        if incoming is None or not session.log.messages[-1].is_final:
             if incoming is not None:
                 session.inbox.put(incoming.message, incoming.receipt)
             return unfinished
@@ -119,6 +117,10 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
 
 async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> EndReason:
     budget = turn.steps + session.limits.steps
+    if turn.steps and session.inbox.has_words:
+        from whet.agent.cut_calls import close_old_calls  # noqa: PLC0415 - only after a crash
+
+        await close_old_calls(session, turn, emit)
     while True:
         if session.log.open_calls(turn):  # after a crash, too: this line is also resume
             await dispatch(session, turn, emit, clock)

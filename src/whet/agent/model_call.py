@@ -13,7 +13,7 @@ from typing import cast
 from whet.agent.interruption import shielded, then_late
 from whet.agent.rambling import AnswerGuard
 from whet.agent.session import Session
-from whet.contract.errors import ContextOverflow, ProviderError
+from whet.contract.errors import BadRequest, ContextOverflow, ModelRefused, ProviderError
 from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelReply, StreamItem
@@ -21,20 +21,40 @@ from whet.store.transcript import TurnRecord
 
 
 async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelReply:
-    """Give the model's reply to the transcript; nothing is stored, unless the stream is cut.
+    """Return the model's reply to the transcript; nothing is stored, unless the stream is cut.
 
-    After an overflow the context is asked once for a smaller view. Raises ProviderError; text that a
-    person was shown before a cut or a cancel is stored first.
+    After a refusal the context is asked for a list without the item that the server does not take, as often
+    as it has one to try; after an overflow once for a smaller view. Raises ProviderError; text that a person
+    was shown before a cut or a cancel is stored first.
     """
-    view = await session.context.view(session.log.messages, emit)
-    try:
-        return await _stream(session, turn, view, emit)
-    except ContextOverflow as overflow:
-        limit = overflow.limit_tokens or 0
-        smaller = await session.context.view(session.log.messages, emit, overflow_limit_tokens=limit)
-        if smaller is view:
-            raise
-        return await _stream(session, turn, smaller, emit)
+    context, steps = session.context, turn.steps
+    tried = [await context.view(session.log.messages, emit)]
+    compacts = True
+    while True:
+        try:
+            reply = await _stream(session, turn, tried[-1], emit)
+            break
+        except (BadRequest, ContextOverflow, ModelRefused) as refusal:
+            if turn.steps != steps:  # a part of the answer is stored
+                raise
+            changed = (
+                None if compacts and _is_too_long(refusal) else await context.without_refused(refusal, emit)
+            )
+            if changed is None and compacts and isinstance(refusal, ContextOverflow):
+                compacts, limit = False, refusal.limit_tokens or 0
+                changed = await context.view(session.log.messages, emit, overflow_limit_tokens=limit)
+                if any(changed is view for view in tried):  # it is as small as compactions can make it
+                    changed = await context.without_refused(refusal, emit)
+            if changed is None:
+                raise
+            tried.append(changed)
+    await context.answered(emit)
+    return reply
+
+
+def _is_too_long(refusal: ProviderError) -> bool:
+    """Whether a refusal is about the conversation's length in tokens, not about one item or about bytes."""
+    return isinstance(refusal, ContextOverflow) and refusal.status != 413 and not refusal.part
 
 
 async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:

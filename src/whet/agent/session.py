@@ -64,6 +64,11 @@ class Inbox:
         """Whether anything waits."""
         return bool(self._waiting) or self._arrival() is not None
 
+    @property
+    def has_words(self) -> bool:
+        """Whether something waits that was said to the session, not a result of its own helpers."""
+        return any(not entry.told for entry in self._waiting)
+
     def put(self, message: Message, receipt: AtEnd = nothing) -> None:
         """Add a message behind all others."""
         self.add(InboxEntry(message, receipt))

@@ -106,7 +106,7 @@ async def _status(app: App, session_id: str) -> tuple[dict[str, Any], list[str]]
     state = await app.sessions.context_status(row.id)
     sums = await app.database.read(lambda db: compactions.of_session(db, row.id))
     facts = {"session_id": row.id, **msgspec.to_builtins(state)}
-    facts |= {"compactions": sums.count, "saved_tokens": sums.saved_tokens}
+    facts |= {"compactions": sums.count, "saved_tokens": sums.saved_tokens, "repairs": sums.repairs}
     facts |= {"cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
     return facts, [f"session    {row.id}", *report(state, sums, row.usage, terminal_width())]
 

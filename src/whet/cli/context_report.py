@@ -5,6 +5,7 @@ from __future__ import annotations
 from whet.cli.wording import count
 from whet.contract.messages import Usage
 from whet.contract.protocols import Compacted, ContextStatus
+from whet.contract.texts import plural
 from whet.store.compactions import CompactionSums
 
 _BAR = 40
@@ -33,6 +34,10 @@ def report(status: ContextStatus, sums: CompactionSums, usage: Usage, width: int
     lines.append(f"threshold  {threshold}")
     saved = f", {sums.saved_tokens:,} tokens saved" if sums.count else ""
     lines.append(f"compacted  {sums.count} times{saved}")
+    if sums.repairs:
+        lines.append(
+            f"left out   {plural(sums.repairs, 'time')} what the server refused; each began a new prefix"
+        )
     lines.append(f"cache hit  {usage.cache_hit_ratio:.1%} of {count(usage.prompt_tokens)} prompt tokens")
     if status.stopped:
         lines.append(f"automatic compaction is off: {status.stopped}")

@@ -8,6 +8,7 @@ promise. Ctrl-C and SIGTERM end the turn as cancelled, durably, and then the pro
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import stat
@@ -131,7 +132,7 @@ async def _turns(report: OneShotReport, message: Message) -> None:
 
 
 async def _answer(report: OneShotReport, message: Message) -> int:
-    """Run the turn under Ctrl-C and SIGTERM; a second signal ends the program at once."""
+    """Run the turn under Ctrl-C, SIGTERM and SIGHUP; a second signal ends the program at once."""
     loop = asyncio.get_running_loop()
     turn = asyncio.ensure_future(_turns(report, message))
     stopped_by: list[int] = []
@@ -143,8 +144,9 @@ async def _answer(report: OneShotReport, message: Message) -> int:
         turn.cancel()
 
     # They stay until the loop closes: a signal that comes after the answer must not leave processes behind.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup ignores that
+            loop.add_signal_handler(number, stop, number)
     try:
         await turn
     except asyncio.CancelledError:
@@ -283,7 +285,8 @@ class OneShotReport:
         if isinstance(event, Notice) and line:
             self._notices.append(mask(line))
         # What a plugin does not do may be what guards the others: nobody can be left without that line.
-        self._note(mask(line), always=isinstance(event, Notice) and event.text.startswith("plugin "))
+        always = isinstance(event, Notice) and (event.must_show or event.text.startswith("plugin "))
+        self._note(mask(line), always=always)
 
     def _note(self, line: str, *, always: bool = False) -> None:
         if line and (self._shows_calls or always):
@@ -312,7 +315,9 @@ def _write(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and error.errno != errno.EIO:  # EIO: its terminal is closed
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -321,5 +326,9 @@ def _say(line: str) -> None:
 
 
 def _say_open(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError as error:
+        if error.errno != errno.EIO:  # a terminal that was closed
+            raise

@@ -22,7 +22,7 @@ from whet.context.compaction_policy import (
 )
 from whet.context.engine_runner import EngineRunner, accepted
 from whet.context.live_list import LiveList, repair
-from whet.context.rows import extends, list_tokens, read_back
+from whet.context.rows import engine_row, extends, list_tokens, read_back
 from whet.contract.context_engine import ChatRow, ChatRows, ContextEngine
 from whet.contract.events import Compaction, Emit, Notice
 from whet.contract.messages import Message
@@ -142,6 +142,24 @@ class CompactionRunner:
 
         outcome = await seat.run("select_context", work)
         return view if outcome.value is None else repair(outcome.value[1])
+
+    async def record_repair(self, summary: str, emit: Emit) -> None:
+        """Store the list with what goes out in place of refused items: it is the live list from now on. The
+        engines are notified of the session again, as after an undo; the person reads `summary`."""
+        known, replaced = self._live.rows, self._live.replaced
+        messages = [replaced.get(id(message), message) for message in known.sources]
+        rows = [
+            row if message is source else {**engine_row(message), "_seq": row.get("_seq", 0)}
+            for row, source, message in zip(known.rows, known.sources, messages, strict=True)
+        ]
+        before, after = self._live.scaled(known.tokens), self._live.scaled(list_tokens(messages))
+        await compactions.record(self._log, None, messages, compactions.REPAIR, before, after)
+        self._live.adopt(rows)
+        self._live.forget_repair()
+        self._live.outgoing()  # what was answered has these rows
+        for seat in self._engines.active:
+            self._engines.stray(seat)
+        emit(Notice(summary, must_show=True))
 
     async def catch_up(self, emit: Emit) -> None:
         """Use a compaction that nobody waited for, when it has ended."""

@@ -24,6 +24,7 @@ from whet.context.compaction_policy import (
 from whet.context.engine_runner import EngineRunner, HostFacts, accepted
 from whet.context.live_list import LiveList
 from whet.contract.context_engine import ChatRow, SessionChange, transition_calls
+from whet.contract.errors import ProviderError
 from whet.contract.events import Compaction, Emit, TurnEnd
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import Compacted, ContextStatus, ModelInfo
@@ -280,6 +281,7 @@ class EngineHost:
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
     ) -> Sequence[Message]:
         """Give the list for the next request, compacted first where the engine asks for it."""
+        self._live.forget_repair()
         self._sync(transcript)
         await self._follow_model()
         await self._catch_up(emit)
@@ -288,12 +290,19 @@ class EngineHost:
         elif not await self._after_overflow(overflow_limit_tokens, emit):
             self._engines.flush(emit)
             return self._last
-        self._last = self._live.outgoing()
-        if optional_hook(self.seat.engine, "select_context") is not None:
-            self._last = await self._compactions.select(self._last)
+        self._last = await self._outgoing()
         await self._engines.remember(self._live.rows.rows)
         self._engines.flush(emit)
         return self._last
+
+    async def without_refused(self, refusal: ProviderError, emit: Emit) -> Sequence[Message] | None:
+        """Return the list without an item that the server may have refused; None if nothing is left."""
+        return await self._outgoing() if self._live.leave_out(refusal, emit) else None
+
+    async def answered(self, emit: Emit) -> None:
+        """Record what was left out of the list that was just answered."""
+        if self._live.repair is not None:
+            await self._compactions.record_repair(self._live.repair.summary(), emit)
 
     def observe(self, usage: Usage) -> None:
         """Hand the usage to the engine and keep the server's count."""
@@ -382,6 +391,12 @@ class EngineHost:
         """Give the whole live list as an engine sees it."""
         self._sync(None)
         return self._live.copy()
+
+    async def _outgoing(self) -> Sequence[Message]:
+        view = self._live.outgoing()
+        if optional_hook(self.seat.engine, "select_context") is not None:
+            view = await self._compactions.select(view)
+        return view
 
     @property
     def _compactions(self) -> CompactionRunner:

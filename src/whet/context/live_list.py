@@ -11,13 +11,19 @@ wire format.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.context.rows import EngineRows
 from whet.contract.context_engine import ChatRow
+from whet.contract.errors import ProviderError
+from whet.contract.events import Emit
 from whet.contract.messages import Message, TextPart, ToolCall, Usage
 from whet.store.transcript import Transcript
+
+if TYPE_CHECKING:
+    from whet.context.repair import HistoryRepair
 
 NO_RESULT = "No result of this call was recorded."
 OPENING = "(The conversation goes on.)"
@@ -30,6 +36,9 @@ class LiveList:
 
     def __init__(self, log: Transcript, fixed_tokens: int) -> None:
         self.rows: EngineRows = EngineRows()
+        self.replaced: dict[int, Message] = {}
+        """What goes out in place of messages of the transcript, by their identity, until it is recorded."""
+        self.repair: HistoryRepair | None = None
         self._log = log
         self._fixed = fixed_tokens
         self._wire = RepairedList()
@@ -58,7 +67,25 @@ class LiveList:
     def outgoing(self) -> Sequence[Message]:
         """Give what the next request shows, valid for every server; what went out stays the same objects."""
         self._sent = len(self.rows.rows)
-        return self._wire.of(self.rows.sources)
+        sources = self.rows.sources
+        if self.replaced:
+            sources = [self.replaced.get(id(message), message) for message in sources]
+        return self._wire.of(sources)
+
+    def leave_out(self, refusal: ProviderError, emit: Emit) -> bool:
+        """Leave an item that a server may have refused out of the next request; False if nothing is left."""
+        if self.repair is None:
+            from whet.context.repair import HistoryRepair  # noqa: PLC0415 - most requests are not refused
+
+            self.repair = HistoryRepair(self.rows.sources)
+        self.replaced = self.repair.refused(refusal, emit)
+        if not self.replaced:
+            self.repair = None
+        return bool(self.replaced)
+
+    def forget_repair(self) -> None:
+        """Send everything again."""
+        self.repair, self.replaced = None, {}
 
     def tokens(self) -> int:
         """Give the size of the next request."""

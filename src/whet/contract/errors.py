@@ -12,6 +12,7 @@
     │  ├─ ContextOverflow           the context engine makes a smaller view: .limit_tokens
     │  ├─ ModelRefused              the person rephrases: the vendor's safety system declined
     │  ├─ BadRequest                us: the vendor rejected the request's shape (400, 404, 413, 422)
+    │  │  └─ UnknownModel           the user names another model
     │  └─ WireError                 the server said something that we can't read: .excerpt
     ├─ StoreError
     │  ├─ StoreBusy                 wait: another process holds the session or the file
@@ -75,6 +76,12 @@ class ProviderError(WhetError):
         self.request_id = request_id
         self.code = ""
         """What kind of error the server called it, where it said so."""
+        self.detail = ""
+        """All texts of the server's error object, one a line: its message, and where it points to."""
+        self.part = ""
+        """The part of the request that a refusal points to, as JSON; empty if it points to none."""
+        self.tool = ""
+        """The tool whose schema a refusal points to; empty if it points to none."""
 
 
 class AuthRejected(ProviderError):
@@ -116,6 +123,10 @@ class Rambled(ProviderError):
 
 class BadRequest(ProviderError):
     """The server rejected the request's shape or the model's name; sending it again will not help."""
+
+
+class UnknownModel(BadRequest):
+    """The server has no model of this name."""
 
 
 class WireError(ProviderError):

@@ -139,9 +139,11 @@ class Steered(msgspec.Struct, frozen=True, tag="steered"):
 
 
 class Notice(msgspec.Struct, frozen=True, tag="notice"):
-    """One line that the person should see: a fall-back, a disabled plugin, a switched key."""
+    """One line that the person should see: a fall-back, a disabled plugin, a switched key. `must_show`: a
+    surface that otherwise shows only the answer shows it, too."""
 
     text: str
+    must_show: bool = False
 
 
 class ReviewQueued(msgspec.Struct, frozen=True, tag="review_queued"):

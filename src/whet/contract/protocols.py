@@ -160,6 +160,16 @@ class Context(Protocol):
         """
         ...
 
+    async def without_refused(self, refusal: ProviderError, emit: Emit) -> Sequence[Message] | None:
+        """Return the list without an item of the history that the server may have refused; None if there is
+        nothing (more) to leave out. Called again if that list is refused, too."""
+        ...
+
+    async def answered(self, emit: Emit) -> None:
+        """Note that the last list was answered. What was left out of it stays out: durable on return, and
+        the person is notified."""
+        ...
+
     def observe(self, usage: Usage) -> None:
         """Take the usage of the request that was just answered."""
         ...

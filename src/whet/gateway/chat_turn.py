@@ -12,7 +12,7 @@ import apsw
 
 from whet.app.hosted import Receipt, no_begin
 from whet.contract.errors import StoreError, WhetError
-from whet.contract.events import EndReason, Event
+from whet.contract.events import EndReason, Event, Notice
 from whet.contract.messages import ImagePart
 from whet.gateway.asking import ChatPerson
 from whet.gateway.chat_record import ConversationRows
@@ -76,10 +76,15 @@ class ChatTurn:
         )
         session_id = await record.session_id(person)
         profile = record.parts.router.profile(person, record.place)
-        receipt = _receipt(record, self._row, begun=self._begin, told=profile)
-        await record.parts.hosted.submit(
-            session_id, text, images, emit=draft.hear, person=asked, receipt=receipt
-        )
+        notices: list[str] = []
+
+        def emit(event: Event) -> None:
+            if isinstance(event, Notice) and event.must_show:
+                notices.append(mask(event.text))
+            draft.hear(event)
+
+        receipt = _receipt(record, self._row, begun=self._begin, told=profile, notices=notices)
+        await record.parts.hosted.submit(session_id, text, images, emit=emit, person=asked, receipt=receipt)
 
     def _begin(self) -> None:
         if not self.begun.done():
@@ -101,9 +106,10 @@ def _receipt(
     steered: str = "",
     begun: Callable[[], None] = no_begin,
     told: str | None = None,
+    notices: Sequence[str] = (),
 ) -> Receipt:
     """Say what is stored with a message; `steered` is the session whose running turn it is given to, `told`
-    the profile whose news go out below the answer (None: nobody's)."""
+    the profile whose news go out below the answer (None: nobody's), with the turn's `notices`."""
     now_ms = record.parts.clock.unix_ms()
 
     def stored(connection: apsw.Connection) -> Sequence[Queued]:
@@ -121,7 +127,8 @@ def _receipt(
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
             chats.finish_begun(connection, record.chat.id)
-            below = _done(connection, turn) + _learned(connection, told)
+            below = "".join(f"\n\n_{line}_" for line in notices)
+            below += _done(connection, turn) + _learned(connection, told)
             record.answer_in(connection, _answer(turn, reason, text) + below, now_ms)
             return ()
 

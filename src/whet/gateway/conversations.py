@@ -33,6 +33,7 @@ class Conversations:
         self._at_work: dict[int, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._has_recovered = False
 
     @property
     def count(self) -> int:
@@ -44,6 +45,7 @@ class Conversations:
         parts = self._parts
         for chat_id, begun in await parts.database.read(lambda db: chats.open_chats(db, parts.channels)):
             self.nudge(chat_id, resume=begun)
+        self._has_recovered = True
 
     def nudge(self, chat_id: int, *, resume: bool = False) -> None:
         """Say that something waits in a conversation."""
@@ -51,7 +53,9 @@ class Conversations:
         if found is not None:
             found.wake.set()
         elif not self._closing:
-            one = self._at_work[chat_id] = Conversation(self._parts, self._commands, chat_id, resume=resume)
+            resumes = resume if self._has_recovered else None
+            one = Conversation(self._parts, self._commands, chat_id, resume=resumes)
+            self._at_work[chat_id] = one
             task = asyncio.create_task(self._run(one))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -101,7 +105,7 @@ class Conversation:
     """One conversation while it has something to do."""
 
     def __init__(
-        self, parts: ConversationParts, commands: CommandRunner, chat_id: int, *, resume: bool
+        self, parts: ConversationParts, commands: CommandRunner, chat_id: int, *, resume: bool | None
     ) -> None:
         self.parts = parts
         self.chat_id = chat_id
@@ -128,7 +132,8 @@ class Conversation:
             self._resume = self.parts.database.read_now(lambda db: chats.is_begun(db, self.chat_id))
         if self._resume:
             self._resume = False
-            self.begin_with(None)
+            if not await self._has_words():  # else they join the unfinished turn, before its open calls
+                self.begin_with(None)
         looks = True
         while True:
             # A row that comes wakes this; one that is held is looked at again as the turn begins and ends.
@@ -161,6 +166,13 @@ class Conversation:
         turn = ChatTurn(self.record, row)
         self._begun = turn.begun
         self._turn = asyncio.create_task(turn.run(text, images))
+
+    async def _has_words(self) -> bool:
+        """Whether a message waits that is to be read by the turn, and not after it."""
+        if self.parts.settings.busy == "queue":
+            return False
+        rows = await self.record.waiting()
+        return bool(rows) and self._commands.parse(from_json(rows[0].body, Incoming)) is None
 
     async def _take_all(self) -> bool:
         """Take what waits, in order; gives whether to look again."""

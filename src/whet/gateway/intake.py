@@ -5,6 +5,7 @@ It decides who is heard; `conversations.py` does what they ask for.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ class UpdateIntake:
         self._parts = parts
         self._conversations = conversations
         self._passed = passed
+        self.heard: asyncio.Event = asyncio.Event()
+        """Set once something came in."""
 
     async def take(self, updates: Sequence[Incoming]) -> None:
         """Store updates and set conversations to work; durable on return. Raises StoreError."""
@@ -45,6 +48,8 @@ class UpdateIntake:
         for update in updates:
             if update.verb == "press":
                 await self._press(update)
+        if updates:
+            self.heard.set()
 
     async def _store(self, updates: Sequence[Incoming]) -> None:
         parts = self._parts

@@ -7,7 +7,7 @@ that a server speaks is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -48,7 +48,12 @@ class ServerProvider:
                 hint="set model.model; whet model list shows what the server has",
             )
         options = msgspec.structs.replace(self.wiring.options, session_id=session_id)
-        head = self.wiring.codec.head(system, tools, options)
+
+        def head(refused: Collection[str]) -> bytes:
+            return self.wiring.codec.head(
+                system, [tool for tool in tools if tool.name not in refused], options
+            )
+
         # A server that was loading its model could not say the model's window before.
         return ServerLink(lambda: self._info, self.wiring, head, returned=self._ask_again, judge=self.judge)
 

@@ -24,11 +24,13 @@ from whet.contract.errors import (
     QuotaExhausted,
     RateLimited,
     Unavailable,
+    UnknownModel,
     WireError,
 )
 from whet.contract.protocols import ModelInfo
 from whet.http1.response import retry_after_s
 from whet.log import mask
+from whet.providers.refusals import texts_in
 
 _EXCERPT_CHARS = 500
 # Texts, not compiled patterns: the first error compiles them, and a start without one need not.
@@ -71,6 +73,7 @@ class ServerError(msgspec.Struct, frozen=True):
     status: int | None = None
     limit_tokens: int | None = None
     retry_after_s: float | None = None
+    detail: str = ""
 
 
 def from_response(
@@ -131,6 +134,7 @@ def classify(info: ModelInfo, status: int, said: ServerError, *, answered: int |
     line = f"{info.provider}: {_line(mask(said.message)[:300], answered)}"
     error = _by_words(info, status, said, line) or _by_status(status, said, line)
     error.provider, error.model, error.status, error.code = info.provider, info.model, status, said.kind
+    error.detail = said.detail or said.message
     return error
 
 
@@ -147,7 +151,7 @@ def _by_words(info: ModelInfo, status: int, said: ServerError, line: str) -> Pro
     if status == 402 or re.search(_QUOTA, text):
         return QuotaExhausted(line, hint=f"add credit at {info.provider}, or set another key or model")
     if status in (400, 403, 404, 422) and re.search(_NO_MODEL, text):
-        return BadRequest(line, hint="see what the server has: whet model list")
+        return UnknownModel(line, hint="see what the server has: whet model list")
     if status in (400, 403, 422) and re.search(_REFUSED, text):
         return ModelRefused(line, hint="rephrase the request, or choose another model")
     return None
@@ -213,6 +217,7 @@ def _said(inner: dict[str, Any], message: str) -> ServerError:
         status=status,
         limit_tokens=limit if isinstance(limit, int) and limit > 0 else None,
         retry_after_s=_retry_delay(inner.get("details")),
+        detail="\n".join([message, *texts_in(inner)]),
     )
 
 

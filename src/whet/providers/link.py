@@ -13,15 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing, suppress
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.contract.errors import AuthRejected, ProviderError, QuotaExhausted, RateLimited, WireError
-from whet.contract.events import ReasoningDelta, TextDelta
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ContextOverflow,
+    ModelRefused,
+    ProviderError,
+    QuotaExhausted,
+    RateLimited,
+    WireError,
+)
+from whet.contract.events import ReasoningDelta, Retry, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import FailureJudge, ModelInfo, ModelReply, StreamItem
 from whet.http1.client import Answer
@@ -132,17 +141,20 @@ class ServerLink:
         self,
         info: Callable[[], ModelInfo],
         wiring: Wiring,
-        head: bytes,
+        head: Callable[[Collection[str]], bytes],
         *,
         returned: Callable[[], Awaitable[object]] | None = None,
         judge: FailureJudge | None = None,
     ) -> None:
-        """`returned` is called once the server is back after a failure; `judge` hears of each failure."""
+        """`head` encodes what comes before the first message, without the tools named. `returned` is called
+        once the server is back after a failure; `judge` hears of each failure."""
         self._info = info
         self._returned = returned
         self._judge = judge
         self._wiring = wiring
-        self._cache = WireCache(wiring.codec, head)
+        self._head = head
+        self._refused_tools: set[str] = set()
+        self._cache = WireCache(wiring.codec, head(()))
 
     @property
     def info(self) -> ModelInfo:
@@ -172,9 +184,28 @@ class ServerLink:
             if self._judge is not None:
                 failure = await self._judge(self.info, failure, messages)
             outage = outage or self._outage()
+            if not shown and (notice := self._withdraw_tool(failure, body)):
+                outage.notices.append(notice)
+                yield Retry(1, 0.0, notice)
+                body = self._cache.body(messages)
+                continue
             for event in outage.failed(failure, key, None if shown else began_s):
                 yield event
             await outage.wait()
+
+    def _withdraw_tool(self, failure: ProviderError, body: bytes) -> str:
+        """Leave out a tool whose schema the server refused; return the notice for the person, empty if the
+        failure is about something else. The request's prefix changes, once for each tool."""
+        if not isinstance(failure, BadRequest | ContextOverflow | ModelRefused):
+            return ""
+        from whet.providers.refusals import locate  # noqa: PLC0415 read only where something failed
+
+        tool = locate(failure, body).tool
+        if not tool or tool in self._refused_tools:
+            return ""
+        self._refused_tools.add(tool)
+        self._cache = WireCache(self._wiring.codec, self._head(self._refused_tools))
+        return f"the model's server refused the tool {tool}, so it is left out ({failure.message})"
 
     def _outage(self) -> Outage:
         from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
@@ -18,7 +19,7 @@ from whet.agent.session import Session, TurnLimits
 from whet.clock import Clock, iso
 from whet.context.live_list import RepairedList
 from whet.context.rows import list_tokens
-from whet.contract.errors import NotFound
+from whet.contract.errors import NotFound, ProviderError
 from whet.contract.events import Emit
 from whet.contract.messages import Message, Usage
 from whet.contract.origin import Origin
@@ -45,6 +46,9 @@ from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 from whet.tools.declared import tags_of
 from whet.tools.registry import read_specs
+
+if TYPE_CHECKING:
+    from whet.context.repair import HistoryRepair
 
 WRITES = frozenset[Tag](("notes", "skills"))
 """The tags of the tools that a review learns with; others that it may call have the tag `probe`."""
@@ -271,12 +275,38 @@ class Inherited:
         self._link = link
         self._wire = RepairedList()
         self._sent: Sequence[Message] = ()
+        self._list: list[Message] = []
+        self._replaced: dict[int, Message] = {}
+        self._repair: HistoryRepair | None = None
 
     async def view(
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
     ) -> Sequence[Message]:
         """Give the inherited list and what came since, repaired as the parent's was."""
-        self._sent = self._wire.of([*self._inherited, *transcript])
+        self._repair, self._list = None, [*self._inherited, *transcript]
+        return self._show()
+
+    async def without_refused(self, refusal: ProviderError, emit: Emit) -> Sequence[Message] | None:
+        """Leave out an item that the server may have refused, as long as this review is in memory."""
+        if self._repair is None:
+            from whet.context.repair import HistoryRepair  # noqa: PLC0415 - most requests are not refused
+
+            self._repair = HistoryRepair([self._replaced.get(id(one), one) for one in self._list])
+        changed = self._repair.refused(refusal, emit)
+        return self._show(changed) if changed else None
+
+    async def answered(self, emit: Emit) -> None:
+        """Keep out what was left out of the list that was answered."""
+        if self._repair is not None:
+            changed = self._repair.replaced()
+            for one in self._list:
+                if (left := changed.get(id(self._replaced.get(id(one), one)))) is not None:
+                    self._replaced[id(one)] = left
+            self._repair = None
+
+    def _show(self, changed: Mapping[int, Message] | None = None) -> Sequence[Message]:
+        shown = [self._replaced.get(id(one), one) for one in self._list]
+        self._sent = self._wire.of([changed.get(id(one), one) for one in shown] if changed else shown)
         return self._sent
 
     def observe(self, usage: Usage) -> None:

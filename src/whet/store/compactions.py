@@ -13,13 +13,18 @@ from whet.store import rows, sessions
 from whet.store.live import LiveList, TakenBackParts, list_decoder, read_list, taken_back
 from whet.store.transcript import Transcript, TurnRecord
 
+REPAIR = "repair"
+"""The engine of a compaction that left out what a server had refused."""
+
 
 class CompactionSums(msgspec.Struct, frozen=True):
-    """How often a session was compacted, what that saved in all, and by which engine last."""
+    """How often a session was compacted, what that saved in all, and by which engine last; and how often
+    something was left out because a server had refused it."""
 
     count: int
     saved_tokens: int
     engine: str
+    repairs: int = 0
 
 
 class NewCompaction(msgspec.Struct, frozen=True):
@@ -107,11 +112,14 @@ def of_session(connection: apsw.Connection, session_id: str) -> CompactionSums:
         "SELECT count(*), coalesce(sum(max(tokens_before - tokens_after, 0)), 0), coalesce(max(engine), '')"
         " FROM (SELECT tokens_before, tokens_after,"
         "  last_value(engine) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
-        "  AS engine FROM compactions WHERE session = ? AND undone = '') AS counted",
-        (key,),
+        "  AS engine FROM compactions WHERE session = ? AND undone = '' AND engine <> ?) AS counted",
+        (key, REPAIR),
     ).fetchone()
-    assert row is not None  # an aggregate always has a row
-    return CompactionSums(int(row[0]), int(row[1]), str(row[2]))
+    repairs = connection.execute(
+        "SELECT count(*) FROM compactions WHERE session = ? AND undone = '' AND engine = ?", (key, REPAIR)
+    ).fetchone()
+    assert row is not None and repairs is not None  # an aggregate always has a row
+    return CompactionSums(int(row[0]), int(row[1]), str(row[2]), int(repairs[0]))
 
 
 def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
@@ -119,8 +127,11 @@ def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
     undone, oldest first; one that no answer followed yet is left out."""
     found: list[int] = []
     end = rows.ids_of(key)[1]
-    last = "SELECT after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT ?"
-    for (after_seq,) in connection.execute(last, (key, most)).fetchall():
+    last = (
+        "SELECT after_seq FROM compactions WHERE session = ? AND undone = '' AND engine <> ?"
+        " ORDER BY id DESC LIMIT ?"
+    )
+    for (after_seq,) in connection.execute(last, (key, REPAIR, most)).fetchall():
         row = connection.execute(
             "SELECT content, extra FROM messages WHERE id > ? AND id < ? AND role = ? ORDER BY id LIMIT 1",
             (rows.row_id(key, after_seq), end, rows.ASSISTANT),

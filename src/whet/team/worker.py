@@ -18,7 +18,7 @@ import apsw
 from whet.app.hosted import Receipt, SessionHost
 from whet.contract.errors import NotFound, StoreBusy, StoreError, StoreFull, StoreUnwritable, WhetError
 from whet.contract.events import EndReason, Event, TurnEnd
-from whet.contract.messages import Usage
+from whet.contract.messages import Message, Usage
 from whet.contract.protocols import Person
 from whet.store import sessions, turns
 from whet.store.jobs import AtEnd, Queued, nothing
@@ -271,6 +271,7 @@ class TurnWorker:
         reason, error = await self._database.read(lambda db: _end_of(db, taken))
         while not reason:
             try:
+                await _put_words(running, self._hosted)
                 end = await self._hosted.submit(session_id, None, emit=emit, person=person, receipt=receipt)
             except NotFound:  # the lease of the worker before has not quite run out
                 await asyncio.sleep(_AGAIN_S)
@@ -297,6 +298,17 @@ class TurnWorker:
             return ()
 
         return work
+
+
+async def _put_words(running: RunningTurn, hosted: SessionHost) -> None:
+    """Give a turn that is resumed what was said to it meanwhile, before its open calls run."""
+    taken = running.taken
+    said = await hosted.app.database.read(lambda db: orders.said(db, taken.id, 0))
+    if said:
+        session = await hosted.session(taken.session_id)
+        for number, text in said:
+            running.read_to = number
+            session.inbox.put(Message("user", text), lambda db, number=number: _read(db, number))
 
 
 def _read(connection: apsw.Connection, number: int) -> Sequence[Queued]:

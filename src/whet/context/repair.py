@@ -1,0 +1,241 @@
+"""Leave out items of the history that a server refuses, so that the conversation can go on.
+
+Servers refuse a whole request for one picture that they can't read, for a thought whose signature they do
+not take (any more), or for too many bytes; without a repair every later request would be refused as well. A
+refusal that points to an item leaves out that item. One that points to nothing begins a search of at most
+`MAX_REQUESTS` requests: nothing is decided by a vendor's words. The search ends with the first request that
+is answered, as that answer is paid for.
+
+What was left out of an answered request is recorded as the live list, like a compaction with the engine
+`repair`: a resume, a fork or a review then sends the same bytes. The transcript keeps every message whole.
+This module knows no wire format. It is loaded after a refusal only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from whet.contract.errors import BadRequest, ContextOverflow, ProviderError, UnknownModel
+from whet.contract.events import Emit, Notice
+from whet.contract.messages import ImagePart, Message, TextPart
+from whet.contract.texts import plural
+
+MAX_REQUESTS = 6
+REFUSED = "[A picture was here. The model's server refused it, so it is left out.]"
+TOO_LARGE = "[A picture was here. It is left out, as the request was too large for the model's server.]"
+REFUSED_RESULT = "[A result was here. The model's server refused it, so it is left out.]"
+_NAMED_ONE_BY_ONE = 3
+_SEARCHED = (400, 422)
+_TOO_LARGE = 413
+
+
+_THOUGHTS = -1
+_RESULT = -2
+
+
+class Item(NamedTuple):
+    """A picture by its message and its part; or, in place of the part, the thoughts kept with an answer or
+    the text of a tool's result."""
+
+    message: int
+    part: int
+
+
+Items = frozenset[Item]
+_NOTHING: Items = frozenset()
+
+
+class HistoryRepair:
+    """The repair of one request: what is left out of `messages`, from refusal to refusal."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = list(messages)
+        self._pictures = list(_pictures(messages))
+        self._thoughts: Items = frozenset(
+            Item(index, _THOUGHTS) for index, message in enumerate(messages) if message.replay is not None
+        )
+        self._left_out: Items = _NOTHING
+        self._named: Items = _NOTHING
+        self._last_detail = ""
+        self._plan: list[Items] | None = None
+        self._requests = 0
+        self._marker = REFUSED
+
+    def refused(self, error: ProviderError, emit: Emit) -> dict[int, Message]:
+        """Return what the next request shows in place of messages of the history, by their identity; nothing
+        if there is nothing (more) to leave out."""
+        self._requests += 1
+        if self._requests > MAX_REQUESTS:
+            return {}
+        if named := self._named_by(error):
+            if self._requests > _NAMED_ONE_BY_ONE:  # it would go on like this: one refusal for each
+                named |= frozenset(self._pictures) if named.isdisjoint(self._thoughts) else self._thoughts
+            self._named |= named
+            self._left_out = self._named
+            return self.replaced()
+        if self._plan is None:
+            self._plan = self._search(error)
+            if self._plan:
+                self._requests = 1
+                emit(Notice(_search_line(error)))
+        if not self._plan:
+            return {}
+        self._left_out = self._plan.pop(0)
+        return self.replaced()
+
+    def replaced(self) -> dict[int, Message]:
+        """Return the messages that go out changed, by the identity of the messages of the history."""
+        indexes = sorted({item.message for item in self._left_out})
+        return {id(self._messages[index]): self._without(index) for index in indexes}
+
+    def summary(self) -> str:
+        """Return the line for the person about what is left out."""
+        pictures = [item for item in self._left_out if item.part >= 0]
+        results = sum(item.part == _RESULT for item in self._left_out)
+        thoughts = len(self._left_out) - len(pictures) - results
+        parts = [plural(len(pictures), "picture")] if pictures else []
+        parts += [plural(results, "tool result")] if results else []
+        parts += [f"the reasoning kept with {plural(thoughts, 'answer')}"] if thoughts else []
+        why = "the request was too large" if self._marker is TOO_LARGE else "the model's server refused it"
+        return (
+            f"{' and '.join(parts)} left out from now on: {why}. The transcript keeps it."
+            " The prompt cache begins anew, once."
+        )
+
+    def _named_by(self, error: ProviderError) -> Items:
+        """Return the items in the part of the request that a refusal points to. The same refusal again means
+        that it pointed to something else."""
+        is_same = bool(self._named) and error.detail == self._last_detail
+        self._last_detail = error.detail
+        if is_same:
+            self._named = self._left_out = _NOTHING
+        if is_same or self._plan is not None or not error.part:
+            return _NOTHING
+        pictures = [item for item in self._pictures if self._data(item) in error.part]
+        named = frozenset(pictures) - self._left_out
+        sent = [] if named else _objects(msgspec.json.decode(error.part))
+        if not named and _holds_thoughts(sent, self._messages):
+            named = self._thoughts - self._left_out
+        return named or self._results_in(sent) - self._left_out
+
+    def _results_in(self, sent: Sequence[dict[str, Any]]) -> Items:
+        """Return the tool results that these objects of a request are."""
+        ids = {part.get(name) for part in sent for name in ("tool_call_id", "tool_use_id", "call_id")}
+        return frozenset(
+            Item(index, _RESULT)
+            for index, message in enumerate(self._messages)
+            if message.role == "tool" and message.tool_call_id in ids
+        )
+
+    def _search(self, error: ProviderError) -> list[Items]:
+        """Return what to leave out in turn, if a refusal points to nothing of the history."""
+        if error.status == _TOO_LARGE or isinstance(error, ContextOverflow):
+            self._marker = TOO_LARGE
+            wishes = _oldest_first(self._pictures)
+        elif (
+            error.status in _SEARCHED
+            and isinstance(error, BadRequest)
+            and not isinstance(error, UnknownModel)
+        ):
+            wishes = self._suspects()
+        else:
+            return []
+        plan: list[Items] = []
+        for wish in wishes:
+            if wish and wish not in plan:
+                plan.append(wish)
+        left = MAX_REQUESTS - len(plan)
+        return plan if left >= 0 else [*plan[: MAX_REQUESTS - 1], plan[-1]]
+
+    def _suspects(self) -> list[Items]:
+        """Return sets of items by how likely they are at fault. What comes before the last answer was taken
+        once, so new pictures are suspected one by one; before that the oldest ones are left out, as servers
+        also limit how many there may be."""
+        answers = [index for index, message in enumerate(self._messages) if message.role == "assistant"]
+        last_answer = answers[-1] if answers else -1
+        old = [item for item in self._pictures if item.message < last_answer]
+        new = [item for item in self._pictures if item.message > last_answer]
+        everything = frozenset(self._pictures) | self._thoughts
+        half = (len(new) + 1) // 2
+        groups = [[item] for item in reversed(new)] if len(new) <= 3 else [new[half:], new[:half]]
+        return [
+            frozenset(old[: (len(old) + 3) // 4]),
+            *map(frozenset, groups),
+            self._thoughts,
+            frozenset(old),
+            frozenset(self._pictures),
+            everything,
+        ]
+
+    def _without(self, index: int) -> Message:
+        """Return a message with a note in place of each picture that is left out, or without thoughts."""
+        message = self._messages[index]
+        if Item(index, _THOUGHTS) in self._left_out:
+            message = msgspec.structs.replace(message, replay=None)
+        if Item(index, _RESULT) in self._left_out:
+            return msgspec.structs.replace(message, content=REFUSED_RESULT)
+        if isinstance(message.content, str):
+            return message
+        content = [
+            TextPart(self._marker) if Item(index, at) in self._left_out else part
+            for at, part in enumerate(message.content)
+        ]
+        return msgspec.structs.replace(message, content=tuple(content))
+
+    def _data(self, item: Item) -> str:
+        part = self._messages[item.message].content[item.part]
+        assert isinstance(part, ImagePart)
+        return part.data_base64
+
+
+def _pictures(messages: Sequence[Message]) -> Iterable[Item]:
+    for index, message in enumerate(messages):
+        if not isinstance(message.content, str):
+            for at, part in enumerate(message.content):
+                if isinstance(part, ImagePart):
+                    yield Item(index, at)
+
+
+def _oldest_first(pictures: Sequence[Item]) -> list[Items]:
+    """Return a quarter of the pictures, half of them, all but the newest and all, the oldest ones first. One
+    at a time would begin a new prefix, and send megabytes in vain, for each picture that is added."""
+    count = len(pictures)
+    return [frozenset(pictures[:size]) for size in ((count + 3) // 4, (count + 1) // 2, count - 1, count)]
+
+
+def _holds_thoughts(sent: Sequence[dict[str, Any]], messages: Sequence[Message]) -> bool:
+    """Whether objects of a request came from what a vendor wants back with an answer."""
+    for message in messages:
+        if message.replay is None:
+            continue
+        kept: object = msgspec.json.decode(message.replay.blocks_json)
+        if isinstance(kept, list):
+            if any(block in sent for block in cast("list[object]", kept)):
+                return True
+        elif isinstance(kept, dict):
+            fields = cast("dict[str, object]", kept)
+            if any(inner.get(name) == value for name, value in fields.items() for inner in sent):
+                return True
+    return False
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    """Return every object in a JSON value, itself included."""
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        return [found, *(inner for item in found.values() for inner in _objects(item))]
+    if isinstance(value, list):
+        return [inner for item in cast("list[object]", value) for inner in _objects(item)]
+    return []
+
+
+def _search_line(error: ProviderError) -> str:
+    if error.status == _TOO_LARGE or isinstance(error, ContextOverflow):
+        return f"the request is too large; trying it without older pictures ({error.message})"
+    return (
+        f"the model's server refused the request and does not say for which part; trying it without pictures"
+        f" and kept reasoning, in at most {MAX_REQUESTS} requests ({error.message})"
+    )

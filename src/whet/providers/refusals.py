@@ -1,0 +1,116 @@
+"""Find the part of a request that a server's refusal points to.
+
+Vendors word their refusals in their own ways, but most name a position: `messages.3.content.1`,
+`input[2].content[0].image_url`, `["body", "messages", 3, "content"]`, a `param` beside the message. The
+position is looked up in the very bytes that were sent, so nothing here depends on a vendor's words, nor on
+how a codec lays out a conversation. Loaded after a failure only. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from whet.contract.errors import ProviderError
+
+_STATUSES = (400, 413, 422)
+_MAX_DEPTH = 12
+_JOINED = re.compile(r"\s*(?:->|,)\s*")
+_NOT_PATH = re.compile(r"\W+")
+_POSITION = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*\.\d+(?:\.\w+)*")
+_QUOTED = re.compile(r"[\"'`]([\w-]{2,64})[\"'`]")
+
+
+def locate(error: ProviderError, body: bytes) -> ProviderError:
+    """Set `part` and `tool` of a refusal to what it names in the request's `body`, and return the error."""
+    if error.status not in _STATUSES:
+        return error
+    try:
+        request = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return error
+    if not isinstance(request, dict):
+        return error
+    sent = cast("dict[str, Any]", request)
+    for steps in _positions(error.detail):
+        if steps[0] == "tools":
+            error.tool = error.tool or _tool_at(sent, steps)
+        elif not error.part and (part := _part_at(sent, steps)) is not None:
+            error.part = msgspec.json.encode(part).decode()
+    if not error.part and not error.tool:
+        names = _tool_names(sent)
+        error.tool = next((name for name in _QUOTED.findall(error.detail) if name in names), "")
+    return error
+
+
+def texts_in(value: object, depth: int = 0) -> list[str]:
+    """Return every text of an error object, with a list of keys and indexes as one dotted position."""
+    if isinstance(value, str):
+        return [value]
+    if depth > _MAX_DEPTH:
+        return []
+    if isinstance(value, Mapping):
+        inner = cast("Mapping[str, object]", value)
+        return [text for item in inner.values() for text in texts_in(item, depth + 1)]
+    if isinstance(value, Sequence):
+        items = cast("Sequence[object]", value)
+        if items and all(isinstance(item, str | int) for item in items):
+            return [".".join(map(str, items))]
+        return [text for item in items for text in texts_in(item, depth + 1)]
+    return []
+
+
+def _positions(detail: str) -> list[list[str]]:
+    """Return the positions in a text, each as its keys and indexes, from the first list of a request on."""
+    positions: list[list[str]] = []
+    for word in _JOINED.sub(".", detail).split():
+        for match in _POSITION.finditer(_NOT_PATH.sub(".", word).strip(".")):
+            steps = match[0].split(".")
+            starts = [at for at, step in enumerate(steps) if step in ("messages", "input", "tools")]
+            if starts and len(steps) > starts[0] + 1:
+                positions.append(steps[starts[0] :])
+    return positions
+
+
+def _part_at(request: dict[str, Any], steps: Sequence[str]) -> dict[str, Any] | None:
+    """Return the innermost object on the way to a position; None unless it leads into a list's item."""
+    value: Any = request
+    innermost: dict[str, Any] | None = None
+    for step in steps:
+        if isinstance(value, dict) and step in value:
+            value = cast("dict[str, Any]", value)[step]
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(cast("list[Any]", value)):
+            value = cast("list[Any]", value)[int(step)]
+        else:
+            break
+        if isinstance(value, dict):
+            innermost = cast("dict[str, Any]", value)
+    return innermost
+
+
+def _tool_at(request: dict[str, Any], steps: Sequence[str]) -> str:
+    """Return the name of the tool at a position such as tools.3.function or, as Gemini counts them,
+    tools.0.function_declarations.3; empty without one."""
+    tools = request.get("tools")
+    if not isinstance(tools, list) or not tools or not steps[1].isdecimal():
+        return ""
+    declared = cast("list[dict[str, Any]]", tools)
+    index = int(steps[1])
+    if len(steps) > 3 and steps[2] not in declared[0] and steps[3].isdecimal():
+        index = int(steps[3])
+    return _name_of(declared[index]) if index < len(declared) else ""
+
+
+def _tool_names(request: dict[str, Any]) -> set[str]:
+    tools = request.get("tools")
+    return (
+        {_name_of(tool) for tool in cast("list[dict[str, Any]]", tools)} if isinstance(tools, list) else set()
+    )
+
+
+def _name_of(tool: dict[str, Any]) -> str:
+    function = cast("dict[str, Any]", tool.get("function") or tool)
+    return str(function.get("name") or "")
