@@ -1,0 +1,114 @@
+"""Which session a request without a session's id continues: one that its client proves to be its own.
+
+Many people share a token, a prompt and a model, so look-alike conversations are common, and a session holds
+more than its client was sent: what the server's tools have read. These prove that a session is the client's,
+the first that fits:
+
+- results for the calls that the session waits for, or ended with: a call's id names its session;
+- the client's name for the conversation (a header, or `user`);
+- the id of the response that the last answer in the history came with, if it is the session's newest;
+- the same history, if no other session has it, and the client says whose it is (a header or a field that
+  names its session or person), or has sent the id of a call in the newest step with tools, or no tool was
+  called in the session.
+
+A request that proves none gets a session of its own, which begins with the history it brings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import apsw
+
+from whet.serve import history
+from whet.serve.client_tools import CallResult, client_call_id, session_in
+from whet.serve.content import Utterance
+from whet.store import api
+
+CONVERSATION_HEADER = "x-whet-conversation"
+_CHAT_ID = "x-openwebui-chat-id"
+_CLIENTS_OWN = re.compile(r"(^|[-_])(session|conversation|chat|thread|user)([-_]?(id|affinity))?$")
+_OURS = "x-whet-"
+_ITEM_ID = re.compile(r"(?:msg|fc)_([0-9A-Za-z]{16})_\d+")
+
+
+def conversation_name(headers: Mapping[str, str], user: str | None) -> str:
+    """Return the client's name for its conversation, or an empty string if it gives none."""
+    if name := headers.get(CONVERSATION_HEADER, ""):
+        return f"name:{name}\0{user}" if user else f"name:{name}"
+    if chat_id := headers.get(_CHAT_ID, ""):
+        return f"chat:{chat_id}\0{user}" if user else f"chat:{chat_id}"
+    return f"user:{user}" if user else ""
+
+
+def client_name(headers: Mapping[str, str], *fields: object) -> str:
+    """Return what a client says of whose conversation this is, or an empty string if it says nothing.
+
+    That is in fields, and in headers that name a session or a person. It counts only together with the
+    conversation's own words.
+    """
+    named = sorted(
+        f"{name}={value}"
+        for name, value in headers.items()
+        if _CLIENTS_OWN.search(name.lower()) and not name.lower().startswith(_OURS) and value
+    )
+    return "\0".join([*named, *(field for field in fields if isinstance(field, str) and field)])
+
+
+def response_in(item_id: str) -> str:
+    """Return the response's id without its prefix that an output item belongs to, or an empty string."""
+    match = _ITEM_ID.fullmatch(item_id)
+    return match[1] if match else ""
+
+
+def tip_of(
+    token: str,
+    client: str,
+    tools: Sequence[str],
+    said: Sequence[Utterance],
+    answer: str = "",
+    *,
+    private: bool,
+) -> str:
+    """Return the fingerprint by which a conversation of a token's is found again.
+
+    A client that says whose it is may leave out results and change its instructions; from any other all must
+    be the same, its tools too.
+    """
+    owner = "\0".join((token, str(private), client, *(() if client else tools)))
+    return history.fingerprint(said, answer, owner, has_all=not client)
+
+
+def session_of_response(connection: apsw.Connection, said: Sequence[Utterance]) -> str:
+    """Return the session whose newest response the last answer is by its item's id, or an empty string."""
+    last = next((one for one in reversed(said) if one.speaker == "assistant"), None)
+    response = response_in(last.item_id) if last is not None else ""
+    for prefix in ("resp_", "item_") if response else ():
+        found = api.response_of(connection, prefix + response)
+        if found is not None and found[1]:
+            return found[0]
+    return ""
+
+
+def session_of_tip(connection: apsw.Connection, tip: str, client: str, said: Sequence[Utterance]) -> str:
+    """Return the only session that ends like this history, if its client may have all that is in it."""
+    session_id, is_newest = (api.response_of(connection, tip) if tip else None) or ("", False)
+    if not is_newest:
+        return ""
+    calls, _ = api.last_step(connection, session_id)
+    sent = {call.id for one in said for call in one.calls}
+    is_proven = not calls or any(client_call_id(session_id, *call) in sent for call in calls)
+    return session_id if client or is_proven else ""
+
+
+def is_at(connection: apsw.Connection, session_id: str, results: Sequence[CallResult]) -> bool:
+    """Return whether nothing was said in a session since one of the calls that the results are for."""
+    calls, is_newest = api.last_step(connection, session_id)
+    given = {result.call_id for result in results}
+    return is_newest and any(client_call_id(session_id, *call) in given for call in calls)
+
+
+def session_of_results(results: Sequence[CallResult]) -> str:
+    """Return the session that one of the results' calls names, or an empty string."""
+    return next((found for result in results if (found := session_in(result.call_id))), "")
