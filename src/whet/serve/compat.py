@@ -23,9 +23,10 @@ from whet.serve.client_tools import HandedOver
 from whet.serve.content import Utterance
 from whet.serve.forms import AnswerForm, Shaping
 from whet.serve.held import ApiEvent
+from whet.serve.identity import SessionChoice
 from whet.serve.messages import MessagesCodec, MessagesRequest
 from whet.serve.responses import ResponsesCodec, ResponsesRequest
-from whet.serve.talks import SessionChoice, SessionTurns
+from whet.serve.talks import SessionTurns
 from whet.serve.wire import ApiError, JsonAnswer
 from whet.store import api
 

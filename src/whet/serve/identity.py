@@ -16,15 +16,22 @@ A request that proves none gets a session of its own, which begins with the hist
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import apsw
+import msgspec
 
+from whet.contract.errors import NotFound
+from whet.contract.tools import ToolSpec
 from whet.serve import history
+from whet.serve.auth import ApiCaller
 from whet.serve.client_tools import CallResult, client_call_id, session_in
 from whet.serve.content import Utterance
-from whet.store import api
+from whet.serve.side_requests import is_side_request
+from whet.serve.wire import encode
+from whet.store import api, sessions
 
 CONVERSATION_HEADER = "x-whet-conversation"
 _CHAT_ID = "x-openwebui-chat-id"
@@ -33,12 +40,49 @@ _OURS = "x-whet-"
 _ITEM_ID = re.compile(r"(?:msg|fc)_([0-9A-Za-z]{16})_\d+")
 
 
+class SessionChoice(msgspec.Struct, frozen=True):
+    """What a request asks for: in a session by its id, by the client's own name for the conversation, in one
+    that the request proves to be its client's, or in a fresh one. `client` is who the client says it is."""
+
+    caller: ApiCaller
+    said: tuple[Utterance, ...]
+    session_id: str = ""
+    client_key: str = ""
+    private: bool = False
+    tools: tuple[ToolSpec, ...] = ()
+    once: str = ""  # instructions for this turn alone
+    one_by_one: bool = False  # calls of its tools
+    client: str = ""
+
+    @property
+    def results(self) -> tuple[CallResult, ...]:
+        """The results that came after the last answer."""
+        found: list[CallResult] = []
+        for one in reversed(self.said):
+            if one.speaker == "assistant":
+                break
+            found += one.results
+        return tuple(found)
+
+    @property
+    def is_side_request(self) -> bool:
+        """Whether a front end asks for itself, not for a person: that has a private session of its own."""
+        return not self.session_id and is_side_request(self.said, has_tools=bool(self.tools))
+
+    def tip(self, answer: str = "") -> str:
+        """Return the fingerprint of the conversation, empty if it is known by a name."""
+        if self.session_id or self.client_key:
+            return ""
+        tools = sorted(hashlib.sha256(encode(spec)).hexdigest() for spec in self.tools)
+        return tip_of(self.caller.name, self.client, tools, self.said, answer, private=self.private)
+
+
 def conversation_name(headers: Mapping[str, str], user: str | None) -> str:
     """Return the client's name for its conversation, or an empty string if it gives none."""
     if name := headers.get(CONVERSATION_HEADER, ""):
-        return f"name:{name}\0{user}" if user else f"name:{name}"
+        return f"name:{name}\n{user}" if user else f"name:{name}"
     if chat_id := headers.get(_CHAT_ID, ""):
-        return f"chat:{chat_id}\0{user}" if user else f"chat:{chat_id}"
+        return f"chat:{chat_id}\n{user}" if user else f"chat:{chat_id}"
     return f"user:{user}" if user else ""
 
 
@@ -109,6 +153,43 @@ def is_at(connection: apsw.Connection, session_id: str, results: Sequence[CallRe
     return is_newest and any(client_call_id(session_id, *call) in given for call in calls)
 
 
-def session_of_results(results: Sequence[CallResult]) -> str:
-    """Return the session that one of the results' calls names, or an empty string."""
-    return next((found for result in results if (found := session_in(result.call_id))), "")
+def sessions_of_results(results: Sequence[CallResult]) -> tuple[str, ...]:
+    """Return the sessions that the results' calls name."""
+    return tuple(dict.fromkeys(found for result in results if (found := session_in(result.call_id))))
+
+
+def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting: Set[str]) -> str:
+    """Return the session that a request proves to be its client's, or an empty string.
+
+    `waiting` are the ids of the calls that wait for results.
+    """
+    results = wish.results
+    for session_id in sessions_of_results(results)[:1]:
+        is_waiting = any(one.call_id in waiting for one in results)
+        if _may_use(connection, wish.caller, session_id) and (
+            is_waiting or is_at(connection, session_id, results)
+        ):
+            return session_id
+    if wish.client_key:
+        return api.session_of(connection, wish.caller.name, wish.client_key)
+    if results:  # for calls that no session waits for
+        return ""
+    session_id = session_of_response(connection, wish.said)
+    session_id = session_id or session_of_tip(connection, wish.tip(), wish.client, wish.said)
+    if not session_id or not _may_use(connection, wish.caller, session_id):
+        return ""
+    return "" if wish.private and not sessions.get(connection, session_id).private else session_id
+
+
+def visible_session(connection: apsw.Connection, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
+    """Return a session that the caller may see. Raises NotFound, also for another caller's."""
+    row = sessions.get(connection, session_id)
+    owner = None if caller.is_owner else api.belonging(connection, session_id)
+    if not caller.is_owner and (owner is None or owner.token != caller.name):
+        raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions")
+    return row
+
+
+def _may_use(connection: apsw.Connection, caller: ApiCaller, session_id: str) -> bool:
+    token = api.token_of(connection, session_id)
+    return token is not None and (caller.is_owner or token == caller.name)

@@ -7,7 +7,6 @@ OpenAI's shapes.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from weakref import WeakValueDictionary
@@ -16,61 +15,22 @@ import apsw
 import msgspec
 
 from whet.app.hosted import Receipt
-from whet.contract.errors import NotFound
 from whet.contract.events import Emit, TurnEnd
 from whet.contract.texts import from_json
 from whet.contract.tools import ToolSpec
 from whet.serve import content, history, identity
 from whet.serve.auth import ApiCaller
 from whet.serve.client_tools import CallResult, ClientTools
-from whet.serve.content import Utterance
 from whet.serve.held import ApiEvent, HeldTurn
-from whet.serve.side_requests import is_side_request
+from whet.serve.identity import SessionChoice
 from whet.serve.turns import TurnInput, Turns
-from whet.serve.wire import ApiError, encode
+from whet.serve.wire import ApiError
 from whet.store import api, bulk, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import Queued
 
 _GO_ON = "Go on: the results of the calls are above."
 Work = Callable[[apsw.Connection], None]
-
-
-class SessionChoice(msgspec.Struct, frozen=True):
-    """What a request asks for: in a session by its id, by the client's own name for the conversation, in one
-    that the request proves to be its client's, or in a fresh one. `client` is who the client says it is."""
-
-    caller: ApiCaller
-    said: tuple[Utterance, ...]
-    session_id: str = ""
-    client_key: str = ""
-    private: bool = False
-    tools: tuple[ToolSpec, ...] = ()
-    once: str = ""  # instructions for this turn alone
-    one_by_one: bool = False  # calls of its tools
-    client: str = ""
-
-    @property
-    def results(self) -> tuple[CallResult, ...]:
-        """The results that came after the last answer."""
-        found: list[CallResult] = []
-        for one in reversed(self.said):
-            if one.speaker == "assistant":
-                break
-            found += one.results
-        return tuple(found)
-
-    @property
-    def is_side_request(self) -> bool:
-        """Whether a front end asks for itself, not for a person: that has a private session of its own."""
-        return not self.session_id and is_side_request(self.said, has_tools=bool(self.tools))
-
-    def tip(self, answer: str = "") -> str:
-        """Return the fingerprint of the conversation, empty if it is known by a name."""
-        if self.session_id or self.client_key:
-            return ""
-        tools = sorted(hashlib.sha256(encode(spec)).hexdigest() for spec in self.tools)
-        return identity.tip_of(self.caller.name, self.client, tools, self.said, answer, private=self.private)
 
 
 class SessionTurns:
@@ -229,34 +189,6 @@ class SessionTurns:
             await asyncio.wait((held.task,))
             self._held.pop(session_id, None)
 
-    def _proven(self, wish: SessionChoice) -> str:
-        """Return the session that the request proves to be its client's, or an empty string."""
-        results = wish.results
-
-        def read(db: apsw.Connection) -> str:
-            session_id = identity.session_of_results(results)
-            if session_id and self._may_use(db, wish, session_id):
-                waiting = {call.id for call in self._tools.waiting(session_id)}
-                is_waiting = any(one.call_id in waiting for one in results)
-                if is_waiting or identity.is_at(db, session_id, results):
-                    return session_id
-            if wish.client_key:
-                return api.session_of(db, wish.caller.name, wish.client_key)
-            if results:  # for calls that no session waits for
-                return ""
-            session_id = identity.session_of_response(db, wish.said)
-            session_id = session_id or identity.session_of_tip(db, wish.tip(), wish.client, wish.said)
-            if not session_id or not self._may_use(db, wish, session_id):
-                return ""
-            return "" if wish.private and not sessions.get(db, session_id).private else session_id
-
-        return self._database.read_now(read)
-
-    @staticmethod
-    def _may_use(db: apsw.Connection, wish: SessionChoice, session_id: str) -> bool:
-        token = api.token_of(db, session_id)
-        return token is not None and (wish.caller.is_owner or token == wish.caller.name)
-
     async def _fitting(self, wish: SessionChoice, session_id: str) -> str:
         """Give the session if it was begun with the tools that the program offers now, for its prefix stays;
         empty where another one has to be begun. Raises ApiError where the client insists on it."""
@@ -272,17 +204,9 @@ class SessionTurns:
         return ""
 
     def visible(self, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
-        """Give a session that the caller may see. Raises NotFound, also for one of somebody else's."""
-
-        def read(db: apsw.Connection) -> sessions.SessionRow:
-            row = sessions.get(db, session_id)
-            known = None if caller.is_owner else api.belonging(db, session_id)
-            if not caller.is_owner and (known is None or known.token != caller.name):
-                raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions")
-            return row
-
+        """Return a session that the caller may see. Raises NotFound, also for another caller's."""
         # Here and below: a look at an index or two costs less than a thread's way there and back.
-        return self._database.read_now(read)
+        return self._database.read_now(lambda db: identity.visible_session(db, caller, session_id))
 
     async def begin(
         self, caller: ApiCaller, *, title: str = "", private: bool = False, warm: str = ""
@@ -348,7 +272,12 @@ class SessionTurns:
             if row.kind != "chat" and row.id not in self._held:
                 raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
             return row.id
-        return self._proven(wish)
+        waiting = {
+            call.id
+            for session_id in identity.sessions_of_results(wish.results)
+            for call in self._tools.waiting(session_id)
+        }
+        return self._database.read_now(lambda db: identity.proven_session(db, wish, waiting))
 
 
 def _late(results: Sequence[CallResult], text: str) -> str:
