@@ -102,6 +102,8 @@ def converse(api: Api, http: httpx2.Client, seed: int) -> list[str]:
         if chance.random() < 0.1 and len(person.said) > 2 and not person.is_waiting:
             person.said = []
         mixed += _take_turn(api, http, person, chance, has_tool=has_tool, turn=f"{seed}: step {step}")
+    for session_id in {one.sessions[-1] for one in people if one.is_waiting and one.sessions}:
+        http.post(f"/api/sessions/{session_id}/cancel")  # a turn that waits takes one of the places for turns
     return mixed
 
 

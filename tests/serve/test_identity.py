@@ -96,6 +96,32 @@ def test_instructions_of_another_program_are_not_continued(api: Api, http: httpx
     assert second != first and "heron" not in str(sent(api))
 
 
+def test_the_id_of_a_call_proves_a_conversation_whose_instructions_changed(
+    api: Api, http: httpx2.Client
+) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    said: list[Any] = [
+        {"role": "system", "content": "It is 10:01."},
+        {"role": "user", "content": "look around"},
+    ]
+
+    def ask(*replies: ScriptedReply) -> str:
+        api.say(*replies)
+        answer = http.post(PATHS["chat"], json={"model": "whet", "messages": said, "tools": [tool]})
+        message = answer.json()["choices"][0]["message"]
+        said.append({name: message[name] for name in ("role", "content", "tool_calls") if message.get(name)})
+        return answer.headers["x-whet-session"]
+
+    first = ask(ScriptedReply("", tool_calls=(PracticeCall("look", "{}", "c1"),)))
+    said.append({"role": "tool", "tool_call_id": said[-1]["tool_calls"][0]["id"], "content": "trees"})
+    assert ask(DONE) == first
+    said[0] = {"role": "system", "content": "It is 10:02."}
+    said.append({"role": "user", "content": "and now?"})
+    assert ask(READ, DONE) == first
+    said.append({"role": "user", "content": "and then?"})
+    assert ask(DONE) != first, "what was read after the call is not the client's to have"
+
+
 def test_a_session_that_went_on_elsewhere_is_not_continued(api: Api, http: httpx2.Client) -> None:
     person = _person("chat")
     first = _ask(api, http, person, "here and there", DONE)

@@ -330,16 +330,16 @@ def test_a_tip_finds_the_session_whose_newest_turn_it_is_and_none_of_two(db, clo
         for id_ in ("s1", "s2"):
             log = await new_log(db, clock, id_)
             turns.append((await log.begin_turn(user("hi"))).id)
-        on(db, api.keep_tip, "s1", "no such turn", "tip:1")
+        on(db, api.keep_tips, "s1", "no such turn", ["tip:1"])
         assert on(db, api.response_of, "tip:1") is None
-        on(db, api.keep_tip, "s1", turns[0], "tip:1")
+        on(db, api.keep_tips, "s1", turns[0], ["tip:1"])
         assert on(db, api.response_of, "tip:1") == ("s1", True)
-        on(db, api.keep_tip, "s1", turns[0], "tip:2")
+        on(db, api.keep_tips, "s1", turns[0], ["tip:2"])
         assert on(db, api.response_of, "tip:1") is None
-        on(db, api.keep_tip, "s2", turns[1], "tip:2")
+        on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
         assert on(db, api.response_of, "tip:2") == ("s1", False)
-        on(db, api.keep_tip, "s1", turns[0], "tip:3")
-        on(db, api.keep_tip, "s2", turns[1], "tip:2")
+        on(db, api.keep_tips, "s1", turns[0], ["tip:3"])
+        on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
         assert on(db, api.response_of, "tip:2") == ("s1", False), "for good"
         assert on(db, api.response_of, "tip:3") == ("s1", True)
 

@@ -69,12 +69,16 @@ class SessionChoice(msgspec.Struct, frozen=True):
         """Whether a front end asks for itself, not for a person: that has a private session of its own."""
         return not self.session_id and is_side_request(self.said, has_tools=bool(self.tools))
 
-    def tip(self, answer: str = "") -> str:
-        """Return the fingerprint of the conversation, empty if it is known by a name."""
+    def tips(self, answer: str = "") -> tuple[str, ...]:
+        """Return the fingerprints of the conversation, none if it is known by a name or has no answer."""
         if self.session_id or self.client_key:
-            return ""
+            return ()
+        whose = (self.caller.name, str(self.private), self.client)
+        words = history.fingerprint(self.said, answer, "\0".join(whose), has_all=False)
+        if self.client or not words:
+            return (words,) if words else ()
         tools = sorted(hashlib.sha256(encode(spec)).hexdigest() for spec in self.tools)
-        return tip_of(self.caller.name, self.client, tools, self.said, answer, private=self.private)
+        return words, history.fingerprint(self.said, answer, "\0".join((*whose, *tools)))
 
 
 def conversation_name(headers: Mapping[str, str], user: str | None) -> str:
@@ -106,24 +110,6 @@ def response_in(item_id: str) -> str:
     return match[1] if match else ""
 
 
-def tip_of(
-    token: str,
-    client: str,
-    tools: Sequence[str],
-    said: Sequence[Utterance],
-    answer: str = "",
-    *,
-    private: bool,
-) -> str:
-    """Return the fingerprint by which a conversation of a token's is found again.
-
-    A client that says whose it is may leave out results and change its instructions; from any other all must
-    be the same, its tools too.
-    """
-    owner = "\0".join((token, str(private), client, *(() if client else tools)))
-    return history.fingerprint(said, answer, owner, has_all=not client)
-
-
 def session_of_response(connection: apsw.Connection, said: Sequence[Utterance]) -> str:
     """Return the session whose newest response the last answer is by its item's id, or an empty string."""
     last = next((one for one in reversed(said) if one.speaker == "assistant"), None)
@@ -135,15 +121,22 @@ def session_of_response(connection: apsw.Connection, said: Sequence[Utterance]) 
     return ""
 
 
-def session_of_tip(connection: apsw.Connection, tip: str, client: str, said: Sequence[Utterance]) -> str:
-    """Return the only session that ends like this history, if its client may have all that is in it."""
-    session_id, is_newest = (api.response_of(connection, tip) if tip else None) or ("", False)
-    if not is_newest:
-        return ""
-    calls, _ = api.last_step(connection, session_id)
-    sent = {call.id for one in said for call in one.calls}
-    is_proven = not calls or any(client_call_id(session_id, *call) in sent for call in calls)
-    return session_id if client or is_proven else ""
+def session_of_tips(connection: apsw.Connection, wish: SessionChoice) -> str:
+    """Return the only session that ends like this history, if its client may have all that is in it.
+
+    The words are enough if the client says whose they are, or has sent the id of a call in the newest step
+    with tools. Else no tool may have been called, and instructions, calls and results must be the same too.
+    """
+    sent = {call.id for one in wish.said for call in one.calls}
+    for number, tip in enumerate(wish.tips()):
+        session_id, is_newest = api.response_of(connection, tip) or ("", False)
+        if not is_newest:
+            continue
+        calls, _ = api.last_step(connection, session_id)
+        is_proven = any(client_call_id(session_id, *call) in sent for call in calls)
+        if wish.client or is_proven or (number and not calls):
+            return session_id
+    return ""
 
 
 def is_at(connection: apsw.Connection, session_id: str, results: Sequence[CallResult]) -> bool:
@@ -175,7 +168,7 @@ def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting: Se
     if results:  # for calls that no session waits for
         return ""
     session_id = session_of_response(connection, wish.said)
-    session_id = session_id or session_of_tip(connection, wish.tip(), wish.client, wish.said)
+    session_id = session_id or session_of_tips(connection, wish)
     if not session_id or not _may_use(connection, wish.caller, session_id):
         return ""
     return "" if wish.private and not sessions.get(connection, session_id).private else session_id

@@ -60,7 +60,7 @@ class SessionTurns:
         if is_aside:
             wish = msgspec.structs.replace(wish, client_key="", private=True)
         async with AsyncExitStack() as alone:
-            if (name := wish.client_key or wish.tip()) and not is_aside:
+            if (name := wish.client_key or next(iter(wish.tips()), "")) and not is_aside:
                 lock = self._locks.setdefault(f"{wish.caller.name}\0{name}", asyncio.Lock())
                 await alone.enter_async_context(lock)
             located = "" if is_aside else self._locate(wish)
@@ -92,9 +92,9 @@ class SessionTurns:
         What was asked of one turn alone is part of no history, so such a turn is remembered only for a client
         that says who it is.
         """
-        tip = wish.tip(answer)
-        if tip and end.turn_id and (wish.client or not wish.once) and not wish.is_side_request:
-            await self._database.append(lambda db: api.keep_tip(db, end.session_id, end.turn_id, tip))
+        tips = wish.tips(answer)
+        if tips and end.turn_id and (wish.client or not wish.once) and not wish.is_side_request:
+            await self._database.append(lambda db: api.keep_tips(db, end.session_id, end.turn_id, tips))
 
     def cancel(self, session_id: str) -> None:
         """Cancel a session's turn."""

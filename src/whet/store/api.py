@@ -5,6 +5,8 @@ Every function takes a connection inside a transaction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import apsw
 import msgspec
 
@@ -100,17 +102,18 @@ def last_step(connection: apsw.Connection, session_id: str) -> tuple[tuple[tuple
     return calls, bool(calls) and newest <= rows.row_id(key, last)
 
 
-def keep_tip(connection: apsw.Connection, session_id: str, turn_id: str, tip: str) -> None:
+def keep_tips(connection: apsw.Connection, session_id: str, turn_id: str, tips: Sequence[str]) -> None:
     """Remember how a session's conversation ends with a turn. A tip that two sessions have finds neither."""
     key = sessions.key_of(connection, session_id)
     connection.execute(
         "DELETE FROM api_responses WHERE session = ? AND id LIKE 'tip:%' AND turn <> ?", (key, _SHARED)
     )
-    connection.execute(
-        "INSERT INTO api_responses (id, session, turn) SELECT ?1, session, number FROM turns"
-        " WHERE session = ?2 AND id = ?3 ON CONFLICT (id) DO UPDATE SET turn = ?4",
-        (tip, key, turn_id, _SHARED),
-    )
+    for tip in tips:
+        connection.execute(
+            "INSERT INTO api_responses (id, session, turn) SELECT ?1, session, number FROM turns"
+            " WHERE session = ?2 AND id = ?3 ON CONFLICT (id) DO UPDATE SET turn = ?4",
+            (tip, key, turn_id, _SHARED),
+        )
 
 
 def set_instructions(connection: apsw.Connection, session_id: str, digest: str) -> None:
