@@ -67,7 +67,7 @@ def test_items_of_the_newest_response_prove_whose_conversation_it_is(api: Api, h
     assert _ask(api, http, person, "more", DONE) == first and "4711" in str(sent(api))
     # The conversation has gone on: what was said since is nobody else's.
     assert _ask(api, http, copy, "more", DONE) != first and "4711" not in str(sent(api))
-    stranger = api.new_token("stranger")
+    stranger = api.new_token("another-program")
     with api.http(stranger) as theirs:
         assert _ask(api, theirs, person, "more", DONE) != first and "4711" not in str(sent(api))
 
