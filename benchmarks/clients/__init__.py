@@ -207,6 +207,13 @@ _FRONT_END = (
     "and `OPENAI_API_KEY` set at its first start) was driven by hand, through its own HTTP API and not in",
     "its page: it lists the model; plain and streamed answers, two turns in one session, tools and stop",
     "work; a prompt that is too long is told of (400). Nothing else was tried with it.",
+    "",
+    "## One conversation, one session",
+    "",
+    '"Many turns" compares answers: the history that a client sends reaches the model. Whether its next turn',
+    "continues the same session is decided by [proof](api.md#chat-completions): the ids of calls and items,",
+    "a name, or a history in which the server's tools have not run. Other turns begin a session with that",
+    "history.",
 )
 _REFUSED = ("context_length_exceeded", "ContextWindowExceeded", "too long")
 _TOO_LONG = "This model's maximum context length is 10 tokens. However, your messages resulted in 99 tokens."

@@ -221,8 +221,8 @@ def test_a_caller_that_goes_takes_its_turn_along() -> None:
 ASKED, SAID = Utterance("user", "q"), Utterance("assistant", "a")
 
 
-def test_a_conversation_is_known_again_by_its_words_alone() -> None:
-    known = fingerprint([ASKED], "a")
+def test_the_fingerprint_of_the_words_leaves_out_how_they_are_split_and_what_is_no_word() -> None:
+    known = fingerprint([ASKED], "a", has_all=False)
     assert known.startswith("tip:") and len(known) == 44
     system, result = Utterance("system", "x"), Utterance("other", "", results=(CallResult("c1", "4"),))
     for same in (
@@ -232,7 +232,7 @@ def test_a_conversation_is_known_again_by_its_words_alone() -> None:
         [Utterance("user", " q\n"), Utterance("assistant", "a ")],
         [ASKED, Utterance("assistant", ""), Utterance("user", ""), SAID],
     ):
-        assert fingerprint(same) == known
+        assert fingerprint(same, has_all=False) == known
     for other in (
         [Utterance("user", "q", (IMAGE,)), SAID],
         [SAID],
@@ -240,10 +240,26 @@ def test_a_conversation_is_known_again_by_its_words_alone() -> None:
         [Utterance("assistant", "qa")],
         [ASKED, SAID, ASKED, SAID],
     ):
-        assert fingerprint(other) not in (known, "")
+        assert fingerprint(other, has_all=False) not in (known, "")
     split = [ASKED, Utterance("assistant", "a"), Utterance("assistant", "b")]
     assert fingerprint(split) == fingerprint([ASKED, Utterance("assistant", "ab")])
     assert fingerprint([]) == fingerprint([ASKED]) == fingerprint([Utterance("assistant", " ")]) == ""
+
+
+def test_the_fingerprint_of_all_differs_by_instructions_calls_results_and_owner() -> None:
+    system, result = Utterance("system", "x"), Utterance("other", "", results=(CallResult("c1", "4"),))
+    calling = Utterance("assistant", "", calls=(CALL,))
+    plain = fingerprint([ASKED], "a")
+    assert plain == fingerprint([ASKED, SAID, system, Utterance("user", "next")])
+    others = [
+        fingerprint([system, ASKED], "a"),
+        fingerprint([ASKED, calling], "a"),
+        fingerprint([ASKED, calling, result], "a"),
+        fingerprint([ASKED, calling, Utterance("other", "", results=(CallResult("c1", "5"),))], "a"),
+        fingerprint([ASKED], "a", "ann"),
+        fingerprint([ASKED], "a", has_all=False),
+    ]
+    assert len({plain, *others}) == 1 + len(others)
 
 
 def test_a_history_is_stored_with_each_answers_results_behind_it() -> None:

@@ -292,22 +292,58 @@ def test_the_calls_of_a_tool_that_worked_are_read_again(db, clock):
     asyncio.run(main())
 
 
-def test_a_clients_key_leads_to_one_session_and_its_own_name_stays(db, clock):
-    for id_ in ("s1", "s2", "s3", "s4"):
+def test_a_clients_key_leads_to_one_session(db, clock):
+    for id_ in ("s1", "s2", "s4"):
         asyncio.run(new_log(db, clock, id_))
-    on(db, api.adopt, "s1", "ann", "tip:1")
-    on(db, api.adopt, "s2", "ann")
-    on(db, api.adopt, "s3", "ann", "named")
+    on(db, api.adopt, "s1", "ann", "named")
     assert [on(db, api.token_of, id_) for id_ in ("s1", "s4", "gone")] == ["ann", None, None]
-    on(db, api.rekey, "s2", "tip:1")
-    assert on(db, api.session_of, "ann", "tip:1") == "s2"
+    on(db, api.adopt, "s2", "ann", "named")
+    assert on(db, api.session_of, "ann", "named") == "s2"
     assert on(db, api.belonging, "s1").client_key == "", "no two have the same"
-    on(db, api.rekey, "s2", "tip:2")
-    assert on(db, api.session_of, "ann", "tip:2") == "s2" and on(db, api.session_of, "ann", "tip:1") == ""
-    on(db, api.rekey, "s3", "tip:9")
-    assert on(db, api.session_of, "ann", "named") == "s3"
-    on(db, api.rekey, "s4", "tip:9")
     assert on(db, api.belonging, "s4") is None
+
+
+def test_the_newest_step_with_tools_is_the_sessions_newest_until_something_is_said(db, clock):
+    async def main() -> None:
+        log = await new_log(db, clock, "s1")
+        assert on(db, api.last_step, "s1") == ((), False)
+        for word in ("a", "b"):
+            turn = await log.begin_turn(user("go"))
+            await log.append_reply(turn, asking("look", "read", ids=(f"{word}1", f"{word}2")), USAGE, "m")
+            assert on(db, api.last_step, "s1") == (((turn.id, f"{word}1"), (turn.id, f"{word}2")), True)
+            for one in log.open_calls(turn):
+                await log.call_finished(turn, one, result(one), output=ToolOutput("ok"), duration_s=0)
+            log.live.fold_results()
+            assert on(db, api.last_step, "s1")[1]
+            await log.append_reply(turn, answer("ok"), USAGE, "m")
+            assert on(db, api.last_step, "s1") == (((turn.id, f"{word}1"), (turn.id, f"{word}2")), False)
+            await log.end_turn(turn, "answered", "")
+        await log.undo_last_turn()
+        assert [call for _, call in on(db, api.last_step, "s1")[0]] == ["a1", "a2"]
+
+    asyncio.run(main())
+
+
+def test_a_tip_finds_the_session_whose_newest_turn_it_is_and_none_of_two(db, clock):
+    async def main() -> None:
+        turns = []
+        for id_ in ("s1", "s2"):
+            log = await new_log(db, clock, id_)
+            turns.append((await log.begin_turn(user("hi"))).id)
+        on(db, api.keep_tips, "s1", "no such turn", ["tip:1"])
+        assert on(db, api.response_of, "tip:1") is None
+        on(db, api.keep_tips, "s1", turns[0], ["tip:1"])
+        assert on(db, api.response_of, "tip:1") == ("s1", True)
+        on(db, api.keep_tips, "s1", turns[0], ["tip:2"])
+        assert on(db, api.response_of, "tip:1") is None
+        on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
+        assert on(db, api.response_of, "tip:2") == ("s1", False)
+        on(db, api.keep_tips, "s1", turns[0], ["tip:3"])
+        on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
+        assert on(db, api.response_of, "tip:2") == ("s1", False), "for good"
+        assert on(db, api.response_of, "tip:3") == ("s1", True)
+
+    asyncio.run(main())
 
 
 @ONLY_SQLITE

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Protocol
 
 import apsw
@@ -24,6 +25,7 @@ from whet.store import helper_rows
 from whet.store.helper_rows import HelperRow, MergePlan
 from whet.store.jobs import AtEnd, Queued
 from whet.store.transcript import TurnRecord
+from whet.tools.output import clean
 
 LEFT_OUT = frozenset({"asks", "delegates", "notes", "skills", "owner"})
 """The tools that a helper does not have."""
@@ -172,10 +174,30 @@ def _task(row: HelperRow) -> str:
 
 
 def _edits(row: HelperRow, merged: MergePlan | None) -> str:
-    if row.tree is None or merged is None:
+    if row.tree is None:
         return ""
+    if merged is None:
+        # Of a helper that failed or was stopped nothing is merged.
+        is_left = row.reason not in ("", "answered", "budget") and Path(row.tree.place).exists()
+        return f"[its working tree is kept in {row.tree.place}]" if is_left else ""
     if merged.conflicts:
         named = ", ".join(merged.conflicts)
         more = f"\n[all of its edits: git cat-file -p {merged.patch}]" if merged.patch else ""
+        more += f"\n[its working tree is kept in {row.tree.place}]"
         return f"Its edits conflict in {named}; nothing was changed. Merge them by hand:\n{merged.note}{more}"
-    return f"[its edits are merged: {merged.note}]" if merged.will else f"[{merged.note}]"
+    lines = [f"[its edits are merged: {merged.note}]" if merged.will else f"[{merged.note}]"]
+    if merged.brought:
+        lines.append(
+            f"[copied into the workspace, though git does not carry them: {_listed(merged.brought)}]"
+        )
+    if merged.kept:
+        lines.append(
+            f"[not copied: {_listed(merged.kept)}; its working tree is kept in {row.tree.place} until"
+            " git worktree remove --force removes it]"
+        )
+    return "\n".join(lines)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names in a line, without what could look like the program's own words."""
+    return clean(", ".join(repr(name) if "\n" in name or "]" in name else name for name in names))

@@ -2,7 +2,8 @@
 
 Git works a merge out on snapshots, with nothing of the person's index or branches touched. What is to be
 written is stored before the first file changes, so that what a kill cuts off is finished, not begun again.
-Where a file conflicts, nothing is written, and the edits stay under a ref. Blocking; no hook is run.
+Where a file conflicts, nothing is written, and the edits stay under a ref. A tree is removed only if all that
+is in it is in the workspace too: see `tree_leftovers`. Blocking; no hook is run.
 
 One at a time works on a repository's trees, since git stumbles over those that another git is still making.
 The lock goes to git itself, so that one that outlives a killed program keeps the next program out.
@@ -14,7 +15,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -22,6 +23,7 @@ from stat import S_ISLNK
 
 import msgspec
 
+from whet.app.tree_leftovers import Leftovers, bring, find_leftovers
 from whet.contract.changes import TextChange, hash_of
 from whet.contract.errors import ToolError
 from whet.regular import read_regular_text
@@ -35,6 +37,7 @@ _TIMEOUT_S = 300
 _TRIES = 5
 _SHOWN_CHARS = 4_000
 _LARGE_BYTES = 1_000_000
+_CHANGED = "what a command that still runs has changed since"
 _WHOLE = ".whole"
 _REF = "refs/whet/helpers/"
 _WHO = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
@@ -95,11 +98,45 @@ def merge(tree: WorkingTree, helper_id: str, stored: Stored, keep: Keep) -> Merg
         else:
             known = MergePlan(conflicts=("the workspace",), note="its files changed while they were merged")
         assert known is not None  # each round makes one
-        ended = msgspec.structs.replace(known, done=not known.conflicts)
+        if known.conflicts:
+            keep(known)
+            return known
+        brought, kept = _bring_leftovers(tree, helper_id)
+        ended = msgspec.structs.replace(known, done=True, brought=brought, kept=kept)
         keep(ended)
-        if ended.done:
+        if not kept:
             _forget(tree, helper_id)
     return ended
+
+
+def _bring_leftovers(tree: WorkingTree, helper_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Copy what git does not carry into the workspace; return what was copied and what was not."""
+    place, repository = Path(tree.place), Path(tree.repository)
+    if not place.is_dir():  # it was removed by hand
+        return (), ()
+    merged = _git(repository, "rev-parse", "--verify", "--quiet", _REF + helper_id, fails=True).strip()
+    merged = merged or _snapshot(repository, helper_id, tree.base, place)
+    leftovers = find_leftovers(place, _carried(repository, merged))
+    brought, kept = bring(leftovers, place, repository)
+    if not kept and not _is_unchanged(tree, helper_id, merged, leftovers):
+        kept = (_CHANGED,)
+    return brought, kept
+
+
+def _is_unchanged(tree: WorkingTree, helper_id: str, merged: str, leftovers: Leftovers) -> bool:
+    """Return whether a tree is still what was merged: a command of the helper's may still run in it."""
+    place, repository = Path(tree.place), Path(tree.repository)
+    now = _snapshot(repository, helper_id, tree.base, place)
+    if _git(repository, "rev-parse", f"{merged}^{{tree}}") != _git(
+        repository, "rev-parse", f"{now}^{{tree}}"
+    ):
+        return False
+    return find_leftovers(place, _carried(repository, merged)) == leftovers
+
+
+def _carried(repository: Path, commit: str) -> Set[str]:
+    """Return the paths of a commit; also those of submodules, which are empty folders in a helper's tree."""
+    return set(_git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).split("\0"))
 
 
 def _forget(tree: WorkingTree, helper_id: str) -> None:
@@ -211,7 +248,10 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
         # Into a submodule another git would go, under that one's settings.
         listed = _git(repository, "ls-files", "-s", "-z", env=own).split("\0")
         inner = (one.partition("\t")[2] for one in listed if one.startswith("160000 "))
-        left = (f":(top,exclude,literal){name}" for name in inner)
+        # A repository that lies in the tree is none of its files; git would carry its name alone.
+        listed = _git(place or repository, "ls-files", "--others", "--exclude-standard", "-z", ":/", env=own)
+        nested = (name.rstrip("/") for name in listed.split("\0") if name.endswith("/"))
+        left = (f":(top,exclude,literal){name}" for name in (*inner, *nested))
         _git(place or repository, "add", "--all", "--", ":/", *left, env=own)
         made = _git(repository, "write-tree", env=own).strip()
     finally:
@@ -263,6 +303,8 @@ def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
     shutil.rmtree(made, ignore_errors=True)
     try:
         _check_out(found, repository, made)
+        if any(will and (made / path).is_dir() for path, will in found.will.items()):
+            raise ToolError("the edits can't be written: a repository takes a file's place")
         for path, will in found.will.items():
             place, now = repository / path, _now(repository, path)
             if now == will:

@@ -51,6 +51,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
+    safety_identifier: Any = None
     n: int | None = None
     tools: list[Any] | None = None
     functions: list[Any] | None = None

@@ -72,9 +72,14 @@ def checked(specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
 
 
 def public_id(context: ToolContext) -> str:
-    """Give the id by which a program knows a call: it names the session, and is the same after a restart."""
-    digest = hashlib.sha256(f"{context.turn_id}\0{context.call_id}".encode("utf-8", "replace")).hexdigest()
-    return f"call_{context.session_id}_{digest[:12]}"
+    """Return the id by which a program knows a call: it names the session and outlives a restart."""
+    return client_call_id(context.session_id, context.turn_id, context.call_id)
+
+
+def client_call_id(session_id: str, turn_id: str, call_id: str) -> str:
+    """Return the id by which a program knows the call `call_id` of a session's turn."""
+    digest = hashlib.sha256(f"{turn_id}\0{call_id}".encode("utf-8", "replace")).hexdigest()
+    return f"call_{session_id}_{digest[:12]}"
 
 
 def session_in(call_id: str) -> str:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from whet.app.build import App
 from whet.contract.events import TextDelta, TurnEnd
 from whet.contract.tools import ToolSpec
-from whet.serve import chat, content, history, messages, responses
+from whet.serve import chat, content, identity, messages, responses
 from whet.serve.answering import SESSION_HEADER, ResponseCodec, TurnResponder
 from whet.serve.auth import ApiAuth, ApiCaller
 from whet.serve.chat import ChatCodec, ChatRequest
@@ -23,14 +23,14 @@ from whet.serve.client_tools import HandedOver
 from whet.serve.content import Utterance
 from whet.serve.forms import AnswerForm, Shaping
 from whet.serve.held import ApiEvent
+from whet.serve.identity import SessionChoice
 from whet.serve.messages import MessagesCodec, MessagesRequest
 from whet.serve.responses import ResponsesCodec, ResponsesRequest
-from whet.serve.talks import SessionChoice, SessionTurns
+from whet.serve.talks import SessionTurns
 from whet.serve.wire import ApiError, JsonAnswer
 from whet.store import api
 
 MODEL = "whet"
-_CHAT_ID = "x-openwebui-chat-id"
 _MOST_KEY = 512
 
 
@@ -135,7 +135,8 @@ class Compat:
     async def chat(self, request: Request, caller: ApiCaller, asked: ChatRequest) -> Response:
         """Answer a chat completion."""
         self._known(asked.model)
-        wish = _wish(request, caller, chat.read_said(asked), asked.user)
+        client = identity.client_name(request.headers, asked.safety_identifier)
+        wish = _wish(request, caller, chat.read_said(asked), asked.user, client)
         tools = chat.read_tools(asked)
         wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
         form = AnswerRules(chat.read_form(asked), chat.read_stops(asked))
@@ -146,17 +147,19 @@ class Compat:
     async def responses(self, request: Request, caller: ApiCaller, asked: ResponsesRequest) -> Response:
         """Answer a response."""
         self._known(asked.model)
-        wish = _wish(request, caller, responses.read_said(asked), asked.user, private=asked.store is False)
+        client = identity.client_name(request.headers, asked.safety_identifier)
+        is_private = asked.store is False
+        wish = _wish(request, caller, responses.read_said(asked), asked.user, client, private=is_private)
         tools = responses.tools_of(asked)
         wish = _with_tools(wish, tools.specs, asked.tool_choice, parallel=asked.parallel_tool_calls)
         if asked.previous_response_id:
             wish = await self._following(wish, asked.previous_response_id)
-        response_id = f"resp_{self._app.clock.new_id()}"
-        is_kept = asked.store is not False
+        number = self._app.clock.new_id()
+        response_id = f"resp_{number}"
 
         def keep(db: apsw.Connection, session_id: str) -> None:
-            if is_kept:
-                api.keep_response(db, response_id, session_id)
+            # The items of a response that is not stored still prove whose conversation it is.
+            api.keep_response(db, f"item_{number}" if is_private else response_id, session_id)
 
         codec = ResponsesCodec(response_id, asked, tools)
         form = AnswerRules(responses.read_form(asked), (), keep)
@@ -164,7 +167,8 @@ class Compat:
 
     async def messages(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
         """Answer a message as Anthropic's API does."""
-        wish = _wish(request, caller, messages.read_said(asked), None)
+        client = identity.client_name(request.headers, (asked.metadata or {}).get("user_id"))
+        wish = _wish(request, caller, messages.read_said(asked), None, client)
         tools = messages.read_tools(asked)
         wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
         codec = MessagesCodec(self._app.clock.new_id(), asked)
@@ -203,15 +207,9 @@ class Compat:
                     said.append(event.text)
                 emit(event)
 
-            session_ids: list[str] = []
-
-            def named(session_id: str) -> None:
-                session_ids.append(session_id)
-                name(session_id)
-
-            end = await work(heard, named)
+            end = await work(heard, name)
             if end.reason in ("answered", "budget"):
-                await self._talks.remember(wish, session_ids[0], "".join(said))
+                await self._talks.remember(wish, end, "".join(said))
             return end
 
         if is_stream:
@@ -219,7 +217,9 @@ class Compat:
         return await self._answering.whole(request, remembered, codec)
 
     async def _following(self, wish: SessionChoice, response_id: str) -> SessionChoice:
-        found = await self._app.database.read(lambda db: api.response_of(db, response_id))
+        found = None
+        if response_id.startswith("resp_"):
+            found = await self._app.database.read(lambda db: api.response_of(db, response_id))
         if found is None:
             raise ApiError(
                 400,
@@ -247,13 +247,15 @@ def _wish(
     caller: ApiCaller,
     said: tuple[chat.Utterance, ...],
     user: str | None,
+    client: str,
     private: bool = False,
 ) -> SessionChoice:
-    session_id, chat_id = request.headers.get(SESSION_HEADER, ""), request.headers.get(_CHAT_ID, "")
-    key = f"user:{user}" if user else f"chat:{chat_id}" if chat_id else history.fingerprint(said)
+    session_id = request.headers.get(SESSION_HEADER, "")
+    key = "" if session_id else identity.conversation_name(request.headers, user)
     if len(key) > _MOST_KEY:
         raise ApiError(400, "the conversation's name is too long", param="user")
-    return SessionChoice(caller, said, session_id, "" if session_id else key, private)
+    said = content.with_continuation(said)
+    return SessionChoice(caller, said, session_id, key, private, client=client)
 
 
 def _with_tools(

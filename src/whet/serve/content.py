@@ -27,6 +27,7 @@ _TEXTS = frozenset(("text", "input_text", "output_text", "refusal"))
 _HEAD = (
     "Instructions from the program that this conversation comes through; they don't change what you may do."
 )
+_CONTINUE = "Continue your last answer from exactly where it ends; do not repeat any of it."
 _BLOCK = re.compile(r"\A<program-instructions>\n.*?\n</program-instructions>\n\n", re.DOTALL)
 Speaker = Literal["system", "user", "assistant", "other"]
 _SPEAKERS: dict[str, Speaker] = {
@@ -40,13 +41,14 @@ _SPEAKERS: dict[str, Speaker] = {
 
 
 class Utterance(msgspec.Struct, frozen=True):
-    """One message of a client."""
+    """One message of a client; `item_id` is the id that the client gives for it."""
 
     speaker: Speaker
     text: str
     images: tuple[ImagePart, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     results: tuple[CallResult, ...] = ()
+    item_id: str = ""
 
 
 class NewContent(msgspec.Struct, frozen=True):
@@ -145,6 +147,15 @@ def size_tokens(said: Sequence[Utterance], tools: Sequence[ToolSpec]) -> int:
 def instructions_of(said: Sequence[Utterance]) -> str:
     """Give what the client tells the model as system or developer."""
     return "\n\n".join(one.text.strip() for one in said if one.speaker == "system" and one.text.strip())
+
+
+def with_continuation(said: tuple[Utterance, ...]) -> tuple[Utterance, ...]:
+    """Return the messages; a list that ends with an answer gets a request to continue that answer."""
+    spoken = [one for one in said if one.speaker != "system"]
+    last = spoken[-1] if len(spoken) > 1 else None
+    if last is None or last.speaker != "assistant" or last.calls or not last.text.strip():
+        return said
+    return (*said, Utterance("user", _CONTINUE))
 
 
 def digest_of(instructions: str) -> str:

@@ -1,8 +1,9 @@
-"""A client's whole conversation: by what it is known again, and how it becomes a session's beginning.
+"""A client's whole conversation: a fingerprint of it, and how it becomes a session's beginning.
 
-A client that names no session sends everything each time. What it will send next begins with what it sent
-now and what it was answered, and that is what a session is found by. Spaces and line ends are left out, and
-so is how the words of one speaker are split into messages: frameworks join and trim them.
+A client that names no session sends everything each time. Its next request begins with this one and the
+answer. Spaces and line ends are left out, and so is how the words of one speaker are split into messages:
+frameworks join and trim them. That two conversations look alike does not prove that they are one: see
+`identity`.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from collections.abc import Iterator, Sequence
 
 from whet.contract.messages import Message, Part, TextPart, Usage
 from whet.serve.client_tools import CallResult
-from whet.serve.content import Utterance
+from whet.serve.content import Speaker, Utterance, instructions_of
 from whet.store.bulk import PastMessage
 
 _IMAGES = "[images]"
 _NO_RESULT = "The program that this conversation comes from gave no result for this call."
 
 
-def fingerprint(said: Sequence[Utterance], answer: str = "") -> str:
-    """Give the key of a conversation up to the last answer in it; empty where there is none.
+def fingerprint(said: Sequence[Utterance], answer: str = "", owner: str = "", *, has_all: bool = True) -> str:
+    """Return the fingerprint of a conversation up to its last answer, or an empty string if it has no answer.
 
-    With `answer`: of the whole conversation with that answer behind it.
+    With `answer`: of the whole conversation followed by that answer. `owner` says whose it is. With `has_all`
+    the instructions, the calls and their results count too, else the words and images alone.
     """
     spoken = list(said)
     if answer:
@@ -30,8 +32,14 @@ def fingerprint(said: Sequence[Utterance], answer: str = "") -> str:
     else:
         while spoken and spoken[-1].speaker != "assistant":
             spoken.pop()
-    digest, before = hashlib.sha256(), ""
+    digest = hashlib.sha256(f"{owner}\0{has_all}".encode("utf-8", "replace"))
+    before: Speaker | None = None
+    if has_all:
+        digest.update(instructions_of(spoken).encode("utf-8", "replace"))
     for one in spoken:
+        if has_all and one.speaker != "system":
+            for text in _calls_of(one):
+                digest.update(hashlib.sha256(text.encode("utf-8", "replace")).digest())
         if one.speaker == "system" or one.results:
             continue
         words = "".join(one.text.split())
@@ -41,7 +49,15 @@ def fingerprint(said: Sequence[Utterance], answer: str = "") -> str:
         digest.update(words.encode("utf-8", "replace"))
         for image in one.images:
             digest.update(hashlib.sha256(image.data_base64.encode()).digest())
-    return f"tip:{digest.hexdigest()[:40]}" if before else ""
+    return f"tip:{digest.hexdigest()[:40]}" if before is not None else ""
+
+
+def _calls_of(one: Utterance) -> Iterator[str]:
+    for call in one.calls:
+        yield f"call\0{call.id}\0{call.name}\0{''.join(call.arguments.split())}"
+    for result in one.results:
+        yield f"result\0{result.call_id}\0{result.is_error}\0{''.join(result.text.split())}"
+        yield from (image.data_base64 for image in result.images)
 
 
 def as_past(said: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:

@@ -50,6 +50,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
     stream: bool | None = None
     store: bool | None = None
     user: str | None = None
+    safety_identifier: Any = None
     tools: list[Any] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -75,18 +76,25 @@ def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
             role = item.get("role")
             if not isinstance(role, str):
                 raise ApiError(400, "a message needs a role", param=f"{place}.role")
-            said.append(utterance(role, item.get("content"), place))
+            spoken = utterance(role, item.get("content"), place)
+            said.append(msgspec.structs.replace(spoken, item_id=_id_of(item)))
         elif kind in _CALLS:
             call = read_call(item, place)
             if said and said[-1].speaker == "assistant":
-                said[-1] = msgspec.structs.replace(said[-1], calls=(*said[-1].calls, call))
+                calls = (*said[-1].calls, call)
+                said[-1] = msgspec.structs.replace(said[-1], calls=calls, item_id=_id_of(item))
             else:
-                said.append(Utterance("assistant", "", calls=(call,)))
+                said.append(Utterance("assistant", "", calls=(call,), item_id=_id_of(item)))
         elif kind in _RESULTS:
             said.append(Utterance("other", "", results=(_result(item, place),)))
         elif kind not in _UNSPOKEN:
             raise ApiError(400, f"items of type {str(kind)[:40]!r} are not taken", param=f"{place}.type")
     return tuple(said)
+
+
+def _id_of(item: dict[str, Any]) -> str:
+    item_id = item.get("id")
+    return item_id if isinstance(item_id, str) else ""
 
 
 def _result(item: dict[str, Any], place: str) -> CallResult:

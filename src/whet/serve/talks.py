@@ -15,58 +15,22 @@ import apsw
 import msgspec
 
 from whet.app.hosted import Receipt
-from whet.contract.errors import NotFound
 from whet.contract.events import Emit, TurnEnd
 from whet.contract.texts import from_json
 from whet.contract.tools import ToolSpec
-from whet.serve import content, history
+from whet.serve import content, history, identity
 from whet.serve.auth import ApiCaller
-from whet.serve.client_tools import CallResult, ClientTools, session_in
-from whet.serve.content import Utterance
+from whet.serve.client_tools import CallResult, ClientTools
 from whet.serve.held import ApiEvent, HeldTurn
+from whet.serve.identity import SessionChoice
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError
 from whet.store import api, bulk, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import Queued
 
-# What a front end (Open WebUI) asks for itself: titles, tags, follow-up questions, search words. A person may
-# begin with the first of these words too, but hardly goes on with the others.
 _GO_ON = "Go on: the results of the calls are above."
-_CHORE = "### Task:"
-_CHORE_MARKS = ("<chat_history>", "### Guidelines", "### Output", "### **Output")
 Work = Callable[[apsw.Connection], None]
-
-
-class SessionChoice(msgspec.Struct, frozen=True):
-    """What a request asks for: in a session by its id, by the client's own name for it, or in a fresh one."""
-
-    caller: ApiCaller
-    said: tuple[Utterance, ...]
-    session_id: str = ""
-    client_key: str = ""
-    private: bool = False
-    tools: tuple[ToolSpec, ...] = ()
-    once: str = ""  # instructions for this turn alone
-    one_by_one: bool = False  # calls of its tools
-
-    @property
-    def results(self) -> tuple[CallResult, ...]:
-        """The results that came after the last answer."""
-        found: list[CallResult] = []
-        for one in reversed(self.said):
-            if one.speaker == "assistant":
-                break
-            found += one.results
-        return tuple(found)
-
-    @property
-    def is_chore(self) -> bool:
-        """Whether a front end asks for itself, not for a person: that has a private session of its own."""
-        spoken = [one for one in self.said if one.speaker in ("user", "assistant")]
-        if self.session_id or len(spoken) != 1 or not spoken[0].text.lstrip().startswith(_CHORE):
-            return False
-        return any(mark in spoken[0].text for mark in _CHORE_MARKS)
 
 
 class SessionTurns:
@@ -92,20 +56,21 @@ class SessionTurns:
         """Run the turn that a request asks for, to its end or to calls for the program. `opened` gets the
         session's id before it begins; `ended` is done in one transaction with its end. Raises WhetError
         before anything was stored."""
-        if wish.is_chore:
+        is_aside = wish.is_side_request
+        if is_aside:
             wish = msgspec.structs.replace(wish, client_key="", private=True)
-        wish = self._by_calls(wish)
         async with AsyncExitStack() as alone:
-            if wish.client_key and not wish.session_id:
-                name = f"{wish.caller.name}\0{wish.client_key}"
-                await alone.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
-            if located := self._locate(wish):
+            if (name := wish.client_key or next(iter(wish.tips()), "")) and not is_aside:
+                lock = self._locks.setdefault(f"{wish.caller.name}\0{name}", asyncio.Lock())
+                await alone.enter_async_context(lock)
+            located = "" if is_aside else self._locate(wish)
+            if located:
                 await alone.enter_async_context(self._locks.setdefault(located, asyncio.Lock()))
+                await self._settle(located)
+                if self._locate(wish) != located:  # it went on while this request waited
+                    located = ""
             session_id = await self._fitting(wish, located)
             held = self._held.get(session_id)
-            if held is not None and not self._tools.waiting(session_id):
-                await asyncio.wait((held.task,))  # it was cancelled, and stores its end
-                held = None
             if held is not None:
                 opened(session_id)
                 return await self._go_on(held, wish, emit, ended)
@@ -115,20 +80,21 @@ class SessionTurns:
             if not session_id:
                 session_id = await self._begin(wish, news)
                 await alone.enter_async_context(self._locks.setdefault(session_id, asyncio.Lock()))
-                key = "" if wish.client_key.startswith("tip:") else wish.client_key
-                works.append(lambda db: api.adopt(db, session_id, wish.caller.name, key))
-                if wish.is_chore:
+                works.append(lambda db: api.adopt(db, session_id, wish.caller.name, wish.client_key))
+                if is_aside:
                     works.append(lambda db: api.set_aside(db, session_id))
             opened(session_id)
             return await self._turn(wish, session_id, news, works, emit, ended)
 
-    async def remember(self, wish: SessionChoice, session_id: str, answer: str) -> None:
-        """Remember a conversation by what its client has of it now, where the client has no name for it."""
-        if wish.session_id or (wish.client_key and not wish.client_key.startswith("tip:")):
-            return
-        key = history.fingerprint(wish.said, answer)
-        if key and not wish.is_chore:
-            await self._database.append(lambda db: api.rekey(db, session_id, key))
+    async def remember(self, wish: SessionChoice, end: TurnEnd, answer: str) -> None:
+        """Remember how a conversation ends now, if its client has no name for it.
+
+        What was asked of one turn alone is part of no history, so such a turn is remembered only for a client
+        that says who it is.
+        """
+        tips = wish.tips(answer)
+        if tips and end.turn_id and (wish.client or not wish.once) and not wish.is_side_request:
+            await self._database.append(lambda db: api.keep_tips(db, end.session_id, end.turn_id, tips))
 
     def cancel(self, session_id: str) -> None:
         """Cancel a session's turn."""
@@ -216,14 +182,12 @@ class SessionTurns:
         ):
             await self._turns.hosted.let_go(session_id)
 
-    def _by_calls(self, wish: SessionChoice) -> SessionChoice:
-        """Find the session by the calls whose results the request brings."""
-        if wish.session_id:
-            return wish
-        found = [found for one in wish.results if (found := session_in(one.call_id))]
-        known = self._database.read_now(lambda db: api.token_of(db, found[0])) if found else None
-        may = known is not None and (wish.caller.is_owner or known == wish.caller.name)
-        return msgspec.structs.replace(wish, session_id=found[0]) if may else wish
+    async def _settle(self, session_id: str) -> None:
+        """Wait for a turn that no longer waits for results: it was cancelled, and stores its end."""
+        held = self._held.get(session_id)
+        if held is not None and not self._tools.waiting(session_id):
+            await asyncio.wait((held.task,))
+            self._held.pop(session_id, None)
 
     async def _fitting(self, wish: SessionChoice, session_id: str) -> str:
         """Give the session if it was begun with the tools that the program offers now, for its prefix stays;
@@ -240,17 +204,9 @@ class SessionTurns:
         return ""
 
     def visible(self, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
-        """Give a session that the caller may see. Raises NotFound, also for one of somebody else's."""
-
-        def read(db: apsw.Connection) -> sessions.SessionRow:
-            row = sessions.get(db, session_id)
-            known = None if caller.is_owner else api.belonging(db, session_id)
-            if not caller.is_owner and (known is None or known.token != caller.name):
-                raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions")
-            return row
-
+        """Return a session that the caller may see. Raises NotFound, also for another caller's."""
         # Here and below: a look at an index or two costs less than a thread's way there and back.
-        return self._database.read_now(read)
+        return self._database.read_now(lambda db: identity.visible_session(db, caller, session_id))
 
     async def begin(
         self, caller: ApiCaller, *, title: str = "", private: bool = False, warm: str = ""
@@ -264,7 +220,7 @@ class SessionTurns:
 
     async def _begin(self, wish: SessionChoice, news: content.NewContent) -> str:
         # A warm start is chosen by the first message; a session with a history has had its own.
-        warm = "off" if news.history or wish.is_chore else ""
+        warm = "off" if news.history or wish.is_side_request else ""
         said = [*(one.text for one in news.history if one.speaker == "user"), news.text][:3]
         clock = self._turns.hosted.app.clock
         session_id = clock.new_id()
@@ -286,8 +242,8 @@ class SessionTurns:
 
     async def _stored(self, wish: SessionChoice, session_id: str) -> list[str]:
         """Give what the person said in the session; with one message in the request it does not matter."""
-        is_tip = wish.client_key.startswith("tip:") and not wish.session_id
-        if not session_id or is_tip or sum(one.speaker != "system" for one in wish.said) == 1:
+        is_named = bool(wish.client_key or wish.session_id)
+        if not session_id or not is_named or sum(one.speaker != "system" for one in wish.said) == 1:
             return []
         return await self._database.read(lambda db: api.said_by_user(db, session_id))
 
@@ -316,9 +272,12 @@ class SessionTurns:
             if row.kind != "chat" and row.id not in self._held:
                 raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
             return row.id
-        if not wish.client_key:
-            return ""
-        return self._database.read_now(lambda db: api.session_of(db, wish.caller.name, wish.client_key))
+        waiting = {
+            call.id
+            for session_id in identity.sessions_of_results(wish.results)
+            for call in self._tools.waiting(session_id)
+        }
+        return self._database.read_now(lambda db: identity.proven_session(db, wish, waiting))
 
 
 def _late(results: Sequence[CallResult], text: str) -> str:

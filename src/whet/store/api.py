@@ -5,10 +5,15 @@ Every function takes a connection inside a transaction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import apsw
 import msgspec
 
 from whet.store import rows, sessions
+
+_SHARED = -1
+"""The turn of a tip that more than one session has: no session's newest turn."""
 
 
 class SessionOwner(msgspec.Struct, frozen=True):
@@ -28,19 +33,6 @@ def adopt(connection: apsw.Connection, session_id: str, token: str, client_key: 
         "INSERT OR IGNORE INTO api_sessions (session, token, client_key) VALUES (?, ?, ?)",
         (key, token, client_key),
     )
-
-
-def rekey(connection: apsw.Connection, session_id: str, client_key: str) -> None:
-    """Have a session found by another key from now on, unless its client has a name for it."""
-    token = token_of(connection, session_id)
-    if token is not None:
-        _free(connection, token, client_key)
-        key = sessions.key_of(connection, session_id)
-        connection.execute(
-            "UPDATE api_sessions SET client_key = ? WHERE session = ?"
-            " AND (client_key = '' OR client_key LIKE 'tip:%')",
-            (client_key, key),
-        )
 
 
 def token_of(connection: apsw.Connection, session_id: str) -> str | None:
@@ -87,6 +79,43 @@ def session_of(connection: apsw.Connection, token: str, client_key: str) -> str:
     return found[0] if found else ""
 
 
+def last_step(connection: apsw.Connection, session_id: str) -> tuple[tuple[tuple[str, str], ...], bool]:
+    """Return the newest step of a session that called tools, and whether nothing was said there since.
+
+    The step is the turn's id and the call's id of each of its calls. Undone turns, and turns that a client
+    brought as its history, do not count.
+    """
+    key = sessions.key_of(connection, session_id)
+    found = connection.execute(
+        "SELECT t.id, c.call_id, c.seq FROM tool_calls c"
+        " JOIN turns t ON t.session = c.session AND t.number = c.turn"
+        " WHERE c.session = ?1 AND (c.turn, c.step) = (SELECT c.turn, c.step FROM tool_calls c"
+        " JOIN turns t ON t.session = c.session AND t.number = c.turn"
+        " WHERE c.session = ?1 AND t.undone = '' AND t.id NOT LIKE 'import-%' ORDER BY c.seq DESC LIMIT 1)",
+        (key,),
+    ).fetchall()
+    newest = rows.number(
+        connection, "SELECT coalesce(max(id), 0) FROM messages WHERE id > ? AND id < ?", *rows.ids_of(key)
+    )
+    last = max((seq for _, _, seq in found), default=0)
+    calls = tuple((turn_id, call_id) for turn_id, call_id, _ in found)
+    return calls, bool(calls) and newest <= rows.row_id(key, last)
+
+
+def keep_tips(connection: apsw.Connection, session_id: str, turn_id: str, tips: Sequence[str]) -> None:
+    """Remember how a session's conversation ends with a turn. A tip that two sessions have finds neither."""
+    key = sessions.key_of(connection, session_id)
+    connection.execute(
+        "DELETE FROM api_responses WHERE session = ? AND id LIKE 'tip:%' AND turn <> ?", (key, _SHARED)
+    )
+    for tip in tips:
+        connection.execute(
+            "INSERT INTO api_responses (id, session, turn) SELECT ?1, session, number FROM turns"
+            " WHERE session = ?2 AND id = ?3 ON CONFLICT (id) DO UPDATE SET turn = ?4",
+            (tip, key, turn_id, _SHARED),
+        )
+
+
 def set_instructions(connection: apsw.Connection, session_id: str, digest: str) -> None:
     """Note which of the client's instructions the model has been given."""
     key = sessions.key_of(connection, session_id)
@@ -115,7 +144,7 @@ def keep_response(connection: apsw.Connection, response_id: str, session_id: str
 
 
 def response_of(connection: apsw.Connection, response_id: str) -> tuple[str, bool] | None:
-    """Give a response's session and whether nothing was said there since; None for an unknown one."""
+    """Return the session of a response or a tip, and whether it is the newest there; None if unknown."""
     found = connection.execute(
         "SELECT s.id, r.turn, s.key FROM api_responses r JOIN sessions s ON s.key = r.session WHERE r.id = ?",
         (response_id,),

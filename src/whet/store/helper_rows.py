@@ -34,7 +34,8 @@ class WorkingTree(msgspec.Struct, frozen=True):
 class MergePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """What becomes of a helper's edits. `patch` is the object with all of them; `was` and `will` are the
     objects of each file before and after, empty for a file that is not there, with its mode; what is in
-    `conflicts` was left as it is. `done`: the files are written."""
+    `conflicts` was left as it is. `done`: the files are written. `brought` names what git does not carry and
+    was copied into the workspace, `kept` what was not: if there is any, the working tree stays."""
 
     patch: str = ""
     was: dict[str, str] = {}
@@ -42,6 +43,8 @@ class MergePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     conflicts: tuple[str, ...] = ()
     note: str = ""
     done: bool = False
+    brought: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 class HelperRow(msgspec.Struct, frozen=True):
@@ -154,7 +157,8 @@ def _edits(row: HelperRow) -> str:
         return "edits not merged"
     if row.merge.conflicts:
         return f"edits conflict in {', '.join(row.merge.conflicts)}"
-    return "edits merged" if row.merge.will else "no edits"
+    kept = f", working tree kept in {row.tree.place}" if row.tree is not None and row.merge.kept else ""
+    return ("edits merged" if row.merge.will or row.merge.brought else "no edits") + kept
 
 
 def ready(connection: apsw.Connection, parent: str) -> HelperRow | None:

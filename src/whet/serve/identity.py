@@ -1,0 +1,188 @@
+"""Which session a request without a session's id continues: one that its client proves to be its own.
+
+Many people share a token, a prompt and a model, so look-alike conversations are common, and a session holds
+more than its client was sent: what the server's tools have read. These prove that a session is the client's,
+the first that fits:
+
+- results for the calls that the session waits for, or ended with: a call's id names its session;
+- the client's name for the conversation (a header, or `user`);
+- the id of the response that the last answer in the history came with, if it is the session's newest;
+- the same history, if no other session has it, and the client says whose it is (a header or a field that
+  names its session or person), or has sent the id of a call in the newest step with tools, or no tool was
+  called in the session.
+
+A request that proves none gets a session of its own, which begins with the history it brings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence, Set
+
+import apsw
+import msgspec
+
+from whet.contract.errors import NotFound
+from whet.contract.tools import ToolSpec
+from whet.serve import history
+from whet.serve.auth import ApiCaller
+from whet.serve.client_tools import CallResult, client_call_id, session_in
+from whet.serve.content import Utterance
+from whet.serve.side_requests import is_side_request
+from whet.serve.wire import encode
+from whet.store import api, sessions
+
+CONVERSATION_HEADER = "x-whet-conversation"
+_CHAT_ID = "x-openwebui-chat-id"
+_CLIENTS_OWN = re.compile(r"(^|[-_])(session|conversation|chat|thread|user)([-_]?(id|affinity))?$")
+_OURS = "x-whet-"
+_ITEM_ID = re.compile(r"(?:msg|fc)_([0-9A-Za-z]{16})_\d+")
+
+
+class SessionChoice(msgspec.Struct, frozen=True):
+    """What a request asks for: in a session by its id, by the client's own name for the conversation, in one
+    that the request proves to be its client's, or in a fresh one. `client` is who the client says it is."""
+
+    caller: ApiCaller
+    said: tuple[Utterance, ...]
+    session_id: str = ""
+    client_key: str = ""
+    private: bool = False
+    tools: tuple[ToolSpec, ...] = ()
+    once: str = ""  # instructions for this turn alone
+    one_by_one: bool = False  # calls of its tools
+    client: str = ""
+
+    @property
+    def results(self) -> tuple[CallResult, ...]:
+        """The results that came after the last answer."""
+        found: list[CallResult] = []
+        for one in reversed(self.said):
+            if one.speaker == "assistant":
+                break
+            found += one.results
+        return tuple(found)
+
+    @property
+    def is_side_request(self) -> bool:
+        """Whether a front end asks for itself, not for a person: that has a private session of its own."""
+        return not self.session_id and is_side_request(self.said, has_tools=bool(self.tools))
+
+    def tips(self, answer: str = "") -> tuple[str, ...]:
+        """Return the fingerprints of the conversation, none if it is known by a name or has no answer."""
+        if self.session_id or self.client_key:
+            return ()
+        whose = (self.caller.name, str(self.private), self.client)
+        words = history.fingerprint(self.said, answer, "\0".join(whose), has_all=False)
+        if self.client or not words:
+            return (words,) if words else ()
+        tools = sorted(hashlib.sha256(encode(spec)).hexdigest() for spec in self.tools)
+        return words, history.fingerprint(self.said, answer, "\0".join((*whose, *tools)))
+
+
+def conversation_name(headers: Mapping[str, str], user: str | None) -> str:
+    """Return the client's name for its conversation, or an empty string if it gives none."""
+    if name := headers.get(CONVERSATION_HEADER, ""):
+        return f"name:{name}\n{user}" if user else f"name:{name}"
+    if chat_id := headers.get(_CHAT_ID, ""):
+        return f"chat:{chat_id}\n{user}" if user else f"chat:{chat_id}"
+    return f"user:{user}" if user else ""
+
+
+def client_name(headers: Mapping[str, str], *fields: object) -> str:
+    """Return what a client says of whose conversation this is, or an empty string if it says nothing.
+
+    That is in fields, and in headers that name a session or a person. It counts only together with the
+    conversation's own words.
+    """
+    named = sorted(
+        f"{name}={value}"
+        for name, value in headers.items()
+        if _CLIENTS_OWN.search(name.lower()) and not name.lower().startswith(_OURS) and value
+    )
+    return "\0".join([*named, *(field for field in fields if isinstance(field, str) and field)])
+
+
+def response_in(item_id: str) -> str:
+    """Return the response's id without its prefix that an output item belongs to, or an empty string."""
+    match = _ITEM_ID.fullmatch(item_id)
+    return match[1] if match else ""
+
+
+def session_of_response(connection: apsw.Connection, said: Sequence[Utterance]) -> str:
+    """Return the session whose newest response the last answer is by its item's id, or an empty string."""
+    last = next((one for one in reversed(said) if one.speaker == "assistant"), None)
+    response = response_in(last.item_id) if last is not None else ""
+    for prefix in ("resp_", "item_") if response else ():
+        found = api.response_of(connection, prefix + response)
+        if found is not None and found[1]:
+            return found[0]
+    return ""
+
+
+def session_of_tips(connection: apsw.Connection, wish: SessionChoice) -> str:
+    """Return the only session that ends like this history, if its client may have all that is in it.
+
+    The words are enough if the client says whose they are, or has sent the id of a call in the newest step
+    with tools. Else no tool may have been called, and instructions, calls and results must be the same too.
+    """
+    sent = {call.id for one in wish.said for call in one.calls}
+    for number, tip in enumerate(wish.tips()):
+        session_id, is_newest = api.response_of(connection, tip) or ("", False)
+        if not is_newest:
+            continue
+        calls, _ = api.last_step(connection, session_id)
+        is_proven = any(client_call_id(session_id, *call) in sent for call in calls)
+        if wish.client or is_proven or (number and not calls):
+            return session_id
+    return ""
+
+
+def is_at(connection: apsw.Connection, session_id: str, results: Sequence[CallResult]) -> bool:
+    """Return whether nothing was said in a session since one of the calls that the results are for."""
+    calls, is_newest = api.last_step(connection, session_id)
+    given = {result.call_id for result in results}
+    return is_newest and any(client_call_id(session_id, *call) in given for call in calls)
+
+
+def sessions_of_results(results: Sequence[CallResult]) -> tuple[str, ...]:
+    """Return the sessions that the results' calls name."""
+    return tuple(dict.fromkeys(found for result in results if (found := session_in(result.call_id))))
+
+
+def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting: Set[str]) -> str:
+    """Return the session that a request proves to be its client's, or an empty string.
+
+    `waiting` are the ids of the calls that wait for results.
+    """
+    results = wish.results
+    for session_id in sessions_of_results(results)[:1]:
+        is_waiting = any(one.call_id in waiting for one in results)
+        if _may_use(connection, wish.caller, session_id) and (
+            is_waiting or is_at(connection, session_id, results)
+        ):
+            return session_id
+    if wish.client_key:
+        return api.session_of(connection, wish.caller.name, wish.client_key)
+    if results:  # for calls that no session waits for
+        return ""
+    session_id = session_of_response(connection, wish.said)
+    session_id = session_id or session_of_tips(connection, wish)
+    if not session_id or not _may_use(connection, wish.caller, session_id):
+        return ""
+    return "" if wish.private and not sessions.get(connection, session_id).private else session_id
+
+
+def visible_session(connection: apsw.Connection, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
+    """Return a session that the caller may see. Raises NotFound, also for another caller's."""
+    row = sessions.get(connection, session_id)
+    owner = None if caller.is_owner else api.belonging(connection, session_id)
+    if not caller.is_owner and (owner is None or owner.token != caller.name):
+        raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions")
+    return row
+
+
+def _may_use(connection: apsw.Connection, caller: ApiCaller, session_id: str) -> bool:
+    token = api.token_of(connection, session_id)
+    return token is not None and (caller.is_owner or token == caller.name)

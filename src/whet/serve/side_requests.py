@@ -1,0 +1,67 @@
+"""Requests that a front end makes for itself: a title, tags, follow-up questions for a conversation.
+
+They are recognised by their shape: no tools are offered, and the last message, or the instructions above a
+single message, ask for one of these things about a conversation and say in which form. They get a private
+session of their own, so the conversation they are about does not change. A person who asks for a title is
+answered there too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from whet.serve.content import Utterance, instructions_of
+
+_HEAD_CHARS = 600
+_TAIL_CHARS = 400
+_MAX_INSTRUCTIONS_CHARS = 4_000
+# Open WebUI's words. A person may begin with the first of them too, but hardly goes on with the others.
+_TASK = "### Task:"
+_TASK_MARKS = ("<chat_history>", "### Guidelines", "### Output", "### **Output")
+_ASKS = re.compile(
+    r"\b(generate|provide|create|write|give|suggest|come up with|propose|produce|return|choose|extract|output"
+    r"|name|label|summari[sz]e|generator)\b",
+    re.IGNORECASE,
+)
+_THING = re.compile(
+    r"\b(titles?|headline|name|tags?|keywords?|categor(y|ies)|emojis?|follow[- ]?ups?|next questions?"
+    r"|suggested (questions?|replies)|suggestions)\b",
+    re.IGNORECASE,
+)
+_ABOUT = re.compile(
+    r"\b(conversations?|chats?|threads?|discussions?|dialog(ue)?s?|sessions?|exchanges?)\b", re.IGNORECASE
+)
+_FORM = re.compile(
+    r"\b(only|nothing else|without|no (quotes?|punctuation|preamble|explanations?)|words?|characters?|concise"
+    r"|short|brief|json|at most|max(imum)?)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?:;])\s|\n")
+
+
+def is_side_request(said: Sequence[Utterance], *, has_tools: bool) -> bool:
+    """Return whether a front end asks for itself and not for a person."""
+    spoken = [one for one in said if one.speaker != "system"]
+    if has_tools or not spoken or spoken[-1].speaker != "user" or spoken[-1].images or spoken[-1].results:
+        return False
+    text, instructions, is_single = spoken[-1].text, instructions_of(said), len(spoken) == 1
+    if is_single and text.lstrip().startswith(_TASK) and any(mark in text for mark in _TASK_MARKS):
+        return True
+    if not _FORM.search(f"{_ends(text)}\n{instructions[:_HEAD_CHARS]}"):
+        return False
+    is_short = len(instructions) <= _MAX_INSTRUCTIONS_CHARS
+    return _asks(_ends(text)) or (is_single and is_short and _asks(instructions[:_HEAD_CHARS]))
+
+
+def _ends(text: str) -> str:
+    """Return where a request says what it wants: before or after the conversation that it quotes."""
+    return text if len(text) <= _HEAD_CHARS + _TAIL_CHARS else f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
+
+
+def _asks(text: str) -> bool:
+    """Return whether one sentence asks for a thing about a conversation."""
+    return any(
+        _ASKS.search(sentence) and _THING.search(sentence) and _ABOUT.search(sentence)
+        for sentence in _SENTENCE.split(text)
+    )
