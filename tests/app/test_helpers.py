@@ -23,6 +23,7 @@ from whet.contract.delegation import HelperWish
 from whet.contract.events import Event, Notice
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolContext, ToolOutput
+from whet.foreign_regex import regex_matches
 from whet.memory import typed
 from whet.practice.server import PracticeServer
 from whet.store import helper_rows, wallet
@@ -313,6 +314,19 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(tmp_path: Path) -> None:
     run(tmp_path, work)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_a_pattern_that_never_ends_does_not_hold_an_answer(tmp_path: Path) -> None:
+    answer = "a" * 60 + "b"
+
+    async def work(app: App, session: Session) -> None:
+        schema = {"type": "string", "pattern": "^(a+)+$"}
+        said = await turn(session, steps([helper(steps(answer=f'"{answer}"'), schema=schema)]))
+        assert answer in results(said)[0] and "failed" not in results(said)[0]
+
+    run(tmp_path, work)
+
+
 @pytest.mark.parametrize(
     ("text", "schema", "why"),
     [
@@ -322,12 +336,13 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(tmp_path: Path) -> None:
         ('{"a": 1}', {"additionalProperties": False}, "the answer.a may not be there"),
         ('"x"', {"enum": ["y"]}, "must be one of"),
         ("3", {"anyOf": [{"type": "string"}, {"minimum": 4}]}, "fits none"),
+        ('"abc"', {"pattern": "^b"}, "the answer must match ^b"),
         ('"abc"', {"pattern": "^a", "maxLength": 2}, "the length of the answer must be at most 2"),
         ("nonsense", {}, "it is no JSON"),
     ],
 )
 def test_what_fits_a_schema(text: str, schema: dict[str, Any], why: str) -> None:
-    found = misfit(text, schema)
+    found = misfit(text, schema, regex_matches)
     assert why in found if why else found == ""
 
 

@@ -27,11 +27,21 @@ from whet.contract.errors import ConfigError
         ("rm [a-z]", "rm [a-z]", True),
         ("a*z", "a\nb\nz", True),
         ("a.c", "abc", False),
+        ("a*b*c", "axbxbxc", True),
+        ("a*b?c *", "a b_cb_c d", True),
+        ("a*b?c *", "a b_cb_cd", False),
         ("end\\", "end\\", True),
     ],
 )
 def test_a_pattern_fits_the_whole_text(pattern: str, text: str, fits: bool) -> None:
     assert matches(pattern, text) is fits
+
+
+@pytest.mark.timeout(60)
+def test_a_pattern_of_many_stars_ends() -> None:
+    assert not matches("*a" * 16 + "*b", "a" * 2_000)
+    assert not matches("*a" * 16 + "*b *", "a" * 2_000)
+    assert matches("*a" * 16 + "*", "a" * 2_000)
 
 
 def test_rules_are_read() -> None:

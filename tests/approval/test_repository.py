@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from whet.approval.git_config import parse_git_config
 from whet.approval.repository import runs
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
@@ -202,3 +206,90 @@ def test_a_submodule_is_found_wherever_its_repository_names_it(tmp_path: Path, w
     git(inner, "config", "diff.external", "evil")
     git(tree, "update-index", "--add", "zz")
     assert "evil" in runs(str(tree))
+
+
+@pytest.fixture
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a `git` first on the path that notes each start; return the file of the notes."""
+    (tmp_path / "bin").mkdir()
+    notes = tmp_path / "starts"
+    wrapper = tmp_path / "bin/git"
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {notes}\nexec {shutil.which("git")} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    notes.write_text("")
+    return notes
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    return folder
+
+
+def test_a_plain_repository_is_judged_without_git(repository: Path, starts: Path) -> None:
+    git(repository, "remote", "add", "origin", "https://example.org/helper/update-driver.git")
+    git(repository, "config", "branch.process.merge", "refs/heads/allow-include")
+    git(repository, "config", "alias.up", "pull --rebase")
+    git(repository, "config", "submodule.proxy.update", "checkout")
+    git(repository, "config", "user.name", 'A "B" # ; \\ C')
+    git(repository, "config", "filter.lfs.clean", "git-lfs clean -- %f")
+    starts.write_text("")
+    assert [runs(str(repository), verb, reads=False) for verb in ("up", "commit", "fetch")] == [""] * 3
+    assert starts.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[diff "x"]\n\ttextconv = evil\n',
+        '[DIFF "x"] TextConv=evil',
+        "[diff.x]\ntextconv = evil\n",
+        '\ufeff[diff "x"]\r\ntextconv = evil\r\n',
+        '[a]\nb = c # a comment\\\n[diff "x"]\ntextconv = evil\n',
+        '[a]\nb = c \\\n# not a comment\\\n\n[diff "x"]\ntextconv = evil\n',
+        '[a]\nb = "#;" ; \\\n[diff "x"]\ntextconv = ev"il"\n',
+        '[a] b = "c\\\nd"\n; "\n[diff "x"]\ntextconv = e\\\nvil\n',
+        '[a "\\"]\\\\"]\n[diff "x"]\ntextconv = evil # comment\n',
+        '[diff "x"]\ntextconv = " true"\n',
+        '[diff "x"]\n[include "a"]\n[diff "x"] textconv = evil\n',
+        '[remote "o"]\nurl = "ex"t:":evil"\n',
+        '[url "ext::evil "]\ninsteadOf = x\n',
+        "[alias]\nst = !evil\n",
+        "[core]\nbare = false\nfsmonitor = evil\n",
+        "[a]\nb = c\n[core]fsmonitor=evil",
+        "[a]\nb\n[core]\nfsmonitor = evil",
+        "[core]\nhooksPath\t = tools\n",
+        "[core]\nbare = fal\\qse\n",
+        '[core]\nbare = "false\n',
+        "[core] bare\0 = false\n",
+        "[core\nbare = false\n",
+    ],
+)
+def test_a_setting_is_found_however_it_is_written(repository: Path, text: str) -> None:
+    (repository / ".git/config").write_text(text, newline="")
+    assert runs(str(repository), "st", reads=False) != ""
+
+
+def test_an_included_file_is_read(repository: Path) -> None:
+    (repository / ".git/config").write_text('[IncludeIf "gitdir:*"]\npath = more\n[Include] path = more\n')
+    (repository / ".git/more").write_text("[core] fsmonitor = evil\n")
+    assert runs(str(repository)) == "core.fsmonitor=evil"
+
+
+@pytest.mark.slow
+@given(st.lists(st.sampled_from([*' \t\n"\\#;=[]ab.-!', "\r\n", "\\\n", '[a "b"]\n', "[core]", "n=t"])))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_that_git_takes_is_read_as_git_reads_it(tmp_path: Path, parts: list[str]) -> None:
+    path = tmp_path / "config"
+    path.write_text("".join(parts), newline="")
+    parsed = parse_git_config(path.read_bytes())
+    done = subprocess.run(["git", "config", "-f", path, "--list", "-z"], capture_output=True, check=False)
+    if parsed is not None:
+        fields = done.stdout.decode().split("\0")[:-1]
+        keys = [key.lower() for key, _, _ in (field.partition("\n") for field in fields)]
+        values = [value for _, _, value in (field.partition("\n") for field in fields)]
+        assert done.returncode == 0
+        assert parsed == list(zip(keys, values, strict=True))

@@ -57,6 +57,23 @@ def test_with_little_room_the_largest_files_are_left_out(tmp_path: Path) -> None
     assert [one.path for one in made.left_out()] == ["a-large"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("total_bytes", [2_000_000_000, 1_500_000])
+def test_many_contents_are_packed_side_by_side_and_come_back(tmp_path: Path, total_bytes: int) -> None:
+    """Packed, six megabytes take less than one: they fit where they would not as they are."""
+    made = workspace(tmp_path, RecordLimits(total_bytes=total_bytes))
+    root = tmp_path / "work"
+    for number in range(300):
+        (root / f"d{number % 7}").mkdir(exist_ok=True)
+        (root / f"d{number % 7}" / f"f{number}").write_text(f"{number} of 300\n" * (number * 10))
+    before = fingerprint(root)
+    record = step(made, "rm -r d*")
+    assert left_out_line(made.left_out()) == ""
+    take_back(made, record, BACK, {"s"}, force=False)
+    assert fingerprint(root) == before
+    made.close()
+
+
 def test_a_workspace_with_too_many_files_is_refused(tmp_path: Path) -> None:
     made = workspace(tmp_path, RecordLimits(paths=5))
     for index in range(6):

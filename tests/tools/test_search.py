@@ -233,7 +233,7 @@ def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
 
     def children() -> list[str]:
         pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        return [pid for pid in pids if b"walk.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in pids if b"whet.tools.walk" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     async def cancel() -> None:
         task = asyncio.create_task(desk.acall("search_files", pattern="(a+)+$"))
@@ -247,3 +247,26 @@ def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
         assert not children()
 
     asyncio.run(cancel())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_globs_of_many_stars_end(tmp_path: Path, engine: str | None) -> None:
+    stars = "*a" * 16
+    (tmp_path / ("a" * 200)).write_text("needle\n")
+    (tmp_path / ".gitignore").write_text(f"{stars}*b\n{'**/a' * 16}*b/c\n")
+    desk = Desk(tmp_path, ripgrep=engine)
+    assert desk.text("search_files", pattern=f"{stars}*b", target="names") == "[no matches]"
+    assert desk.text("search_files", pattern=f"{'**/*a' * 16}*b", target="names") == "[no matches]"
+    assert "1 file" in desk.text("search_files", pattern=f"{stars}*", target="names")
+    assert desk.text("search_files", pattern="needle", glob=f"{stars}*b") == "[no matches]"
+    assert "1 match" in desk.text("search_files", pattern="needle", glob=f"{stars}*")
+
+
+def test_a_glob_with_too_many_alternatives_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="alternatives"):
+        Desk(tmp_path).text("search_files", pattern="{a,b}" * 20 + "*", target="names")
+    with pytest.raises(BadInput, match=r"longer than 1,024"):
+        Desk(tmp_path).text("search_files", pattern="*a" * 1_000, target="names")
+    with pytest.raises(BadInput, match="z-a is not a range"):
+        Desk(tmp_path).text("search_files", pattern="[z-a]", target="names")

@@ -21,6 +21,7 @@ from whet.contract.answers import misfit
 from whet.contract.events import Emit, EndReason, Event, Notice, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext, ToolOutput
+from whet.foreign_regex import RegexTooSlow, regex_matches
 from whet.store import helper_rows
 from whet.store.helper_rows import HelperRow, MergePlan
 from whet.store.jobs import AtEnd, Queued
@@ -61,7 +62,11 @@ class HelperObserver(TurnObserver):
             row = helper_rows.of_session(connection, session.id)
             if row is None or row.state != "open" or reason == "cancelled":
                 return ()
-            why = misfit(said, row.wish.schema) if reason == "answered" and row.wish.schema else ""
+            why = (
+                misfit(said, row.wish.schema, _fits_pattern)
+                if reason == "answered" and row.wish.schema
+                else ""
+            )
             if not why:
                 helper_rows.end(connection, ended(row, reason, said, error, now))
             elif turn.number >= _MOST_TURNS:
@@ -156,10 +161,18 @@ def _message(child: Session, row: HelperRow) -> Message | None:
     if not child.log.messages:
         return Message(role="user", content=_task(row))
     if row.wish.schema and child.log.messages[-1].is_final:
-        why = misfit(child.last_answer, row.wish.schema)
+        why = misfit(child.last_answer, row.wish.schema, _fits_pattern)
         again = f"That does not fit the schema: {why}. Answer again, with the JSON alone." if why else ""
         return Message(role="user", content=again or _STOPPED)
     return Message(role="user", content=_STOPPED)
+
+
+def _fits_pattern(pattern: str, text: str) -> bool:
+    """Whether a text matches; an expression that is wrong or takes too long rules nothing out."""
+    try:
+        return regex_matches(pattern, text)
+    except (re.error, RegexTooSlow):
+        return True
 
 
 def _task(row: HelperRow) -> str:

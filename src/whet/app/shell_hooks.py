@@ -22,6 +22,7 @@ from whet.contract.events import ApprovalDecided, Emit, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Decision, Gate, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+from whet.foreign_regex import RegexTooSlow, regex_matches
 
 if TYPE_CHECKING:
     from whet.app.build import App
@@ -160,7 +161,15 @@ def session_hooks(
 
 
 def _fits(tools: str, name: str) -> bool:
-    return tools in ("", "*") or bool(re.fullmatch(tools, name))
+    """Whether a hook is for a tool. One whose expression can't be decided is for all: a guard that
+    runs too often is safer than one that is passed by.
+    """
+    if tools in ("", "*", name):
+        return True
+    try:
+        return regex_matches(tools, name, whole=True)
+    except (re.error, RegexTooSlow):
+        return True
 
 
 def hooked(

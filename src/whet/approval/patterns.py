@@ -69,15 +69,20 @@ def matches(pattern: str, text: str) -> bool:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern so that its time grows with pattern and text, however many stars it has.
+
+    What a star has passed over to reach the text behind it is final ("?>"): the next star can take up any
+    more. Only the last star tries all places, for the pattern's end.
+    """
     tail = ""
     if pattern.endswith(" *") and len(pattern) > 2:
         pattern, tail = pattern[:-2], r"(?:\s.*)?"
-    parts: list[str] = []
-    for found in re.finditer(r"\\(.)|([*]+)|(\?)|([^\\*?]+|\\$)", pattern, re.DOTALL):
-        if found[2]:
-            parts.append(".*")
-        elif found[3]:
-            parts.append(".")
+    parts = [""]
+    for match in re.finditer(r"\\(.)|([*]+)|(\?)|([^\\*?]+|\\$)", pattern, re.DOTALL):
+        if match[2]:
+            parts.append("")
         else:
-            parts.append(re.escape(found[1] or found[4]))
-    return re.compile("".join(parts) + tail, re.DOTALL)
+            parts[-1] += "." if match[3] else re.escape(match[1] or match[4])
+    first, *others = parts
+    last = f".*?{others.pop()}" if others else ""
+    return re.compile(first + "".join(f"(?>.*?{part})" for part in others) + last + tail, re.DOTALL)

@@ -8,12 +8,12 @@ repository's. Git looks into submodules and repositories within, so they are loo
 from __future__ import annotations
 
 import os
-import re
 import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from whet.approval.git_config import parse_git_config
 from whet.late import late_pattern
 from whet.regular import read_regular
 from whet.sandbox.gitlinks import git_folder, gitlinks
@@ -32,11 +32,6 @@ _RUNS = late_pattern(
 )
 _HARMLESS = late_pattern(
     r"|true|false|git-lfs .*|git lfs .*|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
-)
-_HINTS = late_pattern(
-    rb"textconv|command|driver|clean|smudge|process|fsmonitor|external|proxy|askpass|program|helper|vcs|pack|allow"
-    rb"|update|diffFilter|cmd|path\b|editor|alias|hooksPath|ext::|include",
-    re.IGNORECASE,
 )
 _MOST_BYTES = 100_000_000
 
@@ -66,7 +61,7 @@ def _found(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Ite
     place = git_dir or _repository(folder)
     if not place:
         return
-    if _has_hints(place):
+    if _may_run(place, verb, reads):
         for key, value in _settings(folder, git_dir):
             if _is_run(key, value, verb, reads):
                 yield f"{key}={value}"
@@ -100,15 +95,17 @@ def _repository(folder: str) -> str:
         folder = above
 
 
-def _has_hints(place: str) -> bool:
-    """Whether the settings may name a program at all: saves starting git for most repositories."""
+def _may_run(place: str, verb: str, reads: bool) -> bool:
+    """Whether to ask git for the settings: they seem to run a program, or only git can read them."""
     if not os.path.isdir(place):
         return True  # a `.git` file leads elsewhere
-    names = ("config", "config.worktree", "commondir")
-    if os.path.exists(os.path.join(place, names[2])):
+    if os.path.exists(os.path.join(place, "commondir")):
         return True
-    texts = [_bytes(os.path.join(place, name)) for name in names[:2]]
-    return any(_HINTS.search(text) for text in texts)
+    for name in ("config", "config.worktree"):
+        settings = parse_git_config(_bytes(os.path.join(place, name)))
+        if settings is None or any(_is_run(key, value, verb, reads) for key, value in settings):
+            return True
+    return False
 
 
 def _bytes(path: str) -> bytes:

@@ -34,10 +34,10 @@ from whet.cli.deciding import has_colour
 from whet.cli.keys import InputKeys
 from whet.cli.live import Marks
 from whet.cli.prompting import open_history, open_input
+from whet.cli.redraws import Redraws
 from whet.cli.screen import LiveLines, PromptSignal, StatusLine, Typed
 from whet.contract.protocols import Person
 
-_REFRESH_S = 0.05
 _TICK_S = 0.12
 _TYPING_S = 1.0
 _ESCAPE_S = 0.3
@@ -69,7 +69,6 @@ class Terminal:
         self._status: StatusLine = lambda width: ""
         self._hands = InputKeys()
         self._asking = asyncio.Lock()
-        self._redraw: asyncio.TimerHandle | None = None
         self._prompt: PromptSession[str] = PromptSession(
             self._message,
             multiline=True,
@@ -91,6 +90,7 @@ class Terminal:
         self._prompt.default_buffer.on_text_changed += self._hands.note_typing
         self._prompt.default_buffer.on_completions_changed += self._make_room
         self._app = self._prompt.app
+        self._redraws = Redraws(self._app.invalidate)
         self._app.ttimeoutlen, self._app.timeoutlen = 0.1, _ESCAPE_S
         self._add_status()
         self._tasks: list[asyncio.Task[None]] = []
@@ -124,9 +124,8 @@ class Terminal:
     echo = write
 
     def refresh(self) -> None:
-        """Have the live area redrawn, at most 20 times a second."""
-        if self._redraw is None:
-            self._redraw = asyncio.get_running_loop().call_later(_REFRESH_S, self._redraw_now)
+        """Redraw the live area: at once if it was quiet, at most 20 times a second."""
+        self._redraws.request()
 
     def width(self) -> int:
         """The columns of the terminal now."""
@@ -171,12 +170,12 @@ class Terminal:
         async with self._asking:
             question.wary = time.monotonic() - self._hands.last_key_s < _TYPING_S
             self._hands.question = question
-            self._redraw_now()
+            self._redraws.draw_now()
             try:
                 return await question.answer
             finally:
                 self._hands.question = None
-                self._redraw_now()
+                self._redraws.draw_now()
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Have the person pick one of some (line, preview); None where they leave it."""
@@ -203,13 +202,7 @@ class Terminal:
         while True:
             await asyncio.sleep(_TICK_S)
             if self._hands.live(1, 1):
-                self.refresh()
-
-    def _redraw_now(self) -> None:
-        if self._redraw is not None:
-            self._redraw.cancel()
-            self._redraw = None
-        self._app.invalidate()
+                self._app.invalidate()  # past the limit, so that no token waits behind a duration
 
     def _message(self) -> StyleAndTextTuples:
         size = self._app.output.get_size()

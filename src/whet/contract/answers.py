@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -29,22 +29,28 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def misfit(text: str, schema: Mapping[str, Any]) -> str:
-    """Say why an answer is not JSON that fits a schema; empty where it does. A fence around it may be."""
+def misfit(text: str, schema: Mapping[str, Any], fits_pattern: Callable[[str, str], bool]) -> str:
+    """Return why an answer is not JSON that fits a schema, or "" if it is; it may have a fence around it.
+
+    `fits_pattern` decides whether a string matches a `pattern` of the schema, which the model wrote.
+    """
     try:
         value = msgspec.json.decode(plain(text))
     except NOT_JSON as error:
         return f"it is no JSON ({error})"
-    return misfit_of(value, schema, has_patterns=True)
+    return misfit_of(value, schema, fits_pattern)
 
 
-def misfit_of(value: object, schema: Mapping[str, Any], *, has_patterns: bool = False) -> str:
-    """Say why a value does not fit a schema; empty where it does.
+def misfit_of(
+    value: object, schema: Mapping[str, Any], fits_pattern: Callable[[str, str], bool] | None = None
+) -> str:
+    """Return why a value does not fit a schema, or "" if it does.
 
     `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `allOf`, `anyOf`,
     `oneOf`, references into the schema itself and the limits of numbers and lengths are held; other keywords
-    are not looked at. `has_patterns`: patterns too; one of a stranger can take for ever."""
-    return _Check(schema, has_patterns).misfit(value, schema, "the answer", 0)
+    are not looked at. `pattern` is checked with `fits_pattern`, and ignored without it.
+    """
+    return _Check(schema, fits_pattern).misfit(value, schema, "the answer", 0)
 
 
 def unsound(schema: Mapping[str, Any]) -> str:
@@ -97,9 +103,9 @@ def plain(text: str) -> str:
 class _Check:
     """Looks at values by the parts of a schema; at each pair once, so that one that holds itself ends."""
 
-    def __init__(self, root: Mapping[str, Any], has_patterns: bool) -> None:
+    def __init__(self, root: Mapping[str, Any], fits_pattern: Callable[[str, str], bool] | None) -> None:
         self._root = root
-        self._has_patterns = has_patterns
+        self._fits_pattern = fits_pattern
         self._told: dict[tuple[int, int], str] = {}
 
     def misfit(self, value: object, schema: object, where: str, depth: int) -> str:
@@ -160,7 +166,7 @@ class _Check:
     def _beyond(self, value: object, known: Mapping[str, Any], where: str) -> str:
         if isinstance(value, str):
             pattern = known.get("pattern")
-            if self._has_patterns and isinstance(pattern, str) and not _found(pattern, value):
+            if self._fits_pattern and isinstance(pattern, str) and not self._fits_pattern(pattern, value):
                 return f"{where} must match {pattern}"
             return _out_of(len(value), known, ("minLength", "maxLength"), f"the length of {where}")
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -198,10 +204,3 @@ def _out_of(number: float, known: Mapping[str, Any], names: Sequence[str], where
     if isinstance(least, int | float) and number < least:
         return f"{where} must be at least {least}"
     return f"{where} must be at most {most}" if isinstance(most, int | float) and number > most else ""
-
-
-def _found(pattern: str, value: str) -> bool:
-    try:
-        return re.search(pattern, value) is not None
-    except re.error:
-        return True

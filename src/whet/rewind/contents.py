@@ -11,17 +11,20 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import apsw
 import msgspec
 
 from whet.rewind import database
 from whet.rewind.database import RecordFile
-from whet.rewind.folders import lock, parent_of, unlock
-from whet.rewind.states import Known, PathState, left_out, mode_of, stamp_of
+from whet.rewind.folders import lock, open_folder, unlock
+from whet.rewind.states import Known, PathState, left_out, mode_of, split, stamp_of
 
 _PART_BYTES = 4_000_000
-_BATCH_BYTES = 16_000_000
+_BATCH_BYTES = 32_000_000
+_JOB_BYTES = 1_000_000
+_MAX_WORKERS = 4
 _SAMPLE_BYTES = 4_096
 _TRIES = 3
 _RACY_NS = 20_000_000
@@ -36,19 +39,21 @@ class Contents:
         self._root_fd = root_fd
         self._began_ns = began_ns
         self._budget_bytes = budget_bytes
+        self._packer = Packer()
         self._blobs: list[tuple[bytes, int, bytes]] = []
         self._parts: list[tuple[bytes, int, bytes]] = []
         self._held: set[bytes] = set()
         self._held_bytes = 0
+        self._folder = ("", -1)
 
     def read(self, path: str, seen: os.stat_result, most_bytes: int, old: Known | None) -> Known | None:
         """Read a file or a link; None where it is gone. What can't be read or is too large is left out."""
         try:
-            with parent_of(self._root_fd, path) as (folder, name):
-                if stat.S_ISLNK(seen.st_mode):
-                    target = os.fsencode(os.readlink(name, dir_fd=folder))
-                    return Known(PathState("link", 0, len(target), target), self._stamp(seen))
-                return self._file_state(folder, name, seen, most_bytes, old)
+            folder, name = self._parent(path)
+            if stat.S_ISLNK(seen.st_mode):
+                target = os.fsencode(os.readlink(name, dir_fd=folder))
+                return Known(PathState("link", 0, len(target), target), self._stamp(seen))
+            return self._file_state(folder, name, seen, most_bytes, old)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError:
@@ -73,11 +78,35 @@ class Contents:
 
     def flush(self) -> None:
         """Store what was read; durable on return."""
+        self._settle()
         if self._blobs or self._parts:
             blobs, parts = self._blobs, self._parts
             self._file.write_now(lambda db: database.put_blobs(db, blobs, parts))
             self._blobs, self._parts, self._held_bytes = [], [], 0
             self._held.clear()
+
+    def close(self) -> None:
+        """Give back the threads and the folder that are in use."""
+        self._packer.close()
+        if self._folder[1] >= 0:
+            os.close(self._folder[1])
+            self._folder = ("", -1)
+
+    def _parent(self, path: str) -> tuple[int, str]:
+        """Return the open folder of a path, which stays open for the next one, and the name in it."""
+        folder, name = split(path)
+        if self._folder[1] < 0 or self._folder[0] != folder:
+            handle = open_folder(self._root_fd, folder)
+            if self._folder[1] >= 0:
+                os.close(self._folder[1])
+            self._folder = (folder, handle)
+        return self._folder[1], name
+
+    def _settle(self) -> None:
+        """Wait until everything is packed, and count it at its true size."""
+        for hash_, codec, packed in self._packer.results():
+            self._budget_bytes -= len(packed)
+            self._blobs.append((hash_, codec, packed))
 
     def _file_state(
         self, folder: int, name: str, seen: os.stat_result, most_bytes: int, old: Known | None
@@ -129,13 +158,17 @@ class Contents:
     def _put(self, hash_: bytes, data: bytes) -> bool:
         if hash_ in self._held or self._file.read_now(lambda db: database.has_blob(db, hash_)):
             return True
-        codec, packed = pack(data)
-        if len(packed) > self._budget_bytes:
-            return False
-        self._budget_bytes -= len(packed)
-        self._blobs.append((hash_, codec, packed))
+        if self._packer.size + len(data) > self._budget_bytes:
+            self._settle()  # packed, there may be room
+            codec, packed = pack(data)
+            if len(packed) > self._budget_bytes:
+                return False
+            self._budget_bytes -= len(packed)
+            self._blobs.append((hash_, codec, packed))
+        else:
+            self._packer.add(hash_, data)
         self._held.add(hash_)
-        self._held_bytes += len(packed)
+        self._held_bytes += len(data)
         if self._held_bytes > _BATCH_BYTES:
             self.flush()
         return True
@@ -146,6 +179,47 @@ class Contents:
         coarse = seen.st_ctime_ns % 1_000_000_000 == 0
         safe_ns = self._began_ns - (_COARSE_NS if coarse else _RACY_NS)
         return stamp_of(seen) if max(seen.st_ctime_ns, seen.st_mtime_ns) < safe_ns else None
+
+
+class Packer:
+    """Packs contents side by side on a few threads, as zlib lets them; a few small ones without threads."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """The bytes of what was added since the last results, before packing."""
+        self._pool: ThreadPoolExecutor | None = None
+        self._jobs: list[Future[list[tuple[bytes, int, bytes]]]] = []
+        self._waiting: list[tuple[bytes, bytes]] = []
+        self._waiting_bytes = 0
+
+    def add(self, hash_: bytes, data: bytes) -> None:
+        """Pack a content, now or when more has come."""
+        self.size += len(data)
+        self._waiting.append((hash_, data))
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes >= _JOB_BYTES:
+            if self._pool is None:
+                workers = min(_MAX_WORKERS, os.cpu_count() or 1)
+                self._pool = ThreadPoolExecutor(workers, thread_name_prefix="pack")
+            self._jobs.append(self._pool.submit(_pack_all, self._waiting))
+            self._waiting, self._waiting_bytes = [], 0
+
+    def results(self) -> Iterator[tuple[bytes, int, bytes]]:
+        """Yield hash, codec and packed content of everything that was added, and forget it."""
+        jobs, waiting = self._jobs, self._waiting
+        self._jobs, self._waiting, self._waiting_bytes, self.size = [], [], 0, 0
+        for job in jobs:
+            yield from job.result()
+        yield from _pack_all(waiting)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+def _pack_all(contents: list[tuple[bytes, bytes]]) -> list[tuple[bytes, int, bytes]]:
+    return [(hash_, *pack(data)) for hash_, data in contents]
 
 
 def _unreadable(seen: os.stat_result, old: Known | None) -> Known:
@@ -167,10 +241,12 @@ def _read(handle: int, most: int) -> bytes:
 
 
 def pack(data: bytes) -> tuple[int, bytes]:
-    """Give a content as it is stored: packed where that saves a tenth."""
+    """Return the codec and a content as it is stored: packed if that saves a tenth of its beginning."""
     sample = data[:_SAMPLE_BYTES]
-    if len(zlib.compress(sample, 1)) * 10 < len(sample) * 9:
-        packed = zlib.compress(data, 1)
+    packed = zlib.compress(sample, 1)
+    if len(packed) * 10 < len(sample) * 9:
+        if len(sample) < len(data):
+            packed = zlib.compress(data, 1)
         if len(packed) < len(data):
             return 1, packed
     return 0, data

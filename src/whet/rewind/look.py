@@ -30,7 +30,7 @@ class LookIsShort(Exception):
 
 class Look(msgspec.Struct):
     """What a look found: paths to read, with what stat said of them; folders and what is left out, which need
-    no reading; what is gone; the folders with files that have other names, too."""
+    no reading; what is gone; the folders with files that have other names, too, and are not watched."""
 
     to_read: list[tuple[str, os.stat_result]] = []
     settled: dict[str, PathState] = {}
@@ -124,8 +124,8 @@ class Looker:
                     if seen.st_mode & _KIND_BITS == _FOLDER_BITS:
                         self._folder(joined(folder, name), seen, old, is_new=is_new)
                         continue
-                    if seen.st_nlink > 1:
-                        found.linked.add(folder)
+                    if seen.st_nlink > 1 and is_new:
+                        seen = self._linked(folder, handle, name, seen)
                     if old is None or old.stamp != (
                         seen.st_size,
                         seen.st_mtime_ns,
@@ -143,6 +143,22 @@ class Looker:
             )
         for name in known.keys() - set(names):
             self._forget(joined(folder, name))
+
+    def _linked(self, folder: str, handle: int, name: str, seen: os.stat_result) -> os.stat_result:
+        """Watch a file that may be written through other names; return its state since then.
+
+        A short look keeps what the last whole one learned: a new name is a change of the file.
+        """
+        if stat.S_ISLNK(seen.st_mode):
+            return seen  # nothing can be written through it
+        if not (stat.S_ISREG(seen.st_mode) and self._watch.add_file(folder, handle, name)):
+            self._found.linked.add(folder)
+            return seen
+        try:
+            now = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        except FileNotFoundError:
+            return seen
+        return now if stat.S_ISREG(now.st_mode) else seen
 
     def _folder(self, path: str, seen: os.stat_result, old: Known | None, *, is_new: bool) -> None:
         if path in self._skipped:

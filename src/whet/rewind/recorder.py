@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
@@ -143,9 +143,10 @@ class Workspace:
             found = self._look(looker, short=short and is_known)
             if not (found.to_read or found.settled or found.gone):
                 return self._version
-            contents = Contents(self.file, root_fd, began_ns, self._budget())
-            seen = self._read(contents, found)
-            contents.flush()
+            budget_bytes = self._budget()
+            with closing(Contents(self.file, root_fd, began_ns, budget_bytes)) as contents:
+                seen = self._read(contents, found, budget_bytes)
+                contents.flush()
         finally:
             for path, mode in reversed(looker.unlocked.items()):
                 lock(root_fd, path, mode)
@@ -184,10 +185,12 @@ class Workspace:
             used = self.file.read_now(database.used_bytes)
         return max(0, self.limits.total_bytes - used)
 
-    def _read(self, contents: Contents, found: Look) -> dict[str, Known]:
-        """Read what may have changed, small files first: what has no room are the largest."""
+    def _read(self, contents: Contents, found: Look, budget_bytes: int) -> dict[str, Known]:
+        """Read what may have changed. If there may not be room for all, small files come first."""
         seen = {path: Known(state, None) for path, state in found.settled.items()}
-        for path, status in sorted(found.to_read, key=lambda item: item[1].st_size):
+        if sum(status.st_size for _, status in found.to_read) > budget_bytes:
+            found.to_read.sort(key=lambda item: item[1].st_size)
+        for path, status in found.to_read:
             state = contents.read(path, status, self.limits.file_bytes, self.known(path))
             if state is not None:
                 seen[path] = state

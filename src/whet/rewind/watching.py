@@ -1,14 +1,16 @@
 """Hears from the kernel in which folders something changed since the last look, so that a look can be short.
 
 Linux only, and only for file systems whose changes all go through this kernel. A help, not a proof: what
-a program writes through a memory map is heard when it lets go of the file, and a write through another name
-of a file is heard where that name is. So folders with such files are always looked at, whole looks still
-happen (`Workspace.look`), and whatever is odd here asks for one.
+a program writes through a memory map is heard when it lets go of the file, and a folder hears only of writes
+through its own names. So files with several names, of which package managers make thousands, are watched
+themselves: they hear of writes through any name. Whole looks still happen (`Workspace.look`), and whatever
+is odd here asks for one.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 import sys
@@ -22,11 +24,13 @@ _BUFFER_BYTES = 65_536
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED, _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0xC0, 0x100, 0x200, 0x400, 0x800
 _WANTED = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
-_ONLY_FOLDERS = 0x1000000
+_WANTED_OF_FILES = _MODIFY | _ATTRIB | _CLOSE_WRITE
+_ONLY_FOLDERS, _NO_LINKS = 0x1000000, 0x2000000
 _UNMOUNTED, _OVERFLOW, _IGNORED, _IS_FOLDER = 0x2000, 0x4000, 0x8000, 0x40000000
 _UNCLEAR = _UNMOUNTED | _OVERFLOW | _MOVE_SELF
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "bcachefs"})
 _MOST_FOLDERS = 50_000
+_FILES_SHARE = 3  # the part of the user's watches that files may take: editors need some, too
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -43,6 +47,8 @@ class FolderWatch:
         self._root = root
         self._fd = -1
         self._folders: dict[int, str] = {}
+        self._files: dict[int, tuple[str, ...]] = {}
+        self._files_left = 0
         self._libc: ctypes.CDLL | None = None
         self._works = sys.platform == "linux" and _is_local(root)
 
@@ -53,6 +59,7 @@ class FolderWatch:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         self._works = self._fd >= 0
+        self._files_left = _user_watches() // _FILES_SHARE
 
     def add(self, folder: str, handle: int) -> None:
         """Hear of changes in a folder, which is open, from now on: before it is listed."""
@@ -65,6 +72,27 @@ class FolderWatch:
             self.close()
         else:
             self._folders[number] = folder
+
+    def add_file(self, folder: str, handle: int, name: str) -> bool:
+        """Hear of writes to a file through any of its names, as changes in `folder`, which is open.
+
+        False if the system doesn't allow it: the folder must then be listed at every look.
+        """
+        if self._fd < 0 or self._libc is None or self._files_left <= 0:
+            return False
+        path = b"/proc/self/fd/%d/%b" % (handle, os.fsencode(name))
+        number = self._libc.inotify_add_watch(self._fd, path, _WANTED_OF_FILES | _NO_LINKS)
+        if number < 0:
+            if ctypes.get_errno() == errno.ENOSPC:
+                self._files_left = 0
+            return False
+        folders = self._files.get(number)
+        if folders is None:
+            self._files_left -= 1
+            self._files[number] = (folder,)
+        elif folder not in folders:
+            self._files[number] = (*folders, folder)
+        return True
 
     def changed(self) -> Changed | None:
         """Give where something changed since the last call; None: look at everything."""
@@ -93,11 +121,19 @@ class FolderWatch:
             os.close(self._fd)
         self._fd = -1
         self._folders.clear()
+        self._files.clear()
 
     def _take(self, found: Changed, number: int, mask: int, padded: bytes) -> bool:
         """Take in one event; False where a whole look must tell what it means."""
         if mask & _UNCLEAR:
             return False
+        folders = self._files.get(number)
+        if folders is not None:
+            found.folders.update(folders)
+            if mask & _IGNORED:  # its last name is gone
+                del self._files[number]
+                self._files_left += 1
+            return True
         folder = self._folders.get(number)
         if folder is None:
             return bool(mask & _IGNORED)  # the last word on a folder that is gone
@@ -113,6 +149,15 @@ class FolderWatch:
                 found.made.add(joined(folder, os.fsdecode(padded.rstrip(b"\0"))))
         found.folders.add(folder)
         return True
+
+
+def _user_watches() -> int:
+    """Return how many files and folders all programs of this user may watch."""
+    try:
+        with open("/proc/sys/fs/inotify/max_user_watches", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
 
 
 def _is_local(root: str) -> bool:

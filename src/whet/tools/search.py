@@ -23,6 +23,7 @@ from whet.contract.errors import BadInput, ToolError
 from whet.contract.texts import plural
 from whet.searchpath import find_outside
 from whet.tools import walk
+from whet.tools.globs import Glob, GlobError, path_glob
 from whet.tools.output import clean
 from whet.tools.paths import ConfinedPath, failure, kind, missing, printable
 
@@ -56,10 +57,16 @@ _BINARY = re.compile(rb"([^\n]*): (?:WARNING: stopped searching binary file|bina
 _PREVIEW = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]$")
 
 
+_WALK = "import sys; sys.path.append(sys.argv[1]); from whet.tools.walk import main; main(sys.argv[2:])"
+_PACKAGES = str(Path(walk.__file__).parents[2])
+_NAMES_AT_ONCE = 200
+_Rows = dict[str, list[tuple[int, str]]]
+
+
 class _Found(msgspec.Struct):
     """What a search gave: rows (line number, text) by path; names have none."""
 
-    rows: dict[str, list[tuple[int, str]]]
+    rows: _Rows
     count: int = 0
     note: str = ""
 
@@ -92,7 +99,7 @@ async def search(place: ConfinedPath, query: Query, ripgrep: str | None) -> str:
         found = await _names(place, query.pattern, program)
     else:
         found = await _content(place, query.pattern, query.glob, program)
-    return _report(_filtered(found, query.glob), place, query.offset, query.limit)
+    return _report(await _filtered(found, query.glob), place, query.offset, query.limit)
 
 
 async def _names(place: ConfinedPath, pattern: str, program: str | None) -> _Found:
@@ -102,7 +109,7 @@ async def _names(place: ConfinedPath, pattern: str, program: str | None) -> _Fou
     found, errors = await _run(_Command(arguments, False, _folder(place)), place)
     if errors and not found.count:
         raise ToolError(f"the search failed: {errors}")
-    rows = {name: rows for name, rows in found.rows.items() if wanted.fullmatch(name)}
+    rows = await _matching(found.rows, wanted)
     return _Found(rows, len(rows), found.note)
 
 
@@ -124,8 +131,8 @@ async def _content(place: ConfinedPath, pattern: str, glob: str, program: str | 
 
 
 def _own(mode: str, place: ConfinedPath, pattern: str) -> tuple[str, ...]:
-    script = str(Path(walk.__file__))
-    return (sys.executable or "python3", "-I", "-S", "-W", "ignore", script, mode, _target(place), pattern)
+    python = (sys.executable or "python3", "-I", "-S", "-W", "ignore", "-c", _WALK, _PACKAGES)
+    return (*python, mode, _target(place), pattern)
 
 
 def _only(glob: str) -> tuple[str, ...]:
@@ -135,22 +142,29 @@ def _only(glob: str) -> tuple[str, ...]:
     return ()
 
 
-def _glob(glob: str) -> re.Pattern[str]:
+def _glob(glob: str) -> Glob:
     try:
-        return walk.glob_pattern(glob)
-    except re.error as error:
+        return path_glob(glob)
+    except GlobError as error:
         raise BadInput(f"{glob!r} is not a glob: {error}", hint="for example *.py or src/**/*.ts") from error
 
 
-def _filtered(found: _Found, glob: str) -> _Found:
+async def _matching(rows: _Rows, wanted: Glob) -> _Rows:
+    """Return the rows of the paths that match, and let other tasks run in between."""
+    matching: _Rows = {}
+    for number, (name, lines) in enumerate(rows.items()):
+        if wanted.matches(name):
+            matching[name] = lines
+        if number % _NAMES_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return matching
+
+
+async def _filtered(found: _Found, glob: str) -> _Found:
     if not glob:
         return found
-    wanted = _glob(glob)
-    rows = {
-        name: rows
-        for name, rows in found.rows.items()
-        if wanted.fullmatch(name) and not name.rsplit("/", 1)[-1].startswith(".")
-    }
+    matching = await _matching(found.rows, _glob(glob))
+    rows = {name: rows for name, rows in matching.items() if not name.rsplit("/", 1)[-1].startswith(".")}
     return _Found(rows, sum(max(1, len(lines)) for lines in rows.values()), found.note)
 
 

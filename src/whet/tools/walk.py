@@ -2,7 +2,7 @@
 
 It runs in its own process so that a pattern that never ends can be killed; Python's matcher holds the
 interpreter's lock. Hidden, ignored (.gitignore) and binary files are left out, symlinks are not followed.
-Standard library only, since it is started as a plain script. Rules: gitignore(5).
+Standard library only, since it starts without the installed packages. Rules: gitignore(5).
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import sys
 from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
+from whet.tools.globs import Glob, GlobError
+
 FILE_BYTES = 100_000_000
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_PIECE = re.compile(r"\*\*/|/\*\*$|\*+|\?|\[[!^]?\]?[^\]]*\]|\{[^{}]*,[^{}]*\}|\\.|.", re.DOTALL)
 
 
 class IgnoreRule(NamedTuple):
     """One line of a .gitignore: paths relative to its folder."""
 
-    pattern: re.Pattern[str]
+    glob: Glob
     is_kept: bool
     only_folders: bool
 
@@ -31,18 +32,6 @@ class Layer(NamedTuple):
 
     folder: str
     rules: list[IgnoreRule]
-
-
-def glob_source(glob: str) -> str:
-    """Write a glob as a regular expression: * and ? stop at a slash, ** does not, {a,b} are alternatives."""
-    return "".join(_piece(match.group()) for match in _PIECE.finditer(glob))
-
-
-def glob_pattern(glob: str) -> re.Pattern[str]:
-    """Compile a glob for relative paths: without a slash it means the name in any folder."""
-    glob = glob.removeprefix("./")
-    source = glob_source(glob.removeprefix("/"))
-    return re.compile(source if "/" in glob else f"(?:.*/)?{source}", re.DOTALL)
 
 
 def files(target: str) -> Iterator[str]:
@@ -72,19 +61,18 @@ def matches(path: str, pattern: re.Pattern[str]) -> list[tuple[int, bytes]]:
     return [(number, line.encode("utf-8", "surrogateescape")) for number, line in found]
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> None:
     """Write `path NUL` for each file (mode files) or `path NUL number:line` for each match."""
     mode, target, source = arguments
     out = sys.stdout.buffer
     if mode == "files":
         for path in files(target):
             out.write(os.fsencode(path) + b"\0")
-        return 0
+        return
     pattern = re.compile(re.escape(source) if mode == "plain" else source)
     for path in files(target):
         for number, line in matches(path, pattern):
             out.write(b"%b\0%d:%b\n" % (os.fsencode(path), number, line))
-    return 0
 
 
 def _below(folder: str, layers: list[Layer]) -> Generator[str]:
@@ -142,13 +130,11 @@ def _rule(line: str) -> IgnoreRule | None:
     line = line[1:] if is_kept else line
     only_folders = line.endswith("/")
     line = line.removesuffix("/")
-    source = glob_source(line.removeprefix("/"))
-    if "/" not in line:
-        source = f"(?:.*/)?{source}"
     try:
-        return IgnoreRule(re.compile(source, re.DOTALL), is_kept, only_folders)
-    except re.error:
+        glob = Glob(line.removeprefix("/"), is_name="/" not in line)
+    except GlobError:
         return None
+    return IgnoreRule(glob, is_kept, only_folders)
 
 
 def _verdict(layers: Iterable[Layer], path: str, is_folder: bool) -> bool | None:
@@ -156,27 +142,6 @@ def _verdict(layers: Iterable[Layer], path: str, is_folder: bool) -> bool | None
     for layer in reversed(list(layers)):
         inside = os.path.relpath(path, layer.folder)
         for rule in reversed(layer.rules):
-            if (is_folder or not rule.only_folders) and rule.pattern.fullmatch(inside):
+            if (is_folder or not rule.only_folders) and rule.glob.matches(inside):
                 return rule.is_kept
     return None
-
-
-def _piece(piece: str) -> str:
-    if piece == "**/":
-        return "(?:.*/)?"
-    if piece == "/**":
-        return "/.*"
-    if piece.startswith("*"):
-        return "[^/]*"
-    if piece == "?":
-        return "[^/]"
-    if piece.startswith("[") and len(piece) > 2:
-        inner = piece[1:-1].replace("\\", "\\\\")
-        return f"[^/{inner[1:]}]" if inner[0] in "!^" else f"[{inner}]"
-    if piece.startswith("{") and len(piece) > 1:
-        return "(?:" + "|".join(glob_source(part) for part in piece[1:-1].split(",")) + ")"
-    return re.escape(piece[1:] if piece.startswith("\\") and len(piece) > 1 else piece)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""Match regular expressions that a model, a repository or a server wrote, within a limit of time.
+
+Python's matcher tries every way to fit a text and holds the interpreter's lock while it does: `(a+)+$` on
+forty letters never ends, and nothing else in the process runs. An expression whose worst case is small is
+matched here; any other one in a child process, which is killed at the limit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from functools import lru_cache
+
+_LIMIT_S = 1.0
+_MAX_STEPS = 1_000_000
+_CHILD = """
+import json, re, sys, warnings
+warnings.simplefilter("ignore")
+pattern, text, whole = json.load(sys.stdin)
+sys.exit(0 if (re.fullmatch if whole else re.search)(pattern, text) else 3)
+"""
+_NO_MATCH = 3
+_too_slow: set[str] = set()
+
+
+class RegexTooSlow(Exception):
+    """An expression was not decided within the limit of time."""
+
+
+def regex_matches(pattern: str, text: str, *, whole: bool = False) -> bool:
+    """Whether an expression matches in a text, or with `whole` all of it.
+
+    Blocks for a second at most, once for each expression that takes longer. Raises RegexTooSlow, and
+    re.error if it is not an expression.
+    """
+    if pattern in _too_slow:
+        raise RegexTooSlow(pattern)
+    return _matches(pattern, text, whole)
+
+
+@lru_cache(1_024)
+def _matches(pattern: str, text: str, whole: bool) -> bool:
+    try:
+        compiled = re.compile(pattern)
+    except (RecursionError, OverflowError) as error:
+        raise re.error(str(error)) from error
+    if _worst_steps(pattern, len(text)) <= _MAX_STEPS:
+        return (compiled.fullmatch if whole else compiled.search)(text) is not None
+    return _ask_child(pattern, text, whole)
+
+
+def _worst_steps(pattern: str, length: int) -> int:
+    """Return a bound for the matcher's steps, too high rather than too low.
+
+    Each repetition may end at every place of the text, and so may the search begin; each alternative in a
+    group doubles the ways. A group that is repeated, looks around or is named multiplies without a bound.
+    """
+    plain = re.sub(r"\\.", "x", pattern, flags=re.DOTALL).replace("(?:", "(")
+    if re.search(r"\)[*+?{]|\(\?", plain):
+        return sys.maxsize
+    repeats = len(re.findall(r"[*+?{]", plain))
+    choices = plain.count("|") if "(" in plain else 0
+    return (length + 1) ** min(repeats + 1, 20) * 2 ** min(choices, 60)
+
+
+def _ask_child(pattern: str, text: str, whole: bool) -> bool:
+    command = (sys.executable or "python3", "-I", "-S", "-c", _CHILD)
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps([pattern, text, whole]).encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        _too_slow.add(pattern)
+        raise RegexTooSlow(pattern) from error
+    if done.returncode not in (0, _NO_MATCH):
+        raise re.error(f"it could not be matched (exit {done.returncode})")
+    return done.returncode == 0
