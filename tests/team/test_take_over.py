@@ -15,6 +15,7 @@ import pytest
 from tests.late import Late
 from tests.store.support import USAGE, asking, child, finish, new_log, user
 from tests.support import output_of, wait_until
+from tests.team.take_over_model import Protocol, explore
 from whet.clock import SystemClock
 from whet.contract.errors import StoreBusy
 from whet.store.team import TeamDatabase
@@ -244,3 +245,14 @@ def test_a_worker_stopped_while_its_start_waits_for_a_lock_runs_the_call_alone(u
 
         with stopped_worker(url) as process:
             assert asyncio.run(main(process)) == ["first"]
+
+
+def test_no_order_of_steps_runs_a_call_twice():
+    """Three workers, a slow replica, a lost answer and a failover, in every order."""
+    count, twice = explore(Protocol())
+    assert count > 1_000 and twice == []
+
+
+@pytest.mark.parametrize("part", Protocol._fields)
+def test_each_part_of_the_protocol_is_needed(part):
+    assert explore(Protocol(**{part: False}), workers=2)[1]
