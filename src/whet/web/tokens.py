@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 import apsw
 import msgspec
 
+from whet.sqlite.checked import checked_select
 from whet.web.sessions import LoginSession
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -26,9 +27,10 @@ def hash_of(secret: str) -> bytes:
 
 class TokenTable(Generic[R]):
     """Tokens as rows of type `row`, whose fields are the table's columns but `hash`: id, name, role, when
-    it was made, and last when it was revoked. `in_use` is the condition on that one."""
+    it was made, and last when it was revoked. `in_use` is the condition on that one. `key` is the number of a
+    row, by which what an index finds is compared with the row; "" for a table that is its own index."""
 
-    def __init__(self, table: str, prefix: str, row: type[R], in_use: str) -> None:
+    def __init__(self, table: str, prefix: str, row: type[R], in_use: str, key: str = "") -> None:
         self._row = row
         self._prefix = prefix
         names = row.__struct_fields__
@@ -37,9 +39,15 @@ class TokenTable(Generic[R]):
         self._insert = f"INSERT INTO {table} ({columns}, hash) VALUES ({marks}, ?)"
         self._revoke = f"UPDATE {table} SET {names[-1]} = ? WHERE id = ? AND {in_use}"
         self._all = f"SELECT {columns} FROM {table} ORDER BY {names[3]}, id"
-        self.by_hash: str = f"SELECT {columns} FROM {table} WHERE hash = ? AND {in_use}"
-        self.by_id: str = f"SELECT {columns} FROM {table} WHERE id = ? AND {in_use}"
-        self.by_name: str = f"SELECT {columns} FROM {table} WHERE name = ? AND {in_use}"
+
+        def select(where: str) -> str:
+            if key:
+                return checked_select(columns, table, where, key)
+            return f"SELECT {columns} FROM {table} WHERE {where}"
+
+        self.by_hash: str = select(f"hash = ?1 AND {in_use}")
+        self.by_id: str = select(f"id = ?1 AND {in_use}")
+        self.by_name: str = select(f"name = ?1 AND {in_use}")
 
     def add(self, db: apsw.Connection, row: R) -> str:
         """Keep a new token and give its secret, which is shown this once."""
