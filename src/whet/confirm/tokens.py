@@ -17,6 +17,7 @@ from whet.confirm.ledger import Tx
 from whet.confirm.names import is_same_person, person_key
 from whet.confirm.records import ROLES, Caller, Role
 from whet.contract.errors import ConfigError, NotFound
+from whet.sqlite.checked import checked_select
 from whet.web.tokens import TokenTable
 
 # What the log and the groups call others than principals.
@@ -35,7 +36,7 @@ class ConfirmTokenRow(msgspec.Struct, frozen=True):
     revoked_at: float | None
 
 
-TOKENS = TokenTable("tokens", "wct_", ConfirmTokenRow, "revoked_at IS NULL", "rowid")
+TOKENS = TokenTable("tokens", "wct_", ConfirmTokenRow, "revoked_at IS NULL", checked_select)
 
 
 def as_principal(row: tuple[Any, ...] | None, now_s: float) -> Caller | None:

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import apsw
 import msgspec
 
-from whet.sqlite.checked import checked_select
 from whet.web.sessions import LoginSession
 
 R = TypeVar("R", bound=msgspec.Struct)
+Select = Callable[[str, str, str], str]
+
+
+def _select(columns: str, table: str, where: str) -> str:
+    return f"SELECT {columns} FROM {table} WHERE {where}"
 
 
 def hash_of(secret: str) -> bytes:
@@ -27,10 +32,10 @@ def hash_of(secret: str) -> bytes:
 
 class TokenTable(Generic[R]):
     """Tokens as rows of type `row`, whose fields are the table's columns but `hash`: id, name, role, when
-    it was made, and last when it was revoked. `in_use` is the condition on that one. `key` is the number of a
-    row, by which what an index finds is compared with the row; "" for a table that is its own index."""
+    it was made, and last when it was revoked. `in_use` is the condition on that one. `select` writes a query of
+    columns, a table and a condition."""
 
-    def __init__(self, table: str, prefix: str, row: type[R], in_use: str, key: str = "") -> None:
+    def __init__(self, table: str, prefix: str, row: type[R], in_use: str, select: Select = _select) -> None:
         self._row = row
         self._prefix = prefix
         names = row.__struct_fields__
@@ -39,15 +44,9 @@ class TokenTable(Generic[R]):
         self._insert = f"INSERT INTO {table} ({columns}, hash) VALUES ({marks}, ?)"
         self._revoke = f"UPDATE {table} SET {names[-1]} = ? WHERE id = ? AND {in_use}"
         self._all = f"SELECT {columns} FROM {table} ORDER BY {names[3]}, id"
-
-        def select(where: str) -> str:
-            if key:
-                return checked_select(columns, table, where, key)
-            return f"SELECT {columns} FROM {table} WHERE {where}"
-
-        self.by_hash: str = select(f"hash = ?1 AND {in_use}")
-        self.by_id: str = select(f"id = ?1 AND {in_use}")
-        self.by_name: str = select(f"name = ?1 AND {in_use}")
+        self.by_hash: str = select(columns, table, f"hash = ?1 AND {in_use}")
+        self.by_id: str = select(columns, table, f"id = ?1 AND {in_use}")
+        self.by_name: str = select(columns, table, f"name = ?1 AND {in_use}")
 
     def add(self, db: apsw.Connection, row: R) -> str:
         """Keep a new token and give its secret, which is shown this once."""
