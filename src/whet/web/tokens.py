@@ -32,8 +32,8 @@ def hash_of(secret: str) -> bytes:
 
 class TokenTable(Generic[R]):
     """Tokens as rows of type `row`, whose fields are the table's columns but `hash`: id, name, role, when
-    it was made, and last when it was revoked. `in_use` is the condition on that one. `select` writes a query of
-    columns, a table and a condition."""
+    it was made, and last when it was revoked. `in_use` is the condition on that one. `select` writes a query
+    of columns, a table and a condition."""
 
     def __init__(self, table: str, prefix: str, row: type[R], in_use: str, select: Select = _select) -> None:
         self._row = row
