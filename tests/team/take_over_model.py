@@ -3,8 +3,8 @@
 Workers share one session with one call. The first has the session and has not started the call; each of the
 others takes the session over once its lease has run out. A start is a transaction on its way: sent, fenced
 (it holds the claim's row until its end), stored on the primary but held back by a replica that is slow, and
-committed. At any step a worker may be stopped for any time and the answer to a start may be lost. There may be
-one failover, which keeps or loses what the primary has not answered yet.
+committed. At any step a worker may be stopped for any time and the answer to a start may be lost. One
+failover may come, which keeps or loses what the primary has not answered yet.
 """
 
 from __future__ import annotations
