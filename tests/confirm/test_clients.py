@@ -278,6 +278,18 @@ def test_the_mcp_server_asks_and_waits(server, token, url):
     assert refused["isError"] and "Do not do it" in refused["structuredContent"]["message"]
 
 
+def test_the_mcp_server_says_approved_once(server, token, url):
+    given = {"action": "deploy", "description": "d", "details": {"v": 1}}
+    asked = mcp_answer(url, token, "tools/call", {"name": "request_confirmation", "arguments": given})
+    request_id = asked["structuredContent"]["id"]
+    assert server.client("approve", "alice").post(f"/confirm/{request_id}/approve").status_code == 200
+    wait = {"name": "wait_for_confirmation", "arguments": {"id": request_id, "seconds": 5}}
+    first, again = (mcp_answer(url, token, "tools/call", wait) for _ in range(2))
+    assert first["structuredContent"]["status"] == "approved" and not first["isError"]
+    assert again["isError"] and "used before" in again["structuredContent"]["message"]
+    assert server.stored(request_id).consumed_at is not None
+
+
 @pytest.mark.slow
 def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     folder = server.places.folder.parent

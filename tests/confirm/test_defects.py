@@ -430,7 +430,7 @@ def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
             )
         )
         from whet.confirm.ledger import Tx
-        from whet.confirm.requests import next_rate
+        from whet.confirm.rates import next_rate
 
         steps = []
 

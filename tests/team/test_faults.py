@@ -248,6 +248,7 @@ def test_both_databases_have_the_same_tables_and_columns(admin: psycopg.Connecti
     assert {table for table, _ in there - wanted} == {
         "claims",
         "message_words",
+        "team_commits",
         "team_events",
         "team_processes",
         "team_questions",

@@ -19,6 +19,7 @@ from whet.config.paths import read_small
 from whet.confirm.audit_people import check_signatures
 from whet.confirm.audit_records import ENOUGH, check_records
 from whet.confirm.audit_tables import check_tables
+from whet.confirm.audit_tokens import check_tokens
 from whet.confirm.keys import PublicKey, unbase64
 from whet.confirm.ledger import GENESIS, checkpoint_message
 from whet.contract.errors import ConfigError, NotFound
@@ -96,6 +97,7 @@ def verify(
         records = check_records(db, problems, _base(db)[0] > 0) if len(problems) < ENOUGH else 0
         problems += check_signatures(db) if len(problems) < ENOUGH else []
         problems += check_tables(db, keys, (count, head), is_silent=bool(problems))
+        problems += [] if problems else check_tokens(db, is_pruned=_base(db)[0] > 0)
     except (UnicodeDecodeError, TypeError, msgspec.DecodeError, ValueError) as error:
         problems.append(f"a row after event {count} can't be read: {error}")
         records = 0

@@ -10,6 +10,7 @@ import msgspec
 from whet.confirm.canonical import stored_digest
 from whet.confirm.seals import row_digest
 from whet.contract.texts import from_json
+from whet.sqlite.checked import checked_select
 
 ENOUGH = 20
 
@@ -17,6 +18,8 @@ _RECORD = (
     "SELECT id, action, details, requester, session_key, expires_at, digest, status, resolved_by,"
     " resolved_at, reason, consumed_at FROM requests"
 )
+_OF_REQUEST = "request_id = ?1 AND request_id != ''"
+_EVENTS = checked_select("kind, principal, at, data", "events", _OF_REQUEST, "id") + " ORDER BY id"
 _ENDS = ("decided", "expired", "cancelled")
 
 
@@ -113,8 +116,7 @@ class _Told(msgspec.Struct):
 
 def _told(db: apsw.Connection, request_id: str) -> _Told:
     told = _Told()
-    sql = "SELECT kind, principal, at, data FROM events WHERE request_id = ? AND request_id != '' ORDER BY id"
-    for kind, principal, at_s, data in db.execute(sql, (request_id,)):
+    for kind, principal, at_s, data in db.execute(_EVENTS, (request_id,)):
         told.hear(kind, principal, at_s, _said(data))
     return told
 

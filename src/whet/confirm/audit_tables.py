@@ -8,6 +8,7 @@ from contextlib import closing
 import apsw
 
 from whet.confirm import seals
+from whet.confirm.index_check import index_problems
 from whet.confirm.keys import PublicKey
 from whet.confirm.schema import STEPS
 from whet.confirm.sealer import SEALED
@@ -20,7 +21,7 @@ def check_tables(
 
     `is_silent`: something was found already that says more than that a table's sum differs.
     """
-    problems = _schema_problems(db)
+    problems = _schema_problems(db) + index_problems(db)
     if not _has_seals(db):
         return problems
     seal, sums = seals.stored_seal(db), seals.stored_sums(db)

@@ -296,8 +296,8 @@ def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_
     if not -_CLOCK_SLACK_S <= age_s <= valid_s:  # decided in the future: by a clock that was wrong
         return RequestOutcome("late", "the approval is too old to be used: ask again", request)
     tx.connection.execute(
-        "UPDATE requests SET consumed_at = ?, consumed_by = ?, consume_key = ? WHERE id = ?",
-        (tx.now_s, who.name, key, request.id),
+        "UPDATE requests SET consumed_at = ?, consumed_by = ?, consume_key = ? WHERE seq = ?",
+        (tx.now_s, who.name, key, request.seq),
     )
     tx.record("consumed", request.id, who.name, request.principal, {"digest": digest})
     used = msgspec.structs.replace(request, consumed_at=tx.now_s, consumed_by=who.name)
@@ -316,8 +316,8 @@ def report(tx: Tx, request_id: str, who: Caller, result: str, note: str) -> Requ
     if request.executed_at is not None:
         return RequestOutcome("already_decided", f"reported before: {request.execution}", request)
     tx.connection.execute(
-        "UPDATE requests SET executed_at = ?, execution = ?, execution_note = ? WHERE id = ?",
-        (tx.now_s, result, note, request.id),
+        "UPDATE requests SET executed_at = ?, execution = ?, execution_note = ? WHERE seq = ?",
+        (tx.now_s, result, note, request.seq),
     )
     data: dict[str, object] = {"result": result, "note": note} if note else {"result": result}
     tx.record("executed", request.id, who.name, request.principal, data)
@@ -362,7 +362,7 @@ def escalate(tx: Tx, limit: int) -> int:
     for request in found:
         group = request.plan.escalate_to
         is_altered = not group or _problem(tx, request)
-        tx.connection.execute("UPDATE requests SET escalated_at = ? WHERE id = ?", (tx.now_s, request.id))
+        tx.connection.execute("UPDATE requests SET escalated_at = ? WHERE seq = ?", (tx.now_s, request.seq))
         if is_altered:  # the log does not vouch for a row that somebody else has written
             tx.sealer.newest.pop("requests", None)
         if group:

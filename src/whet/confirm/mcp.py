@@ -1,6 +1,7 @@
 """An MCP server over stdio with which an agent can ask for a confirmation and wait for it.
 
-It has no tool that approves, denies or lists other people's requests, and the token that it uses can't
+An approval is used up by the wait that says so, so that it is good for one action. It has no tool that
+approves, denies or lists other people's requests, and the token that it uses can't
 either.
 """
 
@@ -14,6 +15,7 @@ from whet.confirm.client import ConfirmationRefused, ConfirmClient, ConfirmOptio
 from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, hello, serve_stdio
 
 _LONGEST_WAIT_S = 300.0
+_APPROVED = ("approved", "auto_approved")
 _TEXT: dict[str, Any] = {"type": "string"}
 TOOLS: list[dict[str, Any]] = [
     {
@@ -34,7 +36,7 @@ TOOLS: list[dict[str, Any]] = [
     {
         "name": "wait_for_confirmation",
         "description": "Wait for the decision on a request. Returns its status: pending means wait again;"
-        " anything but approved means do not do it.",
+        " anything but approved means do not do it. It says approved once: then the approval is used up.",
         "inputSchema": {
             "type": "object",
             "required": ["id"],
@@ -94,6 +96,8 @@ async def _wait(client: ConfirmClient, arguments: dict[str, Any]) -> dict[str, A
     if not request_id.isalnum():
         raise BadCall(INVALID_PARAMS, "id is required")
     record = await client.wait(request_id, min(float(seconds), _LONGEST_WAIT_S))
+    if record.get("status") in _APPROVED:  # whoever is answered has used it up; if the answer is lost, too
+        await client.consume(request_id, str(record.get("digest", "")))
     names = ("id", "action", "status", "resolved_by", "reason", "digest", "details")
     return {name: record[name] for name in names if record.get(name) not in (None, "")}
 

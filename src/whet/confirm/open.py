@@ -104,7 +104,8 @@ def open_service(
         key = SigningKey.new() if new_key else load_key(where.key, may_make=not signed_before)
         database.sealer.sign_with(key, _last_key(where) if new_key else known_keys(where))
         watermark = Watermark(where.folder / "latest.json", where.database)
-        problem = check_start(database, _marks(where, watermark, terms), terms.why)
+        keys = {**known_keys(where), key.id: key}
+        problem = check_start(database, _marks(where, watermark, terms), terms.why, keys)
         _refuse_another_key(database, key, new_key=new_key)
         if new_key:
             key.write(where.new_key)

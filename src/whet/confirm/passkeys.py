@@ -21,6 +21,7 @@ from whet.confirm.keys import base64url, unbase64
 from whet.confirm.ledger import Tx
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import from_json
+from whet.sqlite.checked import checked_select
 
 MOST_PROOF_CHARS = 8_000
 _RP_NAME = "Whet confirmations"
@@ -200,10 +201,11 @@ def _proof(said: _Assertion) -> PasskeyProof:
 
 def _was_used(db: apsw.Connection, request_id: str, name: str, proof: PasskeyProof) -> bool:
     """Whether a vote of this person on this request was signed so before."""
-    sql = (
-        "SELECT data FROM events WHERE request_id = ? AND request_id != '' AND kind = 'vote'"
-        " AND principal = ? AND instr(data, '\"proof\"')"
+    where = (
+        "request_id = ?1 AND request_id != '' AND kind = 'vote' AND principal = ?2"
+        " AND instr(data, '\"proof\"')"
     )
+    sql = checked_select("data", "events", where, "id")
     before = (from_json(row[0], _Vote).proof for row in db.execute(sql, (request_id, name)))
     return any(_mark(one.signature) == _mark(proof.signature) for one in before if one is not None)
 

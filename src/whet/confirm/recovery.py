@@ -7,21 +7,25 @@ nothing.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
 import apsw
 
-from whet.confirm import decide
+from whet.confirm import audit, decide
 from whet.confirm.database import ConfirmDatabase
+from whet.confirm.index_check import START_S, derive_indexes, index_problem_at_start
 from whet.confirm.ledger import Tx
 from whet.confirm.sealer import SEALED
+from whet.confirm.seals import stored_seal
 from whet.confirm.watermark import LogMark
 from whet.contract.errors import ConfigError
 
 BY_START = "system:start"
 CLOCK_BOUND_S = 3600.0
 _BATCH = 500
+_LOG = logging.getLogger("whet.confirm.recovery")
 
 
 def rolled_back(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
@@ -39,13 +43,15 @@ def rolled_back(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
     return ""
 
 
-def check_start(database: ConfirmDatabase, marks: Sequence[LogMark], why: str) -> str:
+def check_start(database: ConfirmDatabase, marks: Sequence[LogMark], why: str, keys: audit.Keys) -> str:
     """Give what is wrong and was accepted for the reason `why`; "" where nothing is.
 
     Raises ConfigError where something is wrong and nobody said why it should be taken as it is.
     """
     problem = database.read_now(lambda db: rolled_back(db, marks))
     problem = problem or database.write_now(lambda _: database.sealer.problem())
+    problem = problem or _index_problem(database)
+    problem = problem or database.read_now(lambda db: _unsealed_problem(db, keys))
     if not problem:
         return ""
     if not why.strip():
@@ -53,6 +59,25 @@ def check_start(database: ConfirmDatabase, marks: Sequence[LogMark], why: str) -
             f"{database.path} is not served: {problem}",
             hint="restore the newest copy, or look at it (whet confirm audit verify) and take it as it is:"
             " whet confirm serve --accept-state 'why'",
+        )
+    return problem
+
+
+def _unsealed_problem(db: apsw.Connection, keys: audit.Keys) -> str:
+    """Return what is wrong with a database that no seal covers yet, because an older version wrote it: the
+    first seal would vouch for whatever is there."""
+    if stored_seal(db) is not None or db.execute("SELECT 1 FROM events LIMIT 1").fetchone() is None:
+        return ""
+    return next(iter(audit.verify(db, keys).problems), "")
+
+
+def _index_problem(database: ConfirmDatabase) -> str:
+    problem, unfinished = database.read_now(index_problem_at_start)
+    if unfinished:
+        _LOG.warning(
+            "the indexes from the table %s on were not checked within %.0f s: run whet confirm audit verify",
+            unfinished,
+            START_S,
         )
     return problem
 
@@ -74,6 +99,7 @@ def newest_time(db: apsw.Connection) -> float:
 def note_state(tx: Tx, problem: str, why: str) -> None:
     """Say in the log that there is a seal from here on; that a state was accepted, and why."""
     if problem:
+        derive_indexes(tx.connection)
         tx.sealer.accept()
         tx.record("state_accepted", principal=BY_START, data={"problem": problem, "why": why.strip()})
     row = tx.connection.execute("SELECT 1 FROM facts WHERE name = 'sealed'").fetchone()

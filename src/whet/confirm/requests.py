@@ -16,6 +16,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from whet.confirm import rates
 from whet.confirm.ledger import Tx
 from whet.confirm.records import (
     BY_TIMEOUT,
@@ -29,10 +30,11 @@ from whet.confirm.records import (
 )
 from whet.contract.errors import StoreCorrupt
 from whet.contract.texts import NOT_JSON, decoder, from_json
+from whet.sqlite.checked import checked_select
 
 _FIELDS = ConfirmRequest.__struct_fields__
 _COLUMNS = ", ".join(name.removesuffix("_json") for name in _FIELDS)
-ONE = f"SELECT {_COLUMNS} FROM requests WHERE id = ?"
+ONE = checked_select(_COLUMNS, "requests", "id = ?1", "seq")
 _STORED = tuple(name for name in _FIELDS if name not in ("seq", "plan"))
 _stored_of = attrgetter(*_STORED)
 _CELLS = [
@@ -43,10 +45,6 @@ _CELLS = [
     "rate_number",
 ]
 _INSERT = f"INSERT INTO requests ({', '.join(_CELLS)}) VALUES ({', '.join('?' * len(_CELLS))})"
-_OF_RATE = "FROM requests WHERE principal = ? AND action_key = ? AND rate_number"
-_NEWEST_RATE = f"SELECT rate_number {_OF_RATE} IS NOT NULL ORDER BY rate_number DESC LIMIT 1"
-_RATE_AT = f"SELECT created_at {_OF_RATE} = ?"
-_RATES, _MOST_RATES = "rate numbers", 1024
 _STATUS, _EXPIRES, _RESOLVED, _RESOLVED_BY, _PLAN, _RISK, _EDITS = map(
     _FIELDS.index,
     ("status", "expires_at", "resolved_at", "resolved_by", "plan", "is_high_risk", "accepts_edits"),
@@ -200,7 +198,7 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
     )
     more = (keys.action, plan_text(plan), escalates_at, keys.rate_number)
     tx.connection.execute(_INSERT, (*_stored_of(request), *more))
-    _keep_rate(tx, request.principal, keys)
+    rates.keep(tx, request.principal, keys.action, keys.rate_number)
     _record_new(tx, request)
     if keys.idempotency:
         tx.connection.execute(
@@ -322,10 +320,8 @@ def add_view(tx: Tx, request: ConfirmRequest, principal: str) -> None:
 
 def revealed_digest(db: apsw.Connection, request_id: str, principal: str) -> str:
     """Give the digest of what a person had shown whole last, "" for nothing."""
-    sql = (
-        "SELECT data FROM events WHERE request_id = ? AND request_id != '' AND kind = 'revealed'"
-        " AND principal = ? ORDER BY id DESC LIMIT 1"
-    )
+    where = "request_id = ?1 AND request_id != '' AND kind = 'revealed' AND principal = ?2"
+    sql = f"{checked_select('data', 'events', where, 'id')} ORDER BY id DESC LIMIT 1"
     row = db.execute(sql, (request_id, principal)).fetchone()
     return str(from_json(row[0], dict[str, str]).get("digest", "")) if row else ""
 
@@ -333,8 +329,8 @@ def revealed_digest(db: apsw.Connection, request_id: str, principal: str) -> str
 def replace_plan(tx: Tx, request: ConfirmRequest, plan: ApprovalPlan, version: str) -> ConfirmRequest:
     """Put the request under another plan; votes so far are void."""
     tx.connection.execute(
-        "UPDATE requests SET plan = ?, policy_version = ? WHERE id = ?",
-        (plan_text(plan), version, request.id),
+        "UPDATE requests SET plan = ?, policy_version = ? WHERE seq = ?",
+        (plan_text(plan), version, request.seq),
     )
     tx.connection.execute("DELETE FROM votes WHERE request_id = ?", (request.id,))
     tx.record("replanned", request.id, "system:policy", request.principal, {"policy_version": version})
@@ -347,8 +343,8 @@ def replace_details(
     """Change what is asked for; votes and looks so far are void."""
     original = request.original_json or request.details_json
     tx.connection.execute(
-        "UPDATE requests SET details = ?, digest = ?, original = ?, edited_by = ? WHERE id = ?",
-        (details_json, digest, original, who.name, request.id),
+        "UPDATE requests SET details = ?, digest = ?, original = ?, edited_by = ? WHERE seq = ?",
+        (details_json, digest, original, who.name, request.seq),
     )
     tx.connection.execute("DELETE FROM votes WHERE request_id = ?", (request.id,))
     tx.connection.execute("DELETE FROM views WHERE request_id = ?", (request.id,))
@@ -425,26 +421,3 @@ def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRe
         " AND escalated_at IS NULL AND escalates_at <= ? AND expires_at > ? LIMIT ?"
     )
     return [*_readable(_rows(db, where, (now_s, now_s, limit)), _as_open)]
-
-
-def next_rate(tx: Tx, principal: str, action_key: str, limit: int) -> tuple[int, float]:
-    """Give the number of the principal's next counted submission of an action, and the time of the one
-    `limit` before it (0.0 where there is none)."""
-    newest = tx.sealer.kept(_RATES).get((principal, action_key))
-    if newest is None:
-        row = tx.connection.execute(_NEWEST_RATE, (principal, action_key)).fetchone()
-        newest = row[0] if row else 0
-    earlier = newest + 1 - limit
-    if earlier < 1:
-        return newest + 1, 0.0
-    row = tx.connection.execute(_RATE_AT, (principal, action_key, earlier)).fetchone()
-    return newest + 1, row[0] if row else 0.0
-
-
-def _keep_rate(tx: Tx, principal: str, keys: RequestKeys) -> None:
-    """Remember the number of the submission just stored, as long as nobody else writes."""
-    if keys.rate_number is not None:
-        kept = tx.sealer.kept(_RATES)
-        if len(kept) >= _MOST_RATES:
-            kept.clear()
-        kept[principal, keys.action] = keys.rate_number

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from whet.confirm import requests
+from whet.confirm import rates, requests
 from whet.confirm.canonical import canonical, stored_digest
 from whet.confirm.ledger import Tx
 from whet.confirm.names import action_key, is_high_risk, new_request_id
@@ -21,7 +21,7 @@ WINDOW_S = 3600
 DEFAULT_TIMEOUT_S = 300
 _PLAIN = ApprovalPlan()
 SHORTEST_S, CONTRACT_LONGEST_S = 30, 3600
-_WHITELIST_ENDS = "SELECT coalesce(max(expires_at), 0.0) FROM whitelist WHERE revoked_at IS NULL"
+_WHITELIST_ENDS = "SELECT coalesce(max(expires_at), 0.0) FROM whitelist NOT INDEXED WHERE revoked_at IS NULL"
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -131,7 +131,7 @@ def store(tx: Tx, made: SubmissionDraft, rate_limit: int, room: int) -> Submitte
     request = _ruled(tx, made)
     number = None
     if request.status != "auto_approved":
-        number, earlier_at = requests.next_rate(tx, request.principal, made.key, rate_limit)
+        number, earlier_at = rates.next_rate(tx, request.principal, made.key, rate_limit)
         if refused := _refused(request, rate_limit, tx.now_s - earlier_at, room):
             return refused
     keys = requests.RequestKeys(made.key, number, given.idempotency_key, given.body_hash)
@@ -202,7 +202,7 @@ def _whitelist_entry(tx: Tx, made: SubmissionDraft) -> int:
     if tx.now_s >= kept["until"]:
         return 0
     row = tx.connection.execute(
-        "SELECT id FROM whitelist WHERE action_key = ? AND revoked_at IS NULL AND expires_at > ?"
+        "SELECT id FROM whitelist NOT INDEXED WHERE action_key = ? AND revoked_at IS NULL AND expires_at > ?"
         " AND principal IN ('*', ?) AND session_key IN ('', ?) LIMIT 1",
         (made.key, tx.now_s, made.request.principal, made.request.session_key),
     ).fetchone()

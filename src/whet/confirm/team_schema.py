@@ -14,6 +14,7 @@ import psycopg
 from whet.confirm.schema import STEPS
 from whet.confirm.seals import is_sealed
 from whet.contract.errors import SchemaTooNew, StoreError
+from whet.postgres import commits
 from whet.postgres.schema import SCHEMA_LOCK, in_postgres
 
 HOME, NOTED = "whet_confirm", "whet_confirm_noted"
@@ -22,6 +23,7 @@ _MADE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
 # What only a file of an older version needs: a new database has neither news nor deliveries.
 _OLDER = re.compile(r"^\s*INSERT INTO facts SELECT 'told_to'.*?;", re.DOTALL | re.MULTILINE)
 
+_COMMITS = "commits"
 _BEGUN = f"""
 CREATE SCHEMA IF NOT EXISTS {HOME};
 CREATE SCHEMA IF NOT EXISTS {NOTED};
@@ -61,8 +63,12 @@ def init(raw: psycopg.Connection) -> list[str]:
     with raw.transaction():
         raw.execute("SELECT pg_advisory_xact_lock($1)", (SCHEMA_LOCK,))
         raw.execute(_BEGUN.encode())
-        raw.execute(f"SET LOCAL search_path = {HOME}, public".encode())
         known = _known(raw)
+        if _COMMITS not in known:
+            raw.execute(f"SET LOCAL search_path = {NOTED}".encode())
+            raw.execute(commits.SCHEMA.encode())
+            raw.execute(f"INSERT INTO {NOTED}.steps VALUES ($1)".encode(), (_COMMITS,))
+        raw.execute(f"SET LOCAL search_path = {HOME}, public".encode())
         missing = [number for number in range(1, len(STEPS) + 1) if f"c{number:03}" not in known]
         for number in missing:
             raw.execute(in_postgres(_OLDER.sub("", STEPS[number - 1])).encode())
@@ -77,7 +83,7 @@ def check(raw: psycopg.Connection) -> None:
     """Raise StoreError where the tables are not there or lack steps, SchemaTooNew where there are more."""
     there = raw.execute(f"SELECT to_regclass('{NOTED}.steps')".encode()).fetchone()
     known: set[str] = set() if there is None or there[0] is None else _known(raw)
-    wanted = {f"c{number:03}" for number in range(1, len(STEPS) + 1)}
+    wanted = {_COMMITS, *(f"c{number:03}" for number in range(1, len(STEPS) + 1))}
     if wanted - known:
         raise StoreError(
             "the team's database lacks the confirmation service's tables, or steps of them",

@@ -5,9 +5,9 @@ piece, which is one transaction: no worker ever stands still half-way through it
 takes a lock that one batch in the whole team holds at a time: the functions were written for one writer, and
 read before they write.
 
-Where the connection is lost the batch is run again on a new one, unless it was committed: of functions the
-database is asked by the number of the transaction, of plain rows their keys tell. A full disk is waited for,
-too: what a model has said is not asked for again.
+If the connection is lost the batch is run again on a new one, unless it was committed, which a number of
+the lane's own in the database tells (`commits.py`). A full disk is waited for, too: what a model has said is
+not asked for again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import apsw
 import psycopg
 
 from whet.contract.errors import StoreBusy, StoreError
+from whet.postgres.commits import COMMIT, CommitNumbers, forget_old_lanes
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.faults import as_store_error, is_away, is_lost, may_run_again
 from whet.postgres.rows import RowSender
@@ -67,6 +68,7 @@ class TeamLane(GroupLane):
         self._patience_s = patience_s
         self._connection: PostgresConnection | None = None
         self._sender: RowSender | None = None
+        self._numbers = CommitNumbers()
 
     def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
         """Do nothing: the network is never waited for on the caller's thread."""
@@ -91,21 +93,20 @@ class TeamLane(GroupLane):
         return [outcome for work in works for outcome in self._commit((work,))]
 
     def _durably(self, works: Sequence[Work]) -> list[Outcome]:
-        """Commit works, over lost connections and meetings with others' works, as long as the patience is."""
+        """Commit works, retrying for the lane's patience if the connection is lost or others' works meet."""
         until_s = time.monotonic() + self._patience_s
-        runs, is_again = 0, False
+        runs = 0
         while True:
-            begun = _Begun(is_again=is_again)
+            attempt = _Attempt(self._numbers.next_row())
             try:
-                return self._attempt(works, begun)
+                return self._try(works, attempt)
             except psycopg.Error as error:
                 runs += 1
                 if is_away(error):
                     if is_lost(error):
-                        is_again = True
                         self._drop()
-                    if begun.number and self._was_committed(begun.number, until_s):
-                        return begun.outcomes
+                        if attempt.may_be_committed and self._was_committed(attempt, until_s):
+                            return attempt.outcomes
                     if time.monotonic() > until_s:
                         raise
                     self._tell(error, runs)
@@ -113,28 +114,34 @@ class TeamLane(GroupLane):
                 elif not may_run_again(error) or runs >= _RUNS_MAX:
                     raise
 
-    def _attempt(self, works: Sequence[Work], begun: _Begun) -> list[Outcome]:
-        connection = self._connection or self._connect()
-        self._connection = connection
+    def _try(self, works: Sequence[Work], attempt: _Attempt) -> list[Outcome]:
+        connection = self._connected()
         try:
-            self._run_all(connection, works, begun)
+            self._run_all(connection, works, attempt)
         except BaseException:
             self._around.undone()
             raise
         finally:
             if not connection.raw.closed and connection.in_transaction:
                 connection.raw.execute("ROLLBACK")
-        return begun.outcomes
+        return attempt.outcomes
 
-    def _run_all(self, connection: PostgresConnection, works: Sequence[Work], begun: _Begun) -> None:
+    def _connected(self) -> PostgresConnection:
+        if self._connection is None:
+            self._connection = self._connect()
+            forget_old_lanes(self._connection)
+        return self._connection
+
+    def _run_all(self, connection: PostgresConnection, works: Sequence[Work], attempt: _Attempt) -> None:
         if not any(callable(work) for work in works):
-            begun.outcomes = [(None, None)] * len(works)
-            rows = [one for work in works if not callable(work) for one in work]
-            self._send_rows(connection, rows, is_again=begun.is_again)
+            attempt.outcomes = [(None, None)] * len(works)
+            self._send_rows(
+                connection, [row for work in works if not callable(work) for row in work], attempt
+            )
             return
         connection.raw.execute("BEGIN")
         self._around.begin(connection)
-        row = connection.raw.execute("SELECT pg_current_xact_id()::text").fetchone()
+        connection.execute(COMMIT.sql, attempt.row)
         outcomes: list[Outcome] = []
         for work in works:
             if callable(work):
@@ -144,49 +151,40 @@ class TeamLane(GroupLane):
                     _write(connection, statement, [values])
                 outcomes.append((None, None))
         self._around.end(connection)
-        begun.outcomes, begun.number = outcomes, row[0] if row else ""
+        attempt.outcomes, attempt.may_be_committed = outcomes, True
         connection.raw.execute("COMMIT")
 
     def _send_rows(
         self,
         connection: PostgresConnection,
         rows: Sequence[tuple[RowStatement, tuple[Any, ...]]],
-        *,
-        is_again: bool,
+        attempt: _Attempt,
     ) -> None:
-        """Send plain rows, those of one statement together, in one piece, which is one transaction.
-
-        `is_again`: it was sent before, and the answer was lost. Where its rows are there by now they are
-        these: their keys are given out under the fence, so that nobody else can have written them.
-        """
-        lists: dict[RowStatement, list[tuple[Any, ...]]] = {}
+        """Send plain rows, those of one statement together, in one piece, which is one transaction."""
+        lists: dict[RowStatement, list[tuple[Any, ...]]] = {COMMIT: [attempt.row]}
         for statement, values in rows:
             lists.setdefault(statement, []).append(values)
         if self._sender is None or self._sender.connection is not connection:
             self._sender = RowSender(connection)
+        attempt.may_be_committed = True
         try:
-            self._sender.send([(statement.sql, one) for statement, values in lists.items() for one in values])
+            self._sender.send([(statement.sql, row) for statement, values in lists.items() for row in values])
         except psycopg.errors.UniqueViolation as error:
-            if is_again:
-                return
-            conflicting = next((one for one in lists if one.conflict), None)
+            conflicting = next((statement for statement in lists if statement.conflict), None)
             raise StoreBusy(
                 conflicting.conflict if conflicting else "a row is already there",
                 hint=conflicting.hint if conflicting else "",
             ) from error
 
-    def _was_committed(self, number: str, until_s: float) -> bool:
-        """Ask on a new connection what became of a transaction whose commit was not answered."""
+    def _was_committed(self, attempt: _Attempt, until_s: float) -> bool:
+        """Return on a new connection whether an attempt was committed whose answer was lost. Raises
+        psycopg.Error if the database can't say so before `until_s`."""
         while True:
             try:
-                connection = self._connection = self._connection or self._connect()
-                row = connection.raw.execute("SELECT pg_xact_status($1::xid8)", (number,)).fetchone()
-                if row is None or row[0] != "in progress":
-                    return row is not None and row[0] == "committed"
+                return self._numbers.was_committed(self._connected(), attempt.row)
             except psycopg.Error as error:
-                if not is_lost(error):
-                    return False  # a number that this server never gave out: it lost the transaction
-                self._drop()
+                if is_lost(error):
+                    self._drop()
                 if time.monotonic() > until_s:
                     raise
             time.sleep(_PAUSE_S)
@@ -214,13 +212,13 @@ class TeamLane(GroupLane):
         return known
 
 
-class _Begun:
-    """A transaction on its way: its number once that is known, what its works gave, and whether it was begun
-    before and its end not heard of."""
+class _Attempt:
+    """One attempt to commit a batch: its row of the commit log, whether the database was asked to commit it,
+    and the outcomes of its works."""
 
-    def __init__(self, *, is_again: bool) -> None:
-        self.is_again = is_again
-        self.number = ""
+    def __init__(self, row: tuple[str, int]) -> None:
+        self.row = row
+        self.may_be_committed = False
         self.outcomes: list[Outcome] = []
 
 

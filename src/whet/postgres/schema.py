@@ -13,6 +13,7 @@ import psycopg
 from psycopg import errors
 
 from whet.contract.errors import SchemaTooNew, StoreError
+from whet.postgres import commits
 from whet.postgres.statements import translated
 
 SCHEMA_LOCK = 0x57484554
@@ -192,6 +193,22 @@ CREATE INDEX message_words_by_age ON message_words USING brin (id)
 CREATE INDEX sessions_by_person ON sessions (profile, key);
 """
 
+# The start of a call holds the fence in the same statement. It is refused if another worker has the session
+# or has started the call, or if the call's row is missing, because a replica took over without it.
+_STARTS = """
+CREATE FUNCTION whet_start_call(
+  which bigint, who text, fence bigint, number bigint, at bigint, decided text, is_repeat bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM whet_fence(which, who, fence);
+  UPDATE tool_calls SET started = at, decided_by = decided
+  WHERE session = which AND seq = number AND (started IS NULL OR is_repeat <> 0);
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'call % of session % is not there to start', number, which USING ERRCODE = 'WF001';
+  END IF;
+END $$;
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
@@ -201,6 +218,7 @@ TEAM_STEPS: dict[str, str] = {
     "team_processes": _PROCESSES,
     "team_short_titles": _SHORT_TITLES,
     "team_newest": _NEWEST,
+    "team_commits": commits.SCHEMA + _STARTS,
 }
 
 

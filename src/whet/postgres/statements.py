@@ -16,6 +16,8 @@ _WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (re.compile(r"(?<![\w.\"])user\b(?!\")"), '"user"'),
     (re.compile(r"\.user\b"), '."user"'),
     (re.compile(r"\bLIKE\b"), "ILIKE"),
+    (re.compile(r" NOT INDEXED\b"), ""),
+    (re.compile(r"\browid\b"), "ctid"),
     (re.compile(r"\bCROSS JOIN (\S+ \w+) ON\b"), r"JOIN \1 ON"),
     (re.compile(r"\bLIMIT -1\b"), "LIMIT ALL"),
     (re.compile(r"\bsubstr\(([\w.]+), -(\d+)\)"), r"right(\1, \2)"),

@@ -7,7 +7,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import apsw
 
@@ -19,6 +19,7 @@ from whet.postgres.driver import needs_driver
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import as_store_error
 from whet.sqlite.lane import RowStatement
+from whet.store import rows
 from whet.store.migrations import STEPS
 
 if TYPE_CHECKING:
@@ -43,6 +44,16 @@ def time_of(connection: apsw.Connection, clock: Clock) -> datetime:
     row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
     assert row is not None  # a query without a table always gives a row
     return datetime.fromtimestamp(row[0], UTC)
+
+
+class CallStart(NamedTuple):
+    """The start of a call: the number of its result, when, why it may run, and whether it was started before
+    and is one that may run twice."""
+
+    seq: int
+    at_ms: int
+    decided_by: str
+    is_repeat: bool
 
 
 class StateDatabase(DatabaseFile):
@@ -83,6 +94,11 @@ class StateDatabase(DatabaseFile):
     def fence(self, key: int, holder: Holder) -> tuple[RowStatement, tuple[Any, ...]]:
         """Give the row that lets the rows beside it be written only while `holder` has the session."""
         raise StoreError("the home's own file needs no fence")
+
+    def call_start(self, key: int, holder: Holder, call: CallStart) -> tuple[RowStatement, tuple[Any, ...]]:
+        """Return the row that starts a call, which fails the transaction if `holder` has lost the session."""
+        seq, at_ms, decided_by, is_repeat = call
+        return rows.CALL_STARTED, (at_ms, decided_by, key, seq, holder.token, is_repeat)
 
     def scrub(self) -> None:
         """Rewrite the file without what was deleted, and cut its log: none of it is on the disk then.

@@ -20,7 +20,7 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.texts import decoder
 from whet.sqlite.lane import Rows, RowStatement
 from whet.store import claims, rows, sessions, turns
-from whet.store.database import StateDatabase
+from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import AtEnd, nothing
 from whet.store.sessions import SessionRow
 
@@ -227,10 +227,38 @@ class SessionWriter:
 
     def claim(self, connection: apsw.Connection) -> None:
         """Claim the session's turn. Raises StoreBusy where another holds it, Stale where it has moved on."""
+        self._take(connection)
+        self.refuse_if_stale(connection)
+
+    def _take(self, connection: apsw.Connection) -> None:
         live = self._live
         self.db.keep_claims()
         claims.take(connection, live.key, live.session.id, self._holder, self.clock.now())
-        self.refuse_if_stale(connection)
+
+    async def take_over(self) -> bool:
+        """Claim the session if its turn is open and has no living holder; return whether that was so.
+
+        The session is read in the claim's own transaction, after the claim: what its last holder stored until
+        then is seen, a call that it started included, and what it sends afterwards is refused.
+        """
+        live, known = self._live, self._live.known()
+
+        def work(connection: apsw.Connection) -> LiveState | None:
+            try:
+                self._take(connection)
+            except StoreBusy:
+                return None
+            fresh = load(connection, live.session.id, known)
+            if fresh.open_turn is None:
+                self.release(connection)
+            return fresh
+
+        def apply(fresh: LiveState | None) -> None:
+            if fresh is not None:
+                live.become(fresh)
+
+        fresh = await self.commit(work, apply)
+        return fresh is not None and fresh.open_turn is not None
 
     def renew(self, connection: apsw.Connection) -> None:
         """Renew the claim now and then, for those who can't see whether this process lives; in a team, see
@@ -262,6 +290,12 @@ class SessionWriter:
             also(connection)
 
         return self.commit(work, apply)
+
+    def start_call(self, call: CallStart, apply: Callable[[None], object]) -> Coroutine[Any, Any, None]:
+        """Commit that a call is about to run. Raises StoreBusy if another process holds the session or has
+        started the call: then it must not run."""
+        row = self.db.call_start(self._live.key, self._holder, call)
+        return self.commit((row,), apply) if self.db.is_team else self.append(apply, row)
 
     def close(self) -> None:
         """Count as gone: what was claimed is free to take."""

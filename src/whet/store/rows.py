@@ -76,7 +76,15 @@ CALL = RowStatement(
     conflict=MESSAGE.conflict,
     hint=MESSAGE.hint,
 )
-CALL_STARTED = RowStatement("UPDATE tool_calls SET started = ?, decided_by = ? WHERE session = ? AND seq = ?")
+# The start of a call holds the claim in the same statement: `decided_by` may not be NULL, so that nothing is
+# written if another process holds the session or has started the call meanwhile.
+CALL_STARTED = RowStatement(
+    "UPDATE tool_calls SET started = ?1, decided_by = CASE WHEN (started IS NULL OR ?6)"
+    " AND EXISTS (SELECT 1 FROM claims WHERE session = ?3 AND token = ?5) THEN ?2 END"
+    " WHERE session = ?3 AND seq = ?4",
+    conflict="another process has taken over this session",
+    hint="open the session again to see what it did",
+)
 CALL_DONE = RowStatement(
     "UPDATE tool_calls SET started = ?, decided_by = ?, finished = ?, duration_s = ?, error_kind = ?,"
     " exit_code = ?, facts = ? WHERE session = ? AND seq = ?"

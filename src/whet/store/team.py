@@ -14,7 +14,7 @@ from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
 from whet.sqlite.lane import RowStatement
 from whet.store import claims, team_claims
-from whet.store.database import StateDatabase
+from whet.store.database import CallStart, StateDatabase
 from whet.store.migrations import STEPS
 
 T = TypeVar("T")
@@ -73,6 +73,13 @@ class TeamDatabase(StateDatabase):
     def fence(self, key: int, holder: claims.Holder) -> tuple[RowStatement, tuple[Any, ...]]:
         """Give the row that fails the transaction where `holder` has lost the session."""
         return team_claims.FENCE, (key, holder.token, holder.fence)
+
+    def call_start(
+        self, key: int, holder: claims.Holder, call: CallStart
+    ) -> tuple[RowStatement, tuple[Any, ...]]:
+        """Return the row that starts a call, which fails the transaction if `holder` has lost the session."""
+        values = (key, holder.token, holder.fence, call.seq, call.at_ms, call.decided_by, call.is_repeat)
+        return team_claims.START_CALL, values
 
     def scrub(self) -> None:
         """Let the database free what was deleted; its backups and log keep it as long as they are kept."""

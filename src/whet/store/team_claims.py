@@ -20,6 +20,7 @@ from whet.postgres.faults import fenced
 from whet.sqlite.lane import RowStatement
 
 FENCE = RowStatement("SELECT whet_fence(?, ?, ?)")
+START_CALL = RowStatement("SELECT whet_start_call(?, ?, ?, ?, ?, ?, ?)")
 _UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
 _TAKE = (
     "INSERT INTO claims AS c (session, token, host, pid, born, renewed, fence, lease_until)"

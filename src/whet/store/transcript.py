@@ -11,12 +11,11 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
-from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
 from whet.store import rows, sessions, turns
-from whet.store.database import StateDatabase
+from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.live import LiveState, OpenStep, OpenTurn, SessionWriter, StaleTranscript, load
 from whet.store.sessions import NewSession, SessionRow
@@ -119,25 +118,11 @@ class Transcript:
         return turn
 
     async def unfinished_turn(self) -> TurnRecord | None:
-        """Claim and give a turn that has no end marker and no living holder; None without one."""
+        """Claim and return the turn that has no end marker and no living holder; None if there is none."""
         await self.writer.refresh()
-        state = self.live
-        found = state.open_turn
-        if found is None:
+        if self.live.open_turn is None or not await self.writer.take_over():
             return None
-
-        def work(connection: apsw.Connection) -> bool:
-            try:
-                self.writer.claim(connection)
-            except StoreBusy:
-                return False
-            return True
-
-        try:
-            if not await self.writer.commit(work, lambda _: None):
-                return None
-        except StaleTranscript:
-            return await self.unfinished_turn()
+        state, found = self.live, self.live.open_turn
         return TurnRecord(
             found.id,
             state.session.id,
@@ -201,11 +186,14 @@ class Transcript:
         ]
 
     async def call_started(self, turn: TurnRecord, open_call: OpenCall, decided_by: str) -> None:
-        """Store that a call is about to run; from here on a crash makes its outcome unknown."""
-        state, step, started = self.live, self._step(), self._clock.unix_ms()
-        values = (started, decided_by, state.key, step.seq + 1 + open_call.index)
+        """Store that a call is about to run; from here on a crash makes its outcome unknown. Raises StoreBusy
+        if another process holds the session now: then the call must not run."""
+        step = self._step()
+        seq, started = step.seq + 1 + open_call.index, self._clock.unix_ms()
         begun = {open_call.index: open_call.ran}
-        await self.writer.append(lambda _: step.started.update(begun), (rows.CALL_STARTED, values))
+        await self.writer.start_call(
+            CallStart(seq, started, decided_by, open_call.started), lambda _: step.started.update(begun)
+        )
 
     async def call_finished(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import apsw
@@ -17,6 +18,11 @@ import msgspec
 from whet.web.sessions import LoginSession
 
 R = TypeVar("R", bound=msgspec.Struct)
+Select = Callable[[str, str, str], str]
+
+
+def _select(columns: str, table: str, where: str) -> str:
+    return f"SELECT {columns} FROM {table} WHERE {where}"
 
 
 def hash_of(secret: str) -> bytes:
@@ -26,9 +32,10 @@ def hash_of(secret: str) -> bytes:
 
 class TokenTable(Generic[R]):
     """Tokens as rows of type `row`, whose fields are the table's columns but `hash`: id, name, role, when
-    it was made, and last when it was revoked. `in_use` is the condition on that one."""
+    it was made, and last when it was revoked. `in_use` is the condition on that one. `select` writes a query
+    of columns, a table and a condition."""
 
-    def __init__(self, table: str, prefix: str, row: type[R], in_use: str) -> None:
+    def __init__(self, table: str, prefix: str, row: type[R], in_use: str, select: Select = _select) -> None:
         self._row = row
         self._prefix = prefix
         names = row.__struct_fields__
@@ -37,9 +44,9 @@ class TokenTable(Generic[R]):
         self._insert = f"INSERT INTO {table} ({columns}, hash) VALUES ({marks}, ?)"
         self._revoke = f"UPDATE {table} SET {names[-1]} = ? WHERE id = ? AND {in_use}"
         self._all = f"SELECT {columns} FROM {table} ORDER BY {names[3]}, id"
-        self.by_hash: str = f"SELECT {columns} FROM {table} WHERE hash = ? AND {in_use}"
-        self.by_id: str = f"SELECT {columns} FROM {table} WHERE id = ? AND {in_use}"
-        self.by_name: str = f"SELECT {columns} FROM {table} WHERE name = ? AND {in_use}"
+        self.by_hash: str = select(columns, table, f"hash = ?1 AND {in_use}")
+        self.by_id: str = select(columns, table, f"id = ?1 AND {in_use}")
+        self.by_name: str = select(columns, table, f"name = ?1 AND {in_use}")
 
     def add(self, db: apsw.Connection, row: R) -> str:
         """Keep a new token and give its secret, which is shown this once."""

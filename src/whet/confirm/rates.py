@@ -1,0 +1,48 @@
+"""Which number a submission has under the rate limit, and when the one that has to leave the window was made.
+
+The number of the newest one is remembered for as long as nobody else writes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whet.confirm.ledger import Tx
+from whet.contract.errors import StoreCorrupt
+
+_ROW = "SELECT principal, action_key, rate_number, created_at FROM requests NOT INDEXED WHERE seq ="
+_OF_RATE = "FROM requests WHERE principal = ? AND action_key = ? AND rate_number"
+_NEWEST = f"{_ROW} (SELECT seq {_OF_RATE} IS NOT NULL ORDER BY rate_number DESC LIMIT 1)"
+_NUMBERED = f"{_ROW} (SELECT seq {_OF_RATE} = ? LIMIT 1)"
+_KEPT, _MAX_KEPT = "rate numbers", 1024
+
+
+def next_rate(tx: Tx, principal: str, action_key: str, limit: int) -> tuple[int, float]:
+    """Return the number of the principal's next counted submission of an action, and the time of the one
+    `limit` before it (0.0 if there is none)."""
+    newest = tx.sealer.kept(_KEPT).get((principal, action_key))
+    if newest is None:
+        row = _row(tx, _NEWEST, (principal, action_key))
+        newest = row[2] if row else 0
+    earlier = newest + 1 - limit
+    if earlier < 1:
+        return newest + 1, 0.0
+    row = _row(tx, _NUMBERED, (principal, action_key, earlier))
+    return newest + 1, row[3] if row else 0.0
+
+
+def keep(tx: Tx, principal: str, action_key: str, number: int | None) -> None:
+    """Remember the number of the submission just stored; None: it does not count."""
+    if number is not None:
+        kept = tx.sealer.kept(_KEPT)
+        if len(kept) >= _MAX_KEPT:
+            kept.clear()
+        kept[principal, action_key] = number
+
+
+def _row(tx: Tx, sql: str, asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return a counted submission as its row has it. Raises StoreCorrupt if the index leads to another's."""
+    row = tx.connection.execute(sql, asked).fetchone()
+    if row is not None and row[: len(asked)] != asked:
+        raise StoreCorrupt("the index of the rate limit leads to another request")
+    return row

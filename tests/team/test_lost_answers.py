@@ -1,0 +1,133 @@
+"""A commit whose answer was lost: it counts if it is there, and is made again if the database lost it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing
+
+import pytest
+
+from tests.store.support import USAGE, answer, new_log, user
+from tests.support import wait_until
+from whet.clock import SystemClock
+from whet.postgres import schema
+from whet.postgres.connection import connect
+from whet.practice.database import TrialServer
+from whet.store.migrations import STEPS
+from whet.store.team import TeamDatabase
+from whet.store.transcript import Transcript
+
+_STALLED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+
+
+class Pair:
+    """A primary whose replica receives nothing any more: commits on it are stored and never answered."""
+
+    def __init__(self) -> None:
+        self.primary = TrialServer(syncs=True)
+        self.replica: TrialServer | None = None
+
+    def start(self) -> str:
+        """Start both and return the address of whichever can be written."""
+        with closing(connect(self.primary.url, timeout_s=10)) as admin:
+            schema.init(admin, STEPS)
+        self.replica = TrialServer(syncs=True, primary=self.primary)
+        hosts = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.replica.port}"
+        return f"postgresql://whet@{hosts}/postgres?target_session_attrs=read-write"
+
+    def stall(self) -> None:
+        """Cut the replica off once it has everything so far; from here on the primary waits for it."""
+        assert self.replica is not None
+        with closing(connect(self.primary.url, timeout_s=10)) as admin:
+            row = admin.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+            assert row is not None
+            with closing(connect(self.replica.url, timeout_s=10)) as there:
+                has_it = "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn"
+                wait_until(lambda: there.execute(has_it, (row[0],)).fetchone() == (True,))
+                there.execute("ALTER SYSTEM SET primary_conninfo = ''")
+                there.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+                there.execute("SELECT pg_reload_conf()")
+                gone = "SELECT count(*) FROM pg_stat_wal_receiver"
+                wait_until(lambda: there.execute(gone).fetchone() == (0,))
+            admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            admin.execute("SELECT pg_reload_conf()")
+            wait_until(lambda: admin.execute("SHOW synchronous_standby_names").fetchone() == ("*",))
+
+    def wait_for_commit(self) -> None:
+        """Wait until a commit is stored on the primary and not answered."""
+        with closing(connect(self.primary.url, timeout_s=10)) as admin:
+            wait_until(lambda: admin.execute(_STALLED).fetchone() == (1,))
+
+    def fail_over(self, until_number: int) -> None:
+        """Kill the primary and promote the replica, where others have used up these numbers of transactions
+        before anybody else can write."""
+        assert self.replica is not None
+        self.primary.control("-m", "immediate", "-w", "stop")
+        self.replica.control("-w", "promote")
+        with closing(connect(self.replica.url, timeout_s=10)) as admin:
+            admin.execute("SET default_transaction_read_only = off")
+            admin.execute("CREATE TABLE others (number BIGINT)")
+            while True:
+                row = admin.execute(
+                    "INSERT INTO others VALUES (pg_current_xact_id()::text::bigint) RETURNING number"
+                ).fetchone()
+                assert row is not None
+                if row[0] > until_number:
+                    break
+            admin.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            admin.execute("SELECT pg_reload_conf()")
+
+    def close(self) -> None:
+        for server in (self.replica, self.primary):
+            if server is not None:
+                server.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.slow
+def test_a_commit_that_a_failover_lost_is_made_again_though_its_number_was_given_to_another(pair):
+    url = pair.start()
+    numbers: list[int] = []
+
+    def work(connection) -> None:
+        row = connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+        numbers.append(row[0])
+        connection.execute("UPDATE sessions SET title = 'mine'")
+
+    with closing(TeamDatabase.open_url(url, patience_s=60.0)) as db:
+        asyncio.run(new_log(db, SystemClock()))
+        pair.stall()
+        written: Future[None] = db.submit(work)
+        pair.wait_for_commit()
+        pair.fail_over(numbers[0])
+        written.result(60)
+        assert db.read_now(lambda c: c.execute("SELECT title FROM sessions").fetchone()) == ("mine",)
+        assert len(numbers) == 2
+
+
+@pytest.mark.slow
+def test_a_commit_that_was_answered_to_nobody_counts_once(url, cluster):
+    """The connection is cut while rows are on their way: each is there once, in its order."""
+    with closing(TeamDatabase.open_url(url)) as db:
+
+        async def main() -> list[str]:
+            log = await new_log(db, SystemClock())
+            turn = await log.begin_turn(user("x"))
+            for number in range(30):
+                cutting = asyncio.create_task(asyncio.to_thread(cluster.cut, url))
+                await log.append_reply(turn, answer(str(number)), USAGE, "m")
+                await cutting
+            await log.end_turn(turn, "answered", "")
+            return [one.text for one in (await Transcript.open(db, "s1", SystemClock())).messages]
+
+        assert asyncio.run(main()) == ["x", *map(str, range(30))]
