@@ -23,6 +23,7 @@ from whet.contract.events import Emit
 from whet.contract.messages import ImagePart
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
+from whet.typed_answer import read_line
 
 if TYPE_CHECKING:
     from whet.cli.commands import ChatControl
@@ -124,15 +125,18 @@ class KeyActions:
         await unfolding.unfold(chat, count - self._unfolded + 1)
 
     async def _decide_plan(self) -> None:
-        """Put the plan that was made to the person; a yes carries it out."""
+        """Put the plan that was made to the person; only a choice carries it out; words go to the model."""
         chat = self._chat
         now = await planning.state_of(chat.app, chat.session.id)
-        picked = await chat.choose("Carry this plan out?", mode.CHOICES)
+        picked = await chat.decide("Carry this plan out?", mode.CHOICES)
         if picked == len(mode.CHOICES) - 2:
             chat.put_back("\n".join(["/plan steps", *(one.text for one in now.steps)]))
             return
-        if picked is None or picked == len(mode.CHOICES) - 1:
+        if isinstance(picked, str) or picked == len(mode.CHOICES) - 1:
             chat.say("still planning; /mode ask ends that", "dim")
+            if isinstance(picked, str) and picked and not read_line(picked, ()).stops:
+                chat.say(picked)
+                chat.send(picked)
             return
         name = mode.MODES[0] if picked == 0 else mode.MODES[2]
         told = await planning.approve(chat.app, chat.session.id)

@@ -193,6 +193,10 @@ class TerminalChat:
         """Have the person pick one of some (line, preview); None where they don't, or can't."""
         return await self._screen.choose(title, choices)
 
+    async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
+        """Have the person decide for one of some (line, preview), or return the words that they typed."""
+        return await self._screen.decide(title, choices)
+
     def put_back(self, text: str) -> None:
         """Put text into the input line again."""
         self._screen.put_back(text)
