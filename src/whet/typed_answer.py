@@ -1,15 +1,16 @@
 """The rule for typed answers to a permission question: which text is an option, and which is a no.
 
-An option is a single key alone, or a whole line that is exactly one of the option's names. Every other text is
-a no, and the model reads the text as the reason. A single key never grants anything that lasts: `session`
-needs Enter, and `always` has no key and must be typed out. Every interface that takes typed answers uses this
-module. It does not read input, and does not know how an option is carried out.
+An option is a single key alone, or a whole line that is exactly one of the option's names. Every other text
+is a no, and the model reads the text as the reason. A single key never grants anything that lasts: `session`
+needs Enter, and `always` has no key and must be typed out. Every interface that takes typed answers uses
+this module. It does not read input, and does not know how an option is carried out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+
 import msgspec
 
 MAX_WORDS_CHARS = 4_000

@@ -114,7 +114,8 @@ def test_a_press_decides_for_those_who_may_in_the_chat_of_the_question(run: Run)
         data, task = await asked()
         rig.board.limits = PlatformLimits(200, 1.0, 1.0, can_edit=False)
         await rig.intake.take([presses("9", data)])
-        assert await task == "once" and rig.queued() == [], "its messages can't be changed"
+        said = [Outgoing("**Allowed once.** Ann<U+202E>")]
+        assert await task == "once" and rig.queued() == said, "its messages can't be changed"
 
     run(test)
 

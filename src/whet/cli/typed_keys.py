@@ -1,8 +1,8 @@
 """Keys at a permission question become one whole text: a key alone with silence after it, or a line.
 
-A key that answers alone is held back until no further key has come for `SILENCE_S`; if one comes, both begin a
-line, which Enter ends. It does not know what the text means (`whet.typed_answer` does), nor how the question
-is drawn.
+A key that answers alone is held back until no further key has come for `SILENCE_S`; if one comes, both begin
+a line, which Enter ends. It does not know what the text means (`whet.typed_answer` does), nor how the
+question is drawn.
 """
 
 from __future__ import annotations
