@@ -166,8 +166,12 @@ class TerminalPerson:
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is no option are a no."""
         deciding = Deciding(request, max(self._terminal.height() - 20, 8))
+        is_drawn = False
         while True:
-            text = await self._terminal.ask(self._question(deciding))
+            question = self._question(deciding)
+            question.is_drawn = is_drawn  # asked again, it is still the question that was seen
+            text = await self._terminal.ask(question)
+            is_drawn = True
             typed = read_line(text or "", deciding.options())
             if deciding.choose(typed.option):
                 continue

@@ -165,9 +165,9 @@ class InputKeys:
         buffer = event.current_buffer
         shown = buffer.text
         if isinstance(self.question, PickQuestion):
-            if self._is_ahead(self.question):
-                return
-            self.question.give("")
+            if not self._is_ahead(self.question):
+                self.last_key_s = 0.0
+                self.question.give("")
             return
         if not shown.strip():
             return

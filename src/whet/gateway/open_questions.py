@@ -29,6 +29,7 @@ DECISIONS = {
 """How a permission was decided, by the mark of its button."""
 OVER = "This question is over."
 REFUSED = "You may not decide this."
+NOTHING = "Nothing waits for a decision here."
 NOT_OFFERED = "That is not offered for this question."
 _MARKS = {"once": "1", "session": "s", "always": "a", "no": "n", "show": "v"}
 _OPTIONS = (
@@ -60,7 +61,7 @@ class ChatReply(msgspec.Struct, frozen=True):
 
 class _Question:
     """A question that waits. `name` names it in words, `about` sums it up, `answers` has what each button
-    stands for. An `open_ended` one takes any words."""
+    stands for. An `open_ended` one takes any words. Words that came before it was posted can't answer it."""
 
     def __init__(self, route: QuestionRoute, name: str, about: str, *, open_ended: bool) -> None:
         self.chat_id = route.chat_id
@@ -138,10 +139,12 @@ class ChatQuestions:
         if name:
             found = [question for question in found if question.name == name]
         if not found:
-            return "Nothing waits for a decision here."
+            return NOTHING
         if not may:
             return REFUSED
-        return _settle(found[0], mark, words) if len(found) == 1 else _which(found)
+        if len(found) > 1:
+            return _which(found)
+        return _settle(found[0], mark, words) if found[0].is_posted else NOTHING
 
     def typed(self, chat_id: int, room: tuple[str, str], text: str, *, may: bool) -> ChatReply | None:
         """Take a message of a conversation as the answer to an open question; None if it is an ordinary
@@ -162,9 +165,9 @@ class ChatQuestions:
             if (question.open_ended or may if question.chat_id == chat_id else may and is_option)
             and (question.chat_id == chat_id or not question.open_ended)
         ]
-        if not found:
-            return None
-        return _taken(found[0], text) if len(found) == 1 else ChatReply(_which(found))
+        if len(found) > 1:
+            return ChatReply(_which(found))
+        return _taken(found[0], text) if found and found[0].is_posted else None
 
     async def put(
         self,
@@ -193,12 +196,7 @@ class ChatQuestions:
             del self._open[word]
 
     def _waiting(self, room: tuple[str, str]) -> list[_Question]:
-        """Return the open questions of a room; words can't answer one that was not posted yet."""
-        return [
-            question
-            for question in self._open.values()
-            if question.room == room and question.is_posted and not question.answer.done()
-        ]
+        return [one for one in self._open.values() if one.room == room and not one.answer.done()]
 
     def _new_name(self) -> str:
         """Return a name that no open question has; random, so that no old name fits after a restart."""
