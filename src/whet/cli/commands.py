@@ -95,10 +95,6 @@ class ChatControl(Protocol):
         """Have the person pick one of some (line, preview); None where they don't, or can't."""
         ...
 
-    async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
-        """Have the person decide for one of some (line, preview), or return the words that they typed."""
-        ...
-
     def put_out(self, text: str) -> None:
         """Write to the terminal as it is."""
         ...

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ from whet.typed_answer import read_line
 if TYPE_CHECKING:
     from whet.cli.commands import ChatControl
 
+Decide = Callable[[str, Sequence[tuple[str, str]]], Awaitable[int | str]]
+"""Has the person decide for one of some (line, preview); gives its index, or the words that they typed."""
 _TWICE_S = 0.8
 
 
@@ -35,10 +38,11 @@ class KeyActions:
     """What keys do in one chat. `pending` is what the model is told with the next message, `images` what it
     is shown."""
 
-    def __init__(self, chat: ChatControl) -> None:
+    def __init__(self, chat: ChatControl, decide: Decide) -> None:
         self.pending: list[str] = []
         self.images: list[Path] = []
         self._chat = chat
+        self._decide = decide
         self._escaped_s = float("-inf")
         self._unfolded = 0
         self._pictures: tempfile.TemporaryDirectory[str] | None = None
@@ -128,7 +132,7 @@ class KeyActions:
         """Put the plan that was made to the person; only a choice carries it out; words go to the model."""
         chat = self._chat
         now = await planning.state_of(chat.app, chat.session.id)
-        picked = await chat.decide("Carry this plan out?", mode.CHOICES)
+        picked = await self._decide("Carry this plan out?", mode.CHOICES)
         if picked == len(mode.CHOICES) - 2:
             chat.put_back("\n".join(["/plan steps", *(one.text for one in now.steps)]))
             return

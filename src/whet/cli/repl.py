@@ -146,7 +146,7 @@ class TerminalChat:
         self._view = TerminalTurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: app.todo_lists.get(self.session.id)
         self._board = StatusBoard(app, plain=desk.marks.plain)
-        self._key_actions = KeyActions(self)
+        self._key_actions = KeyActions(self, screen.decide)
         self._news = _ReviewNews(desk, screen, self.say, app.database)
         self._waiting: list[Typed] = []
         app.reviews.listeners.append(self._news.add)
@@ -192,10 +192,6 @@ class TerminalChat:
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Have the person pick one of some (line, preview); None where they don't, or can't."""
         return await self._screen.choose(title, choices)
-
-    async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
-        """Have the person decide for one of some (line, preview), or return the words that they typed."""
-        return await self._screen.decide(title, choices)
 
     def put_back(self, text: str) -> None:
         """Put text into the input line again."""
