@@ -164,7 +164,7 @@ class UpdateIntake:
             if update.ref and channel.limits.can_edit:
                 await self._close(chat_id, update.ref, f"{asked}\n\n**{text}** {by}")
             else:
-                await self._close(chat_id, "", f"**{text}** {by}: {about}".removesuffix(": "))
+                await self._close(chat_id, "", " ".join(filter(None, (f"**{text}**", by, about))))
         with suppress(SendFailed):  # it was decided, whether or not they are told
             await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)
