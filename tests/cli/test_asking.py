@@ -134,7 +134,7 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
         assert "1  for this session or always: write_file(src/a.py)" in shown
         tty.type("2")
         tty.wait_for("›")  # only what changed is drawn again: the sign is at the other line
-        tty.type("a")
+        tty.type("always\r")
         tty.wait_for("allowed from now on: write_file(src/*)")
         assert "c.py" in tty.wait_for("[N]o")
         tty.type("n")
@@ -178,3 +178,98 @@ def test_what_the_screen_has_no_room_for_is_shown_by_the_key_that_is_named(folde
         assert all(word in shown for word in words)
         tty.type("n")
         tty.wait_for("Done.")
+
+
+WORDS = (
+    "wait",
+    "cancel",
+    "don't",
+    "what?",
+    "also look at it",
+    "open the file and look",
+    "some other way",
+    "a",
+    "ja",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("environ", "question"),
+    [
+        ({}, []),
+        ({"WHET_UI_KEYS": "vi"}, []),
+        ({"TERM": "dumb"}, []),
+        ({}, ["-q", "go"]),
+    ],
+)
+def test_words_at_a_question_are_a_no_that_the_model_reads(
+    folder: Path, environ: dict[str, str], question: list[str]
+) -> None:
+    script = [
+        *(call("terminal", command=f"touch made{n}") for n, _ in enumerate(WORDS)),
+        ScriptedReply("All done."),
+    ]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server), *question], folder, columns=100, environ=environ) as tty,
+    ):
+        if not question:
+            tty.wait_for("Ctrl-D")
+            tty.type("go\r")
+        for number, words in enumerate(WORDS):
+            tty.wait_for(f"touch made{number}")
+            tty.wait_for("[N]o")
+            tty.type(f"{words}\r")
+        tty.wait_for("All done.")
+        told = results(server)
+    assert [f"Their words: {words}" in text for words, text in zip(WORDS, told, strict=True)] == [True] * len(
+        WORDS
+    )
+    assert list(folder.glob("made*")) == []
+    assert "touch" not in run(["approvals", "list"], folder)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("term", "question"), [("xterm", []), ("dumb", []), ("xterm", ["-q", "go"])])
+def test_stop_at_a_question_stops_the_turn(folder: Path, term: str, question: list[str]) -> None:
+    script = [call("terminal", command="touch made"), call("terminal", command="touch two")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server), *question], folder, columns=100, environ={"TERM": term}) as tty,
+    ):
+        if not question:
+            tty.wait_for("Ctrl-D")
+            tty.type("go\r")
+        tty.wait_for("[N]o")
+        tty.type("stop\r")
+        tty.wait_for("cancelled")
+        if question:
+            assert tty.wait_for_end() == 130
+    assert list(folder.glob("*made*")) == [] and not (folder / "two").exists()
+
+
+@pytest.mark.slow
+def test_what_was_typed_before_a_question_or_pasted_answers_nothing(folder: Path) -> None:
+    script = [call("terminal", command="touch made"), ScriptedReply("All done.")]
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server), "-q", "go"], folder) as tty:
+        tty.type("yes\r")
+        tty.wait_for("[N]o")
+        tty.type("yes\ralways\r")
+        tty.wait_for("All done.")
+        assert "Their words: yes" in results(server)[0]
+    assert not (folder / "made").exists()
+
+
+@pytest.mark.slow
+def test_a_paste_is_no_answer(folder: Path) -> None:
+    script = [call("terminal", command="touch made"), ScriptedReply("All done.")]
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=100) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("go\r")
+        tty.wait_for("[N]o")
+        tty.type("\x1b[200~once\x1b[201~")
+        tty.type("not this\r")
+        tty.wait_for("All done.")
+        assert "Their words: not this" in results(server)[0]
+    assert not (folder / "made").exists()

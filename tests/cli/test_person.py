@@ -1,29 +1,11 @@
-"""Keys and lines become answers; whatever is unclear is a no."""
+"""Lines become choices, and an interface without a person answers nothing."""
 
 from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from whet.cli.person import answer_of, chosen
+from whet.cli.person import chosen
 from whet.contract.protocols import ApprovalRequest, NobodyPresent
-
-
-def asked(grant: str = "") -> ApprovalRequest:
-    return ApprovalRequest("s", "c", "terminal", "rm -rf x", ("deletes",), grant)
-
-
-@pytest.mark.parametrize(
-    ("key", "answer"), [("o", "once"), ("S", "session"), ("n", "no"), ("", None), ("y", None)]
-)
-def test_a_key_is_an_answer_or_nothing(key: str, answer: str | None) -> None:
-    assert answer_of(key, asked()) == answer
-
-
-def test_always_needs_something_to_allow() -> None:
-    assert answer_of("a", asked()) is None
-    assert answer_of("a", asked("terminal(ls *)")) == "always"
 
 
 def test_a_number_picks_a_choice() -> None:
@@ -33,5 +15,6 @@ def test_a_number_picks_a_choice() -> None:
 
 
 def test_nobody_answers_nothing() -> None:
-    assert asyncio.run(NobodyPresent().approve(asked())) is None
+    request = ApprovalRequest("s", "c", "terminal", "rm -rf x", ("deletes",))
+    assert asyncio.run(NobodyPresent().approve(request)) is None
     assert asyncio.run(NobodyPresent().clarify("which?", ["a"])) is None

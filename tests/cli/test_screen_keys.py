@@ -81,6 +81,31 @@ def test_a_plan_is_made_by_reading_only_and_carried_out_after_a_yes(folder: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("term", "shown"), [("xterm", "Esc leaves"), ("dumb", "Enter none: ")])
+def test_words_at_a_plan_go_to_the_model_and_carry_nothing_out(folder: Path, term: str, shown: str) -> None:
+    """ "change" is a word of the choice that would carry the plan out."""
+    script = [ScriptedReply("1. Write a.txt."), ScriptedReply("1. Write b.txt.")]
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", "--approvals", "plan", *flags(server)], folder, environ={"TERM": term}) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        tty.type("plan it\r")
+        tty.wait_for("Carry this plan out?")
+        tty.wait_for(shown)
+        tty.type("change\r")
+        tty.wait_for("Write b.txt.")
+        tty.wait_for("Carry this plan out?")
+        tty.wait_for(shown)
+        tty.type("stop\r")
+        tty.wait_for("still planning")
+        tty.type("/quit\r")
+        assert tty.wait_for_end() == 0
+    assert len(server.requests) == 2 and said(server)[-1].startswith("change")
+    assert "The plan is approved" not in said(server)[-1]
+
+
+@pytest.mark.slow
 def test_an_own_command_runs_unasked_and_the_model_hears_of_it(folder: Path) -> None:
     with (
         PracticeServer(script=[ScriptedReply("I see.")]) as server,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.rig import calls
 from tests.asked import blind, in_chat
 from tests.gateway.test_telegram import world
 from tests.writes import WRITES, prepare
@@ -33,3 +34,29 @@ def test_a_long_question_is_shown_whole_by_a_command_and_denied_with_words(tmp_p
         w.telegram.wait_said("All done.")
         assert b"Their words: it is Friday" in w.model.requests[-1].body
         assert not (w.work / "many.txt").exists()
+
+
+@pytest.mark.slow
+def test_words_in_the_chat_decide_deny_with_a_reason_or_stop(tmp_path: Path) -> None:
+    script = [
+        calls(("terminal", '{"command": "touch first"}')),
+        calls(("terminal", '{"command": "touch second"}')),
+        calls(("terminal", '{"command": "touch third"}')),
+        ScriptedReply("Never said."),
+    ]
+    with world(tmp_path, script, mode="ask") as w:
+        w.telegram.write("go")
+        w.telegram.wait_said("touch first")
+        w.telegram.write("yes")
+        assert "Allowed once: touch first (asked by ann)" in "".join(w.telegram.wait_said("Allowed once"))
+        w.telegram.wait_said("touch second")
+        w.telegram.write("abort that, use make")
+        w.telegram.wait_said("Denied: touch second")
+        w.telegram.wait_said("touch third")
+        assert b"Their words: abort that, use make" in w.model.requests[-1].body
+        w.telegram.write("stop")
+        w.telegram.wait_said("Stopp")
+        assert [path.name for path in w.gateway.home.rglob("*") if path.name in NAMES] == ["first"]
+
+
+NAMES = ("first", "second", "third")

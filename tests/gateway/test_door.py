@@ -28,9 +28,10 @@ from whet.contract.channels import (
 )
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.protocols import ApprovalRequest
-from whet.gateway.asking import ChatPerson, ChatQuestions
-from whet.gateway.asking import QuestionRoute as AskingDesk
+from whet.gateway.asking import ChatPerson
 from whet.gateway.lock import TokenLock, holder
+from whet.gateway.open_questions import ChatQuestions, ChatReply
+from whet.gateway.open_questions import QuestionRoute as AskingDesk
 from whet.gateway.router import Router
 from whet.gateway.settings import open_channels, parse_gateway, read_gateway
 from whet.practice.script import ScriptedReply
@@ -258,13 +259,13 @@ def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None
         while not said:
             await asyncio.sleep(0)
         assert "Answer `/approve`, `/approve session`, `/approve always` or `/deny`." in said.pop()
-        assert asking.decide(("irc", "#x"), "a", may=True) == "Always allowed."
+        assert asking.decide(("irc", "#x"), "a", may=True) == "Always allowed: `rm x` (asked by ann)"
         assert await approving == "always"
         asked = asyncio.create_task(person.clarify("Which colour?", ["red", "blue"]))
         while not said:
             await asyncio.sleep(0)
         assert said == ["Which colour?\n• red\n• blue"]
-        assert asking.replied(1, "blue") and await asked == "blue"
+        assert asking.typed(1, ("irc", "#x"), "blue", may=False) == ChatReply("") and await asked == "blue"
 
     asyncio.run(main())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -11,7 +12,11 @@ from tests import reviewed
 from tests.gateway.parts import Rig, Run, model, place, run
 from whet.contract.channels import Incoming, Outgoing, PlatformLimits
 from whet.contract.events import ReviewFinished
+from whet.contract.protocols import ApprovalRequest, Reply
 from whet.gateway import outbox
+from whet.gateway.asking import ChatPerson
+from whet.gateway.conversations import Conversation
+from whet.mcp.elicitation import elicit
 from whet.store import chats, news
 
 __all__ = ["model", "run"]  # fixtures
@@ -114,7 +119,8 @@ def test_a_press_decides_for_those_who_may_in_the_chat_of_the_question(run: Run)
         data, task = await asked()
         rig.board.limits = PlatformLimits(200, 1.0, 1.0, can_edit=False)
         await rig.intake.take([presses("9", data)])
-        assert await task == "once" and rig.queued() == [], "its messages can't be changed"
+        said = [Outgoing("**Allowed once.** Ann<U+202E>")]
+        assert await task == "once" and rig.queued() == said, "its messages can't be changed"
 
     run(test)
 
@@ -167,5 +173,63 @@ def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> 
         assert await rig.server._post(session_id, Outgoing("a file")) is True
         assert await rig.server._post("unknown", Outgoing("a file")) is False
         assert rig.texts() == ["a file"] and rig.woken == [rows.chat.id]
+
+    run(test)
+
+
+def test_in_a_group_only_its_person_or_an_approver_answers_a_question_and_a_command_names_its_own(
+    run: Run,
+) -> None:
+    """Ben (8) and the owner ann (7) in one group, a permission of each open; then the model's question and an
+    MCP server's to ann."""
+
+    async def test(rig: Rig) -> None:
+        asking = rig.parts.asking
+        anns, bens = [await rig.conversation(place(user, "g", group=True)) for user in ("7", "8")]
+
+        async def posted() -> dict[str, str]:
+            while not (found := [message for message in rig.queued() if message.buttons]):
+                await asyncio.sleep(0)
+            await rig.app.database.append(lambda db: None)  # the post before it has returned by then
+            return {button.label: button.data for button in found[-1].buttons}
+
+        def person(of: Conversation, name: str) -> ChatPerson:
+            return ChatPerson(asking, of.record.desk(), name, None)
+
+        edit = ApprovalRequest("s", "c", "terminal", "touch mine", ())
+        hers = asyncio.create_task(person(anns, "ann").approve(edit))
+        await posted()
+        deletes = ApprovalRequest("s", "c", "terminal", "rm -rf build", ())
+        his = asyncio.create_task(person(bens, "ben").approve(deletes))
+        await posted()
+        await rig.commands.run(anns, "approve", "")
+        (which,) = rig.queued()
+        assert "2 questions are open here" in which.text and not hers.done() and not his.done()
+        name = re.findall(r"`/approve (\w+)`.*asked by ann", which.text)[0]
+        await rig.commands.run(bens, "approve", name)
+        assert rig.queued()[0].text == "You may not decide this." and not hers.done()
+        await rig.commands.run(anns, "approve", f"{name} once")
+        assert rig.queued()[0].text == "Allowed once: `touch mine` (asked by ann)"
+        assert await hers == "once" and not his.done()
+        await rig.commands.run(anns, "deny", "not here")
+        assert rig.queued()[0].text == "Denied: `rm -rf build` (asked by ben)"
+        assert await his == Reply("no", words="not here")
+
+        asked = asyncio.create_task(person(anns, "ann").clarify("Which?", ["this"]))
+        data = await posted()
+        await rig.intake.take([presses("8", data["this"])])
+        assert rig.board.answers.pop() == "You may not decide this." and not asked.done()
+        await rig.intake.take([presses("7", data["this"])])
+        assert rig.board.answers.pop() == "Noted: this." and await asked == "this"
+        rig.queued()
+
+        form = {"message": "Delete the production database?"}
+        asked_by_server = asyncio.create_task(elicit("db", form, person(anns, "ann").clarify))
+        data = await posted()
+        await rig.intake.take([presses("8", data["Agree"])])
+        assert rig.board.answers.pop() == "You may not decide this." and not asked_by_server.done()
+        await rig.intake.take([presses("9", data["Decline to answer"])])  # cat may approve
+        assert rig.board.answers.pop() == "Noted: Decline to answer."
+        assert await asked_by_server == {"action": "decline"}
 
     run(test)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from whet.contract.channels import Outgoing, PlatformLimits
 from whet.contract.protocols import ApprovalRequest, GrantScope, Reply
-from whet.gateway.asking import ChatPerson, ChatQuestions, QuestionRoute, _whole
+from whet.gateway.asking import ChatPerson, _whole
+from whet.gateway.open_questions import NOT_OFFERED, ChatQuestions, ChatReply, QuestionRoute
 from whet.question import worded
 from whet.visible import visible
 
@@ -62,7 +64,8 @@ def test_a_button_belongs_to_its_question_and_conversation_until_that_is_decided
         assert asking.pressed(6, data, may=True) == OVER == asking.pressed(5, "x:1", may=True)
         assert asking.pressed(5, data.partition(":")[0] + ":q", may=True) == OVER
         assert asking.pressed(5, data, may=False) == "You may not decide this."
-        assert not asking.replied(5, "yes") and not asked.done(), "a message is no decision"
+        assert asking.typed(5, ROOM, "yes", may=False) is None and not asked.done(), "not theirs to decide"
+        assert asking.typed(6, ROOM, "please go on", may=True) is None, "a message to another conversation"
         assert asking.pressed(5, data, may=True) == "Allowed once."
         assert asking.is_decided(data) and asking.shown(data) == "" and asking.chat_of(data) == 5
         assert asking.pressed(5, data, may=True) == OVER
@@ -75,33 +78,143 @@ def test_a_button_belongs_to_its_question_and_conversation_until_that_is_decided
 @pytest.mark.parametrize(
     ("mark", "words", "said", "answer"),
     [
-        ("1", "", "Allowed once.", "once"),
-        ("s", "", "Allowed in this conversation.", "session"),
-        ("a", "", "Always allowed.", "always"),
-        ("n", "", "Denied.", "no"),
-        ("n", "it is Friday", "Denied.", Reply("no", words="it is Friday")),
+        ("1", "", "Allowed once", "once"),
+        ("s", "", "Allowed in this conversation", "session"),
+        ("a", "", "Always allowed", "always"),
+        ("n", "", "Denied", "no"),
+        ("n", "it is Friday", "Denied", Reply("no", words="it is Friday")),
     ],
 )
-def test_a_command_answers_the_latest_decision_of_its_room(
+def test_a_command_names_its_question_if_several_are_open_in_the_room(
     mark: str, words: str, said: str, answer: object
 ) -> None:
     async def main() -> None:
         asking, chats = ChatQuestions(), [Chat(), Chat(6), Chat(7, OTHER_ROOM)]
-        people = [ChatPerson(asking, chat.route, "ann", None) for chat in chats]
+        people = [
+            ChatPerson(asking, chat.route, name, None)
+            for chat, name in zip(chats, ("ann", "ben", "cat"), strict=True)
+        ]
         asked = [asyncio.create_task(person.approve(request(grant="rm"))) for person in people]
         words_asked = asyncio.create_task(people[1].clarify("Which?", []))
         await chats[1].asked(2)
         assert asking.decide(("board", "3"), mark, may=True) == "Nothing waits for a decision here."
         assert asking.decide(ROOM, mark, may=False, words=words) == "You may not decide this."
-        assert asking.decide(ROOM, mark, may=True, words=words) == said
-        assert await asked[1] == answer
+        which = asking.decide(ROOM, mark, may=True, words=words)
+        assert which.startswith("2 questions are open here. Say which one:") and not any(map(_done, asked))
+        names = names_in(which)
+        assert set(names) == {"ann", "ben"}
+        assert asking.decide(ROOM, mark, may=False, name=names["ben"]) == "You may not decide this."
+        decided = asking.decide(ROOM, mark, may=True, name=names["ben"], words=words)
+        assert decided == f"{said}: `rm x` (asked by ben)" and await asked[1] == answer
         assert not asked[0].done() and not asked[2].done() and not words_asked.done()
-        assert asking.decide(ROOM, mark, may=True) == said, "then the one before it"
+        over = asking.decide(ROOM, mark, may=True, name=names["ben"])
+        assert over == "Nothing waits for a decision here." and not asked[0].done(), (
+            "a name is never another's"
+        )
+        assert asking.decide(ROOM, mark, may=True) == f"{said}: `rm x` (asked by ann)", "one is left"
         await asked[0]
         assert asking.decide(ROOM, mark, may=True) == "Nothing waits for a decision here."
         for task in (asked[2], words_asked):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    run(main)
+
+
+def _done(task: asyncio.Task[Any]) -> bool:
+    return task.done()
+
+
+def names_in(which: str) -> dict[str, str]:
+    """Return the name of each permission in a reply that asks which one, by who asked for it."""
+    return {who: name for name, who in re.findall(r"`/approve (\w+)`.*asked by (\w+)\)", which)}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "said", "stops"),
+    [
+        ("Yes", "once", "Allowed once: `rm x` (asked by ann)", False),
+        ("session", "session", "Allowed in this conversation: `rm x` (asked by ann)", False),
+        ("no", "no", "Denied: `rm x` (asked by ann)", False),
+        (
+            "no, because it is Friday",
+            Reply("no", words="it is Friday"),
+            "Denied: `rm x` (asked by ann)",
+            False,
+        ),
+        ("stop", Reply("no", words="stop"), "Denied: `rm x` (asked by ann)", True),
+        ("yes but not now", Reply("no", words="yes but not now"), "Denied: `rm x` (asked by ann)", False),
+        ("o", Reply("no", words="o"), "Denied: `rm x` (asked by ann)", False),
+    ],
+)
+def test_words_of_the_conversation_decide_by_the_rule_for_typed_answers(
+    text: str, answer: object, said: str, stops: bool
+) -> None:
+    async def main() -> None:
+        asking, chat = ChatQuestions(), Chat()
+        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request(grant="rm")))
+        await chat.asked()
+        assert asking.typed(5, ROOM, " ", may=True) is None
+        assert asking.typed(5, ROOM, text, may=True) == ChatReply(said, stops)
+        assert await asked == answer
+
+    run(main)
+
+
+def test_an_answer_that_is_not_offered_leaves_the_question_open() -> None:
+    async def main() -> None:
+        asking, chat = ChatQuestions(), Chat()
+        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
+        await chat.asked()
+        assert asking.typed(5, ROOM, "always", may=True) == ChatReply(NOT_OFFERED)
+        assert asking.decide(ROOM, "a", may=True) == NOT_OFFERED and not asked.done()
+        assert asking.decide(ROOM, "n", may=True).startswith("Denied") and await asked == "no"
+
+    run(main)
+
+
+def test_words_ask_which_question_is_meant_and_a_name_answers_it() -> None:
+    """Ann may approve and has a question of her own open; ben, who may not, waits for his `rm x`."""
+
+    async def main() -> None:
+        asking, anns, bens = ChatQuestions(), Chat(5), Chat(6)
+        hers = asyncio.create_task(ChatPerson(asking, anns.route, "ann", None).approve(request()))
+        his = asyncio.create_task(ChatPerson(asking, bens.route, "ben", None).approve(request()))
+        await bens.asked()
+        reply = asking.typed(5, ROOM, "yes", may=True)
+        assert reply is not None and "2 questions" in reply.text and not hers.done() and not his.done()
+        names = names_in(reply.text)
+        assert asking.typed(6, ROOM, f"{names['ben']} yes", may=False) == ChatReply(
+            "You may not decide this."
+        )
+        assert asking.split_name(ROOM, f"{names['ben']} once") == (names["ben"], "once")
+        assert asking.split_name(OTHER_ROOM, f"{names['ben']} once") == ("", f"{names['ben']} once")
+        only = asking.typed(5, ROOM, names["ben"], may=True)
+        assert only is not None and only.text.startswith("Answer with:") and not his.done()
+        said = asking.typed(5, ROOM, f"{names['ann']} yes", may=True)
+        assert said == ChatReply("Allowed once: `rm x` (asked by ann)") and await hers == "once"
+        assert not his.done()
+        assert asking.typed(5, ROOM, "thanks, that is all", may=True) is None and not his.done()
+        assert asking.typed(5, ROOM, "no", may=True) == ChatReply("Denied: `rm x` (asked by ben)")
+        assert await his == "no"
+
+    run(main)
+
+
+def test_the_models_question_is_answered_by_its_person_or_by_somebody_who_may_approve() -> None:
+    async def main() -> None:
+        asking, chat = ChatQuestions(), Chat()
+        person = ChatPerson(asking, chat.route, "ann", None)
+        asked = asyncio.create_task(person.clarify("Delete the production database?", ["Agree", "no"]))
+        await chat.asked()
+        agree = chat.data["Agree"]
+        assert asking.pressed(5, agree, may=False, own=False) == "You may not decide this."
+        assert asking.typed(6, ROOM, "Agree", may=False) is None
+        assert asking.typed(6, ROOM, "Agree", may=True) is None and not asked.done()
+        assert asking.pressed(5, chat.data["no"], may=False, own=True) == "Noted: no." and await asked == "no"
+        asked = asyncio.create_task(person.clarify("Really?", ["Agree", "no"]))
+        await chat.asked(2)
+        assert asking.pressed(5, chat.data["no"], may=True) == "Noted: no." and await asked == "no"
 
     run(main)
 
@@ -117,12 +230,13 @@ def test_the_models_question_takes_a_button_or_the_next_message_of_its_conversat
         assert [button.label[:2] for button in message.buttons] == [f"n{n}" for n in range(8)]
         assert {button.label[2:] for button in message.buttons} == {visible("x" * 70, 58)}
         pressed = message.buttons[7].data
-        assert asking.pressed(5, pressed, may=False) == f"Noted: n7{'x' * 70}."
-        assert not asking.replied(5, "late") and await asked == "n7" + "x" * 70
+        assert asking.pressed(5, pressed, may=False, own=True) == f"Noted: n7{'x' * 70}."
+        assert asking.typed(5, ROOM, "late", may=False) is None and await asked == "n7" + "x" * 70
         asked = asyncio.create_task(person.clarify("And?", []))
         await chat.asked(2)
-        assert not asking.replied(6, "no") and asking.replied(5, "so") and await asked == "so"
-        assert not asking.replied(5, "again")
+        assert asking.typed(6, ROOM, "no", may=False) is None and not asked.done()
+        assert asking.typed(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
+        assert asking.typed(5, ROOM, "again", may=False) is None
 
     run(main)
 
@@ -169,7 +283,7 @@ def test_all_of_a_long_decision_is_shown_on_demand_and_asked_again() -> None:
         await chat.asked()
         assert shown(chat) == ["Allow once", "This conversation", "Deny", "Show all"]
         assert "echo 129" not in chat.said[0].text and "more lines" in chat.said[0].text
-        assert asking.decide(ROOM, "v", may=True) == "Shown."
+        assert asking.decide(ROOM, "v", may=True) == "Shown: `echo 0` … (asked by ann)"
         await chat.asked(2)
         assert shown(chat) == ["Allow once", "This conversation", "Deny"]
         assert "echo 129" in chat.said[1].text and "/approve" not in chat.said[1].text
@@ -212,7 +326,7 @@ def test_a_question_in_several_messages_has_its_buttons_under_the_last() -> None
         )
         await chat.asked()
         assert len(chat.said) > 2 and max(len(one.text) for one in chat.said) <= 280
-        assert asking.replied(5, "so") and await asked == "so"
+        assert asking.typed(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
 
     run(main)
 
@@ -233,12 +347,14 @@ def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody_can_b
         await there.asked()
         assert there.said[0].text.startswith("**be<U+202E>n asks: may I run this?**")
         assert here.said[1].text == "`terminal` needs permission; whoever may give it was asked."
-        assert asking.decide(OTHER_ROOM, "1", may=True) == "Allowed once." and await asked == "once"
+        decided = "Allowed once: `rm x` (asked by be<U+202E>n)"
+        assert asking.decide(OTHER_ROOM, "1", may=True) == decided and await asked == "once"
+        assert here.said[2].text == decided, "who asked is told what was decided elsewhere"
         group = Chat(7)
         person = ChatPerson(asking, here.route, "ben", lambda: found(group.route))
         asked = asyncio.create_task(person.approve(request()))
         await group.asked()
-        assert group.said[0].text.startswith("**May I run this?**") and len(here.said) == 2
+        assert group.said[0].text.startswith("**May I run this?**") and len(here.said) == 3
         asking.decide(ROOM, "n", may=True)
         assert await asked == "no"
 

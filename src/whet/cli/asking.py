@@ -1,4 +1,5 @@
-"""Questions at the terminal: the gate's take one key, the model's a line, a list is searched by typing.
+"""Questions at the terminal: the gate's take a key alone or a line, the model's a line, a list is searched by
+typing.
 
 They stand in place of the input line while they wait; `Terminal` shows them and hands the keys on.
 """
@@ -11,12 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from whet.cli import wording
-from whet.cli.deciding import Deciding, answer_of, coloured, has_colour
+from whet.cli.deciding import Deciding, coloured, has_colour
 from whet.cli.live import Fragment, Marks, wrapped
 from whet.cli.person import chosen
+from whet.cli.screen import PromptSignal
+from whet.cli.typed_keys import TypedKeys
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.question import RowKind
+from whet.typed_answer import AnswerOption, TypedAnswer, read_line
 
 if TYPE_CHECKING:
     from whet.cli.terminal import Terminal
@@ -33,8 +37,8 @@ _GRANTS = {"session": "for this session", "always": "from now on"}
 
 
 class TerminalQuestion:
-    """A question on the screen and its coming answer; `keys` names the keys of which one answers. `more` says
-    how the rows come to be seen that the screen has no room for.
+    """A question on the screen and its coming answer. With `options` it is answered by a key alone or by a
+    line (`typed`), else by a line of the input. `more` says how to see rows that the screen has no room for.
 
     Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
     below its dash, so that none can pass for a line of ours.
@@ -45,15 +49,22 @@ class TerminalQuestion:
         lines: Sequence[tuple[str, str] | tuple[str, str, str]],
         *,
         keys: str = "",
-        accepts: Callable[[str], bool] = bool,
+        options: Sequence[AnswerOption] = (),
         more: str = "",
     ) -> None:
-        self.keys = keys
+        self._keys = keys
         self._more = more
-        self.accepts = accepts
         self.wary = False
+        self.is_drawn = False
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self.typed: TypedKeys | None = TypedKeys(options, self.give) if options else None
         self._lines = lines
+
+    @property
+    def keys(self) -> str:
+        """What is shown where the answer is typed: the options, and what was typed of a line."""
+        hint = self.typed.hint() if self.typed is not None else ""
+        return f"{self._keys}\n{wording.printable(hint)}" if hint else self._keys
 
     def give(self, answer: str | None) -> None:
         """Answer, once."""
@@ -80,21 +91,30 @@ class TerminalQuestion:
 class PickQuestion(TerminalQuestion):
     """A list to pick from: typing narrows it, Up and Down move, Enter takes, Esc takes none.
 
-    `typed` gives what stands in the input line. Each choice is a line and a preview that is shown for the
-    one that is pointed at.
+    `typed_text` gives the text of the input line. Each choice is a line and a preview that is shown for the
+    one that is pointed at. If the choice `decides` something, typing does not narrow: the line is the answer.
     """
 
-    def __init__(self, title: str, choices: Sequence[tuple[str, str]], typed: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[tuple[str, str]],
+        typed_text: Callable[[], str],
+        *,
+        decides: bool = False,
+    ) -> None:
         super().__init__([])
         self._title = title
         self._choices = choices
-        self._typed = typed
+        self._typed_text = typed_text
+        self._decides = decides
+        self.line = ""
         self._at = 0
 
     @property
     def found(self) -> list[int]:
         """The numbers of the choices that have every typed word."""
-        words = self._typed().lower().split()
+        words = [] if self._decides else self._typed_text().lower().split()
         texts = [f"{line} {preview}".lower() for line, preview in self._choices]
         return [at for at, text in enumerate(texts) if all(word in text for word in words)]
 
@@ -103,7 +123,11 @@ class PickQuestion(TerminalQuestion):
         self._at = max(0, min(self._at + by, len(self.found) - 1))
 
     def give(self, answer: str | None) -> None:
-        """Answer with the number of the one pointed at; None stays none."""
+        """Answer with the number of the one pointed at; None stays none. If the choice decides something, a
+        typed line is kept in `line` and answers instead."""
+        if self._decides and answer is not None and (line := self._typed_text()).strip():
+            self.line = line
+            answer = None
         found = self.found
         at = min(self._at, len(found) - 1)
         super().give(None if answer is None or not found else str(found[at]))
@@ -126,35 +150,44 @@ class PickQuestion(TerminalQuestion):
                 rows += [[("class:dim", f"    {text}")] for text in preview if text.strip()]
         if not found:
             rows.append([("class:dim", "  nothing fits")])
-        hint = f"{len(found)} of {len(self._choices)} · type to narrow · Enter takes · Esc leaves"
+        ways = "a number or words" if self._decides else "type to narrow"
+        hint = f"{len(found)} of {len(self._choices)} · {ways} · Enter takes · Esc leaves"
         rows.append([("class:dim", wording.clip(hint, width))])
         return rows
 
 
 class TerminalPerson:
-    """The person at a terminal: the gate's questions take one key, the model's a line."""
+    """The person at a terminal: the gate's questions take a key alone or a line, the model's a line."""
 
     def __init__(self, terminal: Terminal, marks: Marks) -> None:
         self._terminal = terminal
         self._marks = marks
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Ask with one key; Enter, Esc and Ctrl-C are a no. Other keys narrow, show all, edit, say why."""
+        """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is no option are a no."""
         deciding = Deciding(request, max(self._terminal.height() - 20, 8))
+        is_drawn = False
         while True:
-            key = await self._terminal.ask(self._question(deciding)) or "n"
-            if deciding.choose(key):
+            question = self._question(deciding)
+            question.is_drawn = is_drawn  # asked again, it is still the question that was seen
+            text = await self._terminal.ask(question)
+            is_drawn = True
+            typed = read_line(text or "", deciding.options())
+            if deciding.choose(typed.option):
                 continue
-            if key.lower() == "v":
-                self._show_whole(deciding)
-            elif key.lower() == "e":
-                if edited := await self._edited(request):
-                    return edited
-            elif key.lower() == "b":
-                words = await self._terminal.ask(TerminalQuestion([("", "No, because:")]))
-                return Reply("no", words=words or "")
-            else:
-                return self._said(deciding, answer_of(key, request) or "no")
+            match typed.option:
+                case "view":
+                    self._show_whole(deciding)
+                case "edit":
+                    if edited := await self._edited(request):
+                        return edited
+                case "because":
+                    words = await self._terminal.ask(TerminalQuestion([("", "No, because:")]))
+                    return Reply("no", words=words or "")
+                case "once" | "session" | "always":
+                    return self._said(deciding, typed.option)
+                case _:
+                    return self._refused(typed)
 
     def _question(self, deciding: Deciding) -> TerminalQuestion:
         lines = [("", wording.printable(deciding.question.title), "bold")]
@@ -164,9 +197,15 @@ class TerminalPerson:
         return TerminalQuestion(
             lines,
             keys=deciding.keys(self._terminal.width() - 1),
-            accepts=deciding.accepts,
+            options=deciding.options(),
             more=" (v shows all)",
         )
+
+    def _refused(self, typed: TypedAnswer) -> Reply | Answer:
+        """Return the no, and stop the turn if the person asks for that."""
+        if typed.stops:
+            self._terminal.wake(PromptSignal.INTERRUPT)
+        return Reply("no", words=typed.words).short
 
     def _said(self, deciding: Deciding, answer: Answer) -> Answer | Reply:
         if answer not in _GRANTS:

@@ -1,7 +1,7 @@
-"""A decision at a terminal, key by key: what a yes covers, whether all is shown, why it is a no.
+"""A permission question at a terminal: its rows, its options, and what a lasting yes covers.
 
-The one-shot and the chat share it; how a row gets onto the screen is theirs. It imports neither rich nor
-prompt_toolkit.
+The one-shot and the chat share it, and draw the rows themselves. `whet.typed_answer` says which text is which
+option. It imports neither rich nor prompt_toolkit.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.question import FOLDED_ROWS, QuestionText, Row, RowKind, row_of, worded
+from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, AnswerOption
 
-ANSWERS: dict[str, Answer] = {"o": "once", "s": "session", "a": "always", "n": "no"}
 _COLOURS: dict[RowKind, str] = {"added": "32", "removed": "31", "hunk": "36", "file": "1", "fold": "2"}
 _BAR = "  | "
 
@@ -27,8 +27,8 @@ class Deciding:
         self.scope: int = 0
 
     def keys(self, width: int) -> str:
-        """Give the keys that answer, for the line where one is typed; two lines where it is too narrow."""
-        always = " [a]lways" if self.request.grant else ""
+        """Return the options for the line where one is typed, on two lines if `width` is too narrow."""
+        always = " always" if self.request.grant else ""
         more = " [v]iew all" if self.is_long else ""
         which = f" [1-{len(self.request.scopes)}] choose" if len(self.request.scopes) > 1 else ""
         aside, answers = f"[e]dit{more}{which} no [b]ecause", f"[o]nce [s]ession{always} [N]o "
@@ -52,33 +52,27 @@ class Deciding:
                 shown.append(("  - " if row.kind == "reason" else "  ", row))
         return shown
 
-    def accepts(self, key: str) -> bool:
-        """Whether a key means something here."""
-        is_scope = key.isascii() and key.isdecimal() and 1 <= int(key) <= len(self.request.scopes)
-        return is_scope or key.lower() in ("b", "e", "v") or answer_of(key, self.request) is not None
+    def options(self) -> tuple[AnswerOption, ...]:
+        """Return the options that may be typed; "always" only if the request says what it would cover."""
+        always = (ALWAYS,) if self.request.grant else ()
+        numbers = [str(number) for number in range(1, len(self.request.scopes) + 1)]
+        scopes = [AnswerOption(number, number) for number in numbers]
+        return (ONCE, SESSION, *always, NO, BECAUSE, EDIT, VIEW, *scopes)
 
-    def choose(self, key: str) -> bool:
-        """Take the number of a scope; False for any other key."""
-        if not (key.isascii() and key.isdecimal() and 1 <= int(key) <= len(self.request.scopes)):
+    def choose(self, option: str) -> bool:
+        """Mark the scope whose number the option is; False for any other option."""
+        if not (option.isascii() and option.isdecimal()):
             return False
-        self.scope = int(key) - 1
+        self.scope = int(option) - 1
         return True
 
     def reply(self, answer: Answer) -> Reply:
-        """Give an answer for the scope that is chosen."""
+        """Return the answer for the scope that is marked."""
         return Reply(answer, self.scope)
 
     def covers(self) -> str:
         """Say what a lasting yes covers now."""
         return self.request.scopes[self.scope].text if self.request.scopes else self.request.grant
-
-
-def answer_of(key: str, request: ApprovalRequest) -> Answer | None:
-    """Give the answer that a key stands for, None for another key. There is an always only where the
-    request says what that would allow.
-    """
-    answer = ANSWERS.get(key.lower())
-    return None if answer == "always" and not request.grant else answer
 
 
 def has_colour(environ: Mapping[str, str] | None = None) -> bool:

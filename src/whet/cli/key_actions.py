@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,13 @@ from whet.contract.events import Emit
 from whet.contract.messages import ImagePart
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
+from whet.typed_answer import read_line
 
 if TYPE_CHECKING:
     from whet.cli.commands import ChatControl
 
+Decide = Callable[[str, Sequence[tuple[str, str]]], Awaitable[int | str]]
+"""Has the person decide for one of some (line, preview); gives its index, or the words that they typed."""
 _TWICE_S = 0.8
 
 
@@ -34,10 +38,11 @@ class KeyActions:
     """What keys do in one chat. `pending` is what the model is told with the next message, `images` what it
     is shown."""
 
-    def __init__(self, chat: ChatControl) -> None:
+    def __init__(self, chat: ChatControl, decide: Decide) -> None:
         self.pending: list[str] = []
         self.images: list[Path] = []
         self._chat = chat
+        self._decide = decide
         self._escaped_s = float("-inf")
         self._unfolded = 0
         self._pictures: tempfile.TemporaryDirectory[str] | None = None
@@ -124,15 +129,18 @@ class KeyActions:
         await unfolding.unfold(chat, count - self._unfolded + 1)
 
     async def _decide_plan(self) -> None:
-        """Put the plan that was made to the person; a yes carries it out."""
+        """Put the plan that was made to the person; only a choice carries it out; words go to the model."""
         chat = self._chat
         now = await planning.state_of(chat.app, chat.session.id)
-        picked = await chat.choose("Carry this plan out?", mode.CHOICES)
+        picked = await self._decide("Carry this plan out?", mode.CHOICES)
         if picked == len(mode.CHOICES) - 2:
             chat.put_back("\n".join(["/plan steps", *(one.text for one in now.steps)]))
             return
-        if picked is None or picked == len(mode.CHOICES) - 1:
+        if isinstance(picked, str) or picked == len(mode.CHOICES) - 1:
             chat.say("still planning; /mode ask ends that", "dim")
+            if isinstance(picked, str) and picked and not read_line(picked, ()).stops:
+                chat.say(picked)
+                chat.send(picked)
             return
         name = mode.MODES[0] if picked == 0 else mode.MODES[2]
         told = await planning.approve(chat.app, chat.session.id)

@@ -60,13 +60,15 @@ def _edit(event: KeyPressEvent) -> None:
 
 
 class InputKeys:
-    """The keys of one terminal. `live` says whether something runs, `inputs` is what the person did."""
+    """The keys of one terminal. `live` says whether something runs, `inputs` is what the person did;
+    `typed_ahead` is what was typed on after a question came, for the input line that it took the place of."""
 
     def __init__(self) -> None:
         self.live: LiveLines = _nothing
         self.pastes: Pastes = Pastes()
         self.inputs: asyncio.Queue[Typed | PromptSignal] = asyncio.Queue()
         self.question: TerminalQuestion | None = None
+        self.typed_ahead = ""
         self.last_key_s: float = 0.0
         self._escaped_s = 0.0
 
@@ -74,7 +76,7 @@ class InputKeys:
         """Give the keys; `prompt` is the input line's buffer."""
         keys = KeyBindings()
         asked = Condition(lambda: self.question is not None)
-        one_key = Condition(lambda: self.question is not None and bool(self.question.keys))
+        one_key = Condition(lambda: self.question is not None and self.question.typed is not None)
         empty = Condition(lambda: not prompt().text)
 
         @keys.add("enter", filter=~one_key & ~is_searching)
@@ -111,9 +113,10 @@ class InputKeys:
 
         @keys.add(Keys.Any, filter=one_key, eager=True)
         @keys.add("enter", filter=one_key, eager=True)
-        @keys.add(Keys.BracketedPaste, filter=one_key, eager=True)
         def _(event: KeyPressEvent) -> None:
             self._one_key(event)
+
+        keys.add(Keys.BracketedPaste, filter=one_key, eager=True)(self._paste_answer)
 
         @keys.add("escape", filter=asked & ~one_key)
         @keys.add("escape", filter=one_key, eager=True)
@@ -162,7 +165,9 @@ class InputKeys:
         buffer = event.current_buffer
         shown = buffer.text
         if isinstance(self.question, PickQuestion):
-            self.question.give("")
+            if not self._is_ahead(self.question):
+                self.last_key_s = 0.0
+                self.question.give("")
             return
         if not shown.strip():
             return
@@ -178,21 +183,33 @@ class InputKeys:
 
     def note_typing(self, _: object) -> None:
         """Remember when a person last typed, so that a question does not take a word for its answer."""
-        self.last_key_s = time.monotonic()
+        now_s = time.monotonic()
+        if self.question is not None and now_s - self.last_key_s >= _TYPING_S:
+            self.question.wary = False
+        self.last_key_s = now_s
 
     def _one_key(self, event: KeyPressEvent) -> None:
         question = self.question
-        if question is None:
+        if question is None or question.typed is None:
             return
+        if not self._is_ahead(question):
+            question.typed.press(event.data)
+        elif len(event.data) == 1 and event.data.isprintable():
+            self.typed_ahead += event.data
+
+    def _paste_answer(self, event: KeyPressEvent) -> None:
+        if self.question and self.question.typed and not self._is_ahead(self.question):
+            self.question.typed.paste(event.data)
+
+    def _is_ahead(self, question: TerminalQuestion) -> bool:
+        """Whether a key was typed before its question was drawn, or goes on with what was: then it answers
+        nothing."""
         now_s = time.monotonic()
-        if question.wary and now_s - self.last_key_s < _TYPING_S:
+        ahead = not question.is_drawn or (question.wary and now_s - self.last_key_s < _TYPING_S)
+        if ahead:
             self.last_key_s = now_s
-            return
-        question.wary = False
-        if event.data in ("\r", "\n"):
-            question.give("n")
-        elif question.accepts(event.data):
-            question.give(event.data)
+        question.wary = ahead
+        return ahead
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer

@@ -1,20 +1,25 @@
 """The human of a one-shot: nobody, or whoever sits at the terminal that standard error shows.
 
-The terminal chat has its own, `cli/prompting.py`. Silence, an empty line and anything unclear are a no.
+The terminal chat has its own, `cli/asking.py`. Only a whole line that is exactly an option's name or key is a
+yes (`whet.typed_answer`). Lines that were typed before the question was shown, and several lines at once, are
+never a yes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
+import signal
 import sys
+import termios
 from collections.abc import Sequence
+from contextlib import suppress
 
-from whet.cli.deciding import Deciding, answer_of, coloured, has_colour
+from whet.cli.deciding import Deciding, coloured, has_colour
 from whet.cli.wording import exact, printable
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.typed_answer import read_line
 
 
 class LinePerson:
@@ -24,36 +29,39 @@ class LinePerson:
         self._turn = asyncio.Lock()
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Ask in one paragraph until something is decided; Enter and the end of input are a no."""
+        """Ask in one paragraph until an answer decides. Enter and the end of input are a no."""
         async with self._turn:
             deciding = Deciding(request)
             _show(deciding, whole=False)
             while True:
                 if len(request.scopes) > 1:
                     _say(f"a lasting yes now means: {printable(deciding.covers())}\n")
+                drop_typed_ahead()
                 _say(f"Allow it? {deciding.keys(_ONE_LINE).strip()}: ")
-                line = (await _line()).strip()
-                reply = await self._decided(deciding, line)
+                reply = await self._decided(deciding, await _all_lines())
                 if reply is not None:
                     return reply.short
 
-    async def _decided(self, deciding: Deciding, line: str) -> Reply | None:
-        """Give what a line decides; None where the question stands."""
-        key, request = line[:1].lower(), deciding.request
-        if deciding.choose(key):
+    async def _decided(self, deciding: Deciding, text: str) -> Reply | None:
+        """Return the reply that a text is, or None if the question is asked again."""
+        typed = read_line(text, deciding.options())
+        if deciding.choose(typed.option):
             return None
-        if key == "v":
-            _show(deciding, whole=True)
-            return None
-        if key == "e":
-            return await self._edited(request)
-        if key == "b":
-            _say("No, because: ")
-            return Reply("no", words=(await _line()).strip())
-        answer = answer_of(key, request) or "no"
-        if answer == "no":
-            return Reply("no", words=_words(line))
-        return deciding.reply(answer)
+        match typed.option:
+            case "view":
+                _show(deciding, whole=True)
+                return None
+            case "edit":
+                return await self._edited(deciding.request)
+            case "because":
+                _say("No, because: ")
+                return Reply("no", words=(await _line()).strip())
+            case "once" | "session" | "always":
+                return deciding.reply(typed.option)
+            case _:
+                if typed.stops:
+                    signal.raise_signal(signal.SIGINT)  # both interfaces stop the turn for it
+                return Reply("no", words=typed.words)
 
     async def _edited(self, request: ApprovalRequest) -> Reply | None:
         from whet.cli.rewriting import rewrite  # noqa: PLC0415 - most questions are not edited
@@ -87,12 +95,7 @@ def chosen(text: str, choices: Sequence[str]) -> str:
 
 
 _ONE_LINE = 1_000
-
-
-def _words(line: str) -> str:
-    """Give what a person wrote after their no: "no, because it is Friday" gives "it is Friday"."""
-    found = re.fullmatch(r"(?i)(?:no?|nope)[\s,.:;-]+(?:because\s+)?(.+)", line)
-    return found[1].strip() if found else ""
+_SILENCE_S = 0.1
 
 
 def _show(deciding: Deciding, *, whole: bool) -> None:
@@ -109,6 +112,22 @@ def _say(text: str) -> None:
 
 async def _line() -> str:
     """Wait for a line on standard input without a thread, so that a cancel leaves nothing behind."""
+    await _readable()
+    return os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace")
+
+
+async def _all_lines() -> str:
+    """Wait for a line, and return it with the lines that came at once with it, as from a paste."""
+    lines = [await _line()]
+    with suppress(TimeoutError):
+        while lines[-1]:
+            async with asyncio.timeout(_SILENCE_S):
+                await _readable()
+            lines.append(await _line())
+    return "".join(lines)
+
+
+async def _readable() -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     fd = sys.stdin.fileno()
@@ -117,4 +136,9 @@ async def _line() -> str:
         await ready.wait()
     finally:
         loop.remove_reader(fd)
-    return os.read(fd, 4096).decode("utf-8", "replace")
+
+
+def drop_typed_ahead() -> None:
+    """Discard what was typed before the question was shown: it can't be an answer to it."""
+    with suppress(termios.error, OSError):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

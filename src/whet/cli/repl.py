@@ -146,7 +146,7 @@ class TerminalChat:
         self._view = TerminalTurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: app.todo_lists.get(self.session.id)
         self._board = StatusBoard(app, plain=desk.marks.plain)
-        self._key_actions = KeyActions(self)
+        self._key_actions = KeyActions(self, screen.decide)
         self._news = _ReviewNews(desk, screen, self.say, app.database)
         self._waiting: list[Typed] = []
         app.reviews.listeners.append(self._news.add)

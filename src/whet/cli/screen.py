@@ -17,9 +17,10 @@ from enum import Enum, auto
 from typing import Protocol
 
 from whet.cli.live import Fragment, Marks
-from whet.cli.person import LinePerson
+from whet.cli.person import LinePerson, drop_typed_ahead
 from whet.contract.protocols import Person
 from whet.contract.texts import typed_number
+from whet.typed_answer import AnswerOption, read_line
 
 
 class PromptSignal(Enum):
@@ -88,6 +89,11 @@ class Screen(Protocol):
         """Have the person pick one of some (line, preview); None where they don't, or can't."""
         ...
 
+    async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
+        """Have the person decide for one of some (line, preview), or return the words that they typed
+        instead; empty words are a no."""
+        ...
+
     def put_back(self, text: str) -> None:
         """Put text into the input line again."""
         ...
@@ -103,6 +109,14 @@ class Screen(Protocol):
     async def aclose(self) -> None:
         """Give the terminal back as it was."""
         ...
+
+
+def picked_choice(line: str, choices: Sequence[tuple[str, str]]) -> int | str:
+    """Return the index of the choice that a whole line names or numbers exactly, or else the line."""
+    options = [AnswerOption(label.lower(), str(number)) for number, (label, _) in enumerate(choices, 1)]
+    names = [option.name for option in options]
+    typed = read_line(line, options)
+    return names.index(typed.option) if typed.option in names else line.strip()
 
 
 class LineScreen:
@@ -161,14 +175,21 @@ class LineScreen:
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Show the list with numbers, and read one; anything else picks none."""
+        number = typed_number((await self._line_for(title, choices)).strip()) or 0
+        return number - 1 if 1 <= number <= len(choices) else None
+
+    async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
+        """Show the list with numbers, and read one; any other line is returned."""
+        drop_typed_ahead()
+        return picked_choice(await self._line_for(title, choices), choices)
+
+    async def _line_for(self, title: str, choices: Sequence[tuple[str, str]]) -> str:
         rows = [title, *(f"{number:>3}  {line}" for number, (line, _) in enumerate(choices, 1))]
         self.write("\n".join([*rows, "A number picks one, Enter none: "]))
         if await self._first_of(self._readable()):
             self.write("\n")
-            return None
-        line = os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
-        number = typed_number(line.strip()) or 0
-        return number - 1 if 1 <= number <= len(choices) else None
+            return ""
+        return os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
 
     def put_in(self, text: str) -> None:
         """Say what can be typed: nothing can be put into this terminal's input."""

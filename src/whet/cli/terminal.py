@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import shutil
 import sys
 import time
@@ -20,6 +21,7 @@ from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, to_filter
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -35,7 +37,7 @@ from whet.cli.keys import InputKeys
 from whet.cli.live import Marks
 from whet.cli.prompting import open_history, open_input
 from whet.cli.redraws import Redraws
-from whet.cli.screen import LiveLines, PromptSignal, StatusLine, Typed
+from whet.cli.screen import LiveLines, PromptSignal, StatusLine, Typed, picked_choice
 from whet.contract.protocols import Person
 
 _TICK_S = 0.12
@@ -91,6 +93,7 @@ class Terminal:
         self._prompt.default_buffer.on_completions_changed += self._make_room
         self._app = self._prompt.app
         self._redraws = Redraws(self._app.invalidate)
+        self._app.before_render += self._note_drawing
         self._app.ttimeoutlen, self._app.timeoutlen = 0.1, _ESCAPE_S
         self._add_status()
         self._tasks: list[asyncio.Task[None]] = []
@@ -166,24 +169,38 @@ class Terminal:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def ask(self, question: TerminalQuestion) -> str | None:
-        """Put a question in place of the input line, one at a time, and give its answer."""
+        """Put a question in place of the input line, one at a time, and return its answer. A message that was
+        half typed is put back afterwards."""
         async with self._asking:
             question.wary = time.monotonic() - self._hands.last_key_s < _TYPING_S
+            buffer, draft = self._prompt.default_buffer, self._prompt.default_buffer.text
+            buffer.reset()
+            if question.typed is not None:
+                question.typed.is_followed = self._has_input
             self._hands.question = question
             self._redraws.draw_now()
             try:
                 return await question.answer
             finally:
                 self._hands.question = None
+                if question.typed is not None:
+                    question.typed.close()
+                draft, self._hands.typed_ahead = draft + self._hands.typed_ahead, ""
+                buffer.reset(Document(draft))
                 self._redraws.draw_now()
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Have the person pick one of some (line, preview); None where they leave it."""
-        typed = self._prompt.default_buffer
-        typed.reset()
-        answer = await self.ask(PickQuestion(title, choices, lambda: typed.text))
-        typed.reset()
+        """Have the person pick one of some (line, preview); None if they leave it."""
+        buffer = self._prompt.default_buffer
+        answer = await self.ask(PickQuestion(title, choices, lambda: buffer.text))
         return None if answer is None else int(answer)
+
+    async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
+        """Have the person decide for one of some (line, preview), or return the words that they typed."""
+        buffer = self._prompt.default_buffer
+        question = PickQuestion(title, choices, lambda: buffer.text, decides=True)
+        answer = await self.ask(question)
+        return picked_choice(question.line, choices) if answer is None else int(answer)
 
     async def lend(self, work: Callable[[], T]) -> T:
         """Give the terminal to another program while `work` runs on a thread."""
@@ -203,6 +220,18 @@ class Terminal:
             await asyncio.sleep(_TICK_S)
             if self._hands.live(1, 1):
                 self._app.invalidate()  # past the limit, so that no token waits behind a duration
+
+    def _note_drawing(self, _: object) -> None:
+        """Note that the question is about to be drawn: keys that wait now were typed before."""
+        question = self._hands.question
+        if question is not None and not question.is_drawn:
+            question.is_drawn = True
+            if self._has_input():
+                question.wary = True
+                self._hands.last_key_s = time.monotonic()
+
+    def _has_input(self) -> bool:
+        return bool(select.select([self._app.input.fileno()], [], [], 0)[0])
 
     def _message(self) -> StyleAndTextTuples:
         size = self._app.output.get_size()

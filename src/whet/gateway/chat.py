@@ -36,10 +36,10 @@ class ChatCommands:
         }
         for name, text, argument in (
             ("stop", "Stop what is being done, and drop what waits.", ""),
-            ("approve", "Allow what waits for a decision.", "[once|session|always|show]"),
+            ("approve", "Allow what waits for a decision.", "[NAME] [once|session|always|show]"),
             ("missing", "Show answers that may not have arrived.", ""),
             ("goal", "Work on something until a check proves it.", "TEXT [--verify CMD]"),
-            ("deny", "Deny what waits for a decision.", "[BECAUSE ...]"),
+            ("deny", "Deny what waits for a decision.", "[NAME] [BECAUSE ...]"),
         ):
             self._commands.add(SlashCommand(name, text, _never, argument, anytime=True))
 
@@ -122,13 +122,15 @@ class ChatCommands:
         return await _goal(conversation, person, rest)
 
     async def _approve(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
-        mark = _MARKS.get(rest or "once")
+        name, way = conversation.parts.asking.split_name(_room(conversation), rest)
+        mark = _MARKS.get(way or "once")
         if mark is None:
-            raise WhetError(f"{rest!r} is no way to allow", hint="/approve once, session, always or show")
-        return await _decide(conversation, person, mark)
+            raise WhetError(f"{way!r} is no way to allow", hint="/approve once, session, always or show")
+        return _decide(conversation, person, mark, name)
 
     async def _deny(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
-        return await _decide(conversation, person, "n", rest)
+        name, words = conversation.parts.asking.split_name(_room(conversation), rest)
+        return _decide(conversation, person, "n", name, words)
 
 
 async def _goal(conversation: Conversation, person: ChatUser, rest: str) -> str:
@@ -154,10 +156,13 @@ async def _show(conversation: Conversation) -> int:
     return await parts.database.append(lambda db: outbox.show(db, chat_id, now_ms))
 
 
-async def _decide(conversation: Conversation, person: ChatUser, mark: str, words: str = "") -> str:
-    place = conversation.record.place
-    room = (place.channel, place.chat)
-    return conversation.parts.asking.decide(room, mark, may=person.approves, words=words)
+def _decide(conversation: Conversation, person: ChatUser, mark: str, name: str, words: str = "") -> str:
+    asking, room = conversation.parts.asking, _room(conversation)
+    return asking.decide(room, mark, may=person.approves, name=name, words=words)
+
+
+def _room(conversation: Conversation) -> tuple[str, str]:
+    return conversation.record.place.channel, conversation.record.place.chat
 
 
 def _is_table(text: str) -> bool:

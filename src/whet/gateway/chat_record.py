@@ -16,10 +16,10 @@ from whet.channels.pieces import pieces
 from whet.clock import Clock
 from whet.config.schema import GatewaySettings
 from whet.contract.channels import Channel, ChatPlace, Outgoing
-from whet.gateway.asking import ChatQuestions, QuestionRoute
 from whet.gateway.deliveries import DRAFT, Deliveries
 from whet.gateway.drafts import Drafts
 from whet.gateway.files import ChatFiles
+from whet.gateway.open_questions import ChatQuestions, QuestionRoute
 from whet.gateway.router import ChatUser, Router
 from whet.store import chats, sessions
 from whet.store.chats import ChatRecord, InRow

@@ -225,8 +225,7 @@ class Conversation:
             await self._command(*command)
             return "taken"
         is_reply = row.id not in self._held and not update.files  # what came before a question is no answer
-        if is_reply and self.parts.asking.replied(self.chat_id, update.text):
-            await self.record.mark(row, "done")
+        if is_reply and await self._answered(row, update.text):
             return "taken"
         self._collect()
         # A turn that waits for room can't be given anything yet; a /stop that comes after this can end it.
@@ -243,6 +242,23 @@ class Conversation:
         else:
             await steer(self.record, row, text, images)
         return "taken"
+
+    async def _answered(self, row: InRow, text: str) -> bool:
+        """Take a message as the answer to an open question of the room, and say what was decided."""
+        place, asking = self.record.place, self.parts.asking
+        room = (place.channel, place.chat)
+        if not asking.is_waiting(room):
+            return False
+        person = await self.record.person()
+        reply = asking.typed(self.chat_id, room, text, may=person is not None and person.approves)
+        if reply is None:
+            return False
+        await self.record.mark(row, "done")
+        if reply.text:
+            await self.record.say(reply.text)
+        if reply.stops:
+            await self._command("stop", "")
+        return True
 
     @property
     def _has_room(self) -> bool:

@@ -13,11 +13,12 @@ from contextlib import suppress
 import apsw
 import msgspec
 
-from whet.contract.channels import Incoming, Outgoing, SendFailed
+from whet.contract.channels import ChatPlace, Incoming, Outgoing, SendFailed
 from whet.gateway import outbox
 from whet.gateway.chat_record import ConversationParts
 from whet.gateway.conversations import Conversations
-from whet.gateway.router import CODE_S, Verdict, new_code
+from whet.gateway.open_questions import OVER, REFUSED
+from whet.gateway.router import CODE_S, ChatUser, Verdict, new_code
 from whet.store import chats
 from whet.visible import visible
 
@@ -117,9 +118,10 @@ class UpdateIntake:
         chats.post(connection, chat_id, [msgspec.json.encode(Outgoing(text)).decode()], now_ms)
         return chat_id
 
-    async def _close(self, chat_id: int, press: Incoming, text: str) -> None:
-        """Say under a question how it was decided and take its buttons away."""
-        body = msgspec.json.encode(Outgoing(text, edits=press.ref)).decode()
+    async def _close(self, chat_id: int, ref: str, text: str) -> None:
+        """Say how a question was decided: in place of the message `ref`, which loses its buttons, or in a
+        message of its own if `ref` is empty."""
+        body = msgspec.json.encode(Outgoing(text, edits=ref)).decode()
         now_ms = self._parts.clock.unix_ms()
         await self._parts.database.append(lambda db: chats.post(db, chat_id, [body], now_ms))
         self._parts.deliveries.wake(chat_id)
@@ -148,22 +150,26 @@ class UpdateIntake:
             await self._show_missing(update)
             return
         chat_id, asked = parts.asking.chat_of(update.text), parts.asking.shown(update.text)
+        about = parts.asking.about(update.text)
 
-        def read(connection: apsw.Connection) -> tuple[bool, bool, bool]:
-            person = parts.router.person(connection, place)
+        def read(connection: apsw.Connection) -> tuple[ChatPlace, ChatUser | None]:
             there = chats.chat(connection, chat_id).place if chat_id else place
-            same = (there.channel, there.chat) == (place.channel, place.chat)
-            return same, person is not None, person is not None and person.approves
+            return there, parts.router.person(connection, place)
 
-        same, known, may = await parts.database.read(read)
-        text = "This question is over."
-        if not known:
-            text = "You may not decide this."
-        elif same:
-            text = parts.asking.pressed(chat_id, update.text, may=may)
+        there, person = await parts.database.read(read)
+        text = OVER
+        if person is None:
+            text = REFUSED
+        elif (there.channel, there.chat) == (place.channel, place.chat):
+            own = there.user == place.user
+            text = parts.asking.pressed(chat_id, update.text, may=person.approves, own=own)
         channel = parts.channels[place.channel]
-        if asked and update.ref and channel.limits.can_edit and parts.asking.is_decided(update.text):
-            await self._close(chat_id, update, f"{asked}\n\n**{text}** {visible(update.user_name, 60)}")
+        if asked and parts.asking.is_decided(update.text):
+            by = visible(update.user_name, 60)
+            if update.ref and channel.limits.can_edit:
+                await self._close(chat_id, update.ref, f"{asked}\n\n**{text}** {by}")
+            else:
+                await self._close(chat_id, "", " ".join(filter(None, (f"**{text}**", by, about))))
         with suppress(SendFailed):  # it was decided, whether or not they are told
             await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)

@@ -27,7 +27,6 @@ from whet.config.schema import Settings
 from whet.contract.channels import Channel, Outgoing, SendFailed, Verb
 from whet.contract.errors import StoreError
 from whet.contract.events import ReviewFinished
-from whet.gateway.asking import ChatQuestions
 from whet.gateway.chat_record import ConversationParts
 from whet.gateway.conversations import CommandRunner, Conversations
 from whet.gateway.deliveries import Deliveries
@@ -35,6 +34,7 @@ from whet.gateway.drafts import Drafts
 from whet.gateway.files import ChatFiles, send_file_tool
 from whet.gateway.intake import Passed, UpdateIntake
 from whet.gateway.lock import TokenLock
+from whet.gateway.open_questions import ChatQuestions
 from whet.gateway.router import Router
 from whet.gateway.settings import ConfiguredChannel, GatewayText
 from whet.log import mask

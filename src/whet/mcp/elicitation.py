@@ -15,11 +15,13 @@ from typing import Any, cast
 
 from whet.config.secrets import is_secret_name
 from whet.mcp.words import clean
+from whet.typed_answer import AnswerOption, read_line
 from whet.visible import visible
 
 Ask = Callable[[str, Sequence[str]], Awaitable[str | None]]
 """Puts a question with answers to pick from; None where nobody answers."""
 DECLINE = "Decline to answer"
+_AGREE = AnswerOption("agree", aliases=("yes", "y"))
 EMPTY = "Leave it empty"
 _MOST_FIELDS = 12
 _MOST_CHOICES = 20
@@ -69,7 +71,7 @@ async def _agreed(head: str, ask: Ask) -> bool:
     answer = await ask(head, ["Agree", DECLINE])
     if answer is None:
         raise _NoAnswer
-    return answer.strip().lower() in ("agree", "yes", "y", "ok")
+    return read_line(answer, (_AGREE,)).option == _AGREE.name
 
 
 class _Field:

@@ -10,6 +10,9 @@ from whet.contract.origin import Origin
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.memory.desk import LearningService
 from whet.memory.requests import SkillRequest, WriteOutcome
+from whet.typed_answer import AnswerOption, read_line
+
+_YES = AnswerOption("yes", "y")
 
 
 def output(outcome: WriteOutcome) -> ToolOutput:
@@ -25,7 +28,7 @@ async def confirmed(
     if outcome.state != "needs_yes":
         return outcome
     answer = await ctx.ask(outcome.text, ["yes", "no"])
-    if answer is not None and answer.strip().lower() in ("yes", "y"):
+    if answer is not None and read_line(answer, (_YES,)).option == _YES.name:
         return await desk.hand_in(msgspec.structs.replace(request, confirmed=True), origin)
     why = "nobody was there to ask" if answer is None else "the person said no"
     return WriteOutcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")

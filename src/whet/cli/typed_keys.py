@@ -1,0 +1,82 @@
+"""Keys at a permission question become one whole text: a key alone with silence after it, or a line.
+
+A key that answers alone is held back until no further key has come for `SILENCE_S`; if one comes, both begin
+a line, which Enter ends. It does not know what the text means (`whet.typed_answer` does), nor how the
+question is drawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from whet.typed_answer import AnswerOption, answers_alone, read_line
+
+SILENCE_S = 0.7
+"""How long no key may follow one that answers alone; between the keys of a typed word less time passes."""
+_BACK, _WORD_BACK, _LINE_BACK = ("\x7f", "\x08"), "\x17", "\x15"
+
+
+class TypedKeys:
+    """The keys typed at one question so far. `answer` takes the text when it is whole; `is_followed` says
+    whether a further key waits to be read."""
+
+    def __init__(
+        self,
+        options: Sequence[AnswerOption],
+        answer: Callable[[str], None],
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        self.text = ""
+        self.is_followed: Callable[[], bool] = bool
+        self._options = options
+        self._answer = answer
+        self._silence_s = silence_s
+        self._held: asyncio.TimerHandle | None = None
+
+    def press(self, key: str) -> None:
+        """Take one key. Enter answers with the line; keys that type no character are ignored."""
+        self.close()
+        if key in ("\r", "\n"):
+            self._answer(self.text)
+            return
+        if key in _BACK:
+            self.text = self.text[:-1]
+        elif key == _WORD_BACK:
+            self.text = self.text.rstrip().rpartition(" ")[0]
+        elif key == _LINE_BACK:
+            self.text = ""
+        elif len(key) == 1 and key.isprintable():
+            self.text += key
+        self._hold()
+
+    def paste(self, text: str) -> None:
+        """Take pasted text: the rest of a line that was begun. By itself a paste is no answer."""
+        self.close()
+        if self.text:
+            self.text += " ".join(text.split())
+
+    def hint(self) -> str:
+        """Say what Enter does with the text now; empty while there is none."""
+        if not self.text:
+            return ""
+        typed = read_line(self.text, self._options)
+        if typed.stops:
+            return f"Enter: no, and stop the turn: {self.text}"
+        return f"Enter: no, because: {self.text}" if typed.words else f"Enter: {typed.option}: {self.text}"
+
+    def close(self) -> None:
+        """Forget the key that is held back."""
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
+
+    def _hold(self) -> None:
+        if answers_alone(self.text, self._options):
+            self._held = asyncio.get_running_loop().call_later(self._silence_s, self._alone)
+
+    def _alone(self) -> None:
+        if self.is_followed():
+            self._hold()
+        else:
+            self._answer(self.text)

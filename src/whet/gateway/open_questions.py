@@ -1,0 +1,232 @@
+"""The questions that are open in the chats of one process: who may answer which, by a button or in words.
+
+A permission needs somebody with the right to approve. The model's own question, or an MCP server's, is
+answered by the person whose turn it is, or by somebody with that right. Words answer if one question can be
+meant; with several open the reply asks which one, and each has a name for that. `whet.typed_answer` says
+which words are a yes. Buttons carry a random word that stands for the question in this process. It does not
+know how a question is worded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from whet.contract.channels import MessageButton, Outgoing, PlatformLimits
+from whet.typed_answer import ALWAYS, AnswerOption, read_line
+
+Post = Callable[[Sequence[Outgoing]], Awaitable[None]]
+DECISIONS = {
+    "1": "Allowed once",
+    "s": "Allowed in this conversation",
+    "a": "Always allowed",
+    "n": "Denied",
+    "v": "Shown",
+}
+"""How a permission was decided, by the mark of its button."""
+OVER = "This question is over."
+REFUSED = "You may not decide this."
+NOTHING = "Nothing waits for a decision here."
+NOT_OFFERED = "That is not offered for this question."
+_MARKS = {"once": "1", "session": "s", "always": "a", "no": "n", "show": "v"}
+_OPTIONS = (
+    AnswerOption("once", aliases=("yes", "y", "allow once")),
+    AnswerOption("session", aliases=("this conversation",)),
+    ALWAYS,
+    AnswerOption("no", aliases=("n", "deny")),
+    AnswerOption("show", aliases=("show all",)),
+)
+_LETTERS, _DIGITS = "bcdfghjkmnpqrstvwxz", "23456789"
+
+
+class QuestionRoute(msgspec.Struct, frozen=True):
+    """Where a question is put: a conversation, the room that it is in (channel and chat), how to post there,
+    and the limits of its platform."""
+
+    chat_id: int
+    room: tuple[str, str]
+    post: Post
+    limits: PlatformLimits
+
+
+class ChatReply(msgspec.Struct, frozen=True):
+    """The reply to words that were taken as an answer (may be empty); `stops` if they stop the turn."""
+
+    text: str
+    stops: bool = False
+
+
+class _Question:
+    """A question that waits. `name` names it in words, `about` sums it up, `answers` has what each button
+    stands for. An `open_ended` one takes any words. Words that came before it was posted can't answer it."""
+
+    def __init__(self, route: QuestionRoute, name: str, about: str, *, open_ended: bool) -> None:
+        self.chat_id = route.chat_id
+        self.room = route.room
+        self.name = name
+        self.about = about
+        self.open_ended = open_ended
+        self.text = ""
+        self.is_posted = False
+        self.answers: dict[str, str] = {}
+        self.words = ""
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @property
+    def ways(self) -> str:
+        """Say how this question is answered by its name."""
+        return f"`{self.name} ...`" if self.open_ended else f"`/approve {self.name}` or `/deny {self.name}`"
+
+
+class ChatQuestions:
+    """The open questions of one process."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Question] = {}
+
+    def chat_of(self, data: str) -> int:
+        """Return the conversation whose question a button belongs to; 0 if it is over."""
+        question = self._open.get(data.partition(":")[0])
+        return question.chat_id if question else 0
+
+    def shown(self, data: str) -> str:
+        """Return the text of the question that a button belongs to; empty if it is over."""
+        question = self._open.get(data.partition(":")[0])
+        return question.text if question and not question.answer.done() else ""
+
+    def about(self, data: str) -> str:
+        """Return in a few words what a button's question is about; empty if it is over."""
+        question = self._open.get(data.partition(":")[0])
+        return question.about if question else ""
+
+    def is_decided(self, data: str) -> bool:
+        """Whether a button's question has its answer and is about to go."""
+        question = self._open.get(data.partition(":")[0])
+        return question is not None and question.answer.done()
+
+    def is_waiting(self, room: tuple[str, str]) -> bool:
+        """Whether a question is open in a room."""
+        return bool(self._waiting(room))
+
+    def pressed(self, chat_id: int, data: str, *, may: bool, own: bool = False) -> str:
+        """Take a press and say what came of it. `may`: whoever pressed has the right to approve; `own`: the
+        turn that asks is theirs."""
+        word, _, mark = data.partition(":")
+        question = self._open.get(word)
+        if question is None or question.chat_id != chat_id or question.answer.done():
+            return OVER
+        if mark not in question.answers:
+            return OVER
+        if not may and not (own and question.open_ended):
+            return REFUSED
+        question.answer.set_result(question.answers[mark])
+        return f"Noted: {question.answers[mark]}." if question.open_ended else f"{DECISIONS[mark]}."
+
+    def split_name(self, room: tuple[str, str], text: str) -> tuple[str, str]:
+        """Split text into the name of an open question of the room and the rest; the name is empty if the
+        text does not begin with one."""
+        first, _, rest = text.strip().partition(" ")
+        is_name = any(question.name == first.lower().rstrip(":") for question in self._waiting(room))
+        return (first.lower().rstrip(":"), rest.strip()) if is_name else ("", text.strip())
+
+    def decide(self, room: tuple[str, str], mark: str, *, may: bool, name: str = "", words: str = "") -> str:
+        """Decide the permission that waits in a room, by a command; `name` says which one if several wait,
+        `words` why it is a no."""
+        found = [question for question in self._waiting(room) if not question.open_ended]
+        if name:
+            found = [question for question in found if question.name == name]
+        if not found:
+            return NOTHING
+        if not may:
+            return REFUSED
+        if len(found) > 1:
+            return _which(found)
+        return _settle(found[0], mark, words) if found[0].is_posted else NOTHING
+
+    def typed(self, chat_id: int, room: tuple[str, str], text: str, *, may: bool) -> ChatReply | None:
+        """Take a message of a conversation as the answer to an open question; None if it is an ordinary
+        message. `may`: its sender has the right to approve."""
+        if not text.strip():
+            return None
+        name, rest = self.split_name(room, text)
+        waiting = self._waiting(room)
+        if name:
+            question = next(one for one in waiting if one.name == name)
+            if not may and not (question.open_ended and question.chat_id == chat_id):
+                return ChatReply(REFUSED)
+            return _taken(question, rest) if rest else ChatReply(_which([question]))
+        is_option = not read_line(text, _OPTIONS).words
+        found = [
+            question
+            for question in waiting
+            if (question.open_ended or may if question.chat_id == chat_id else may and is_option)
+            and (question.chat_id == chat_id or not question.open_ended)
+        ]
+        if len(found) > 1:
+            return ChatReply(_which(found))
+        return _taken(found[0], text) if found and found[0].is_posted else None
+
+    async def put(
+        self,
+        route: QuestionRoute,
+        texts: Sequence[str],
+        buttons: Sequence[tuple[MessageButton, str]],
+        *,
+        open_ended: bool,
+        about: str = "",
+    ) -> str:
+        """Put a question and wait for its answer, however long. Each button comes with what it stands for;
+        they are under the last of the messages that the question takes."""
+        word = secrets.token_urlsafe(9)
+        question = self._open[word] = _Question(route, self._new_name(), about, open_ended=open_ended)
+        question.text = texts[-1]
+        question.answers = {button.data: stands_for for button, stands_for in buttons}
+        shown = tuple(
+            MessageButton(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons
+        )
+        try:
+            await route.post([*map(Outgoing, texts[:-1]), Outgoing(texts[-1], shown)])
+            question.is_posted = True
+            answer = await question.answer
+            return f"{answer}\n{question.words}" if question.words else answer
+        finally:
+            del self._open[word]
+
+    def _waiting(self, room: tuple[str, str]) -> list[_Question]:
+        return [one for one in self._open.values() if one.room == room and not one.answer.done()]
+
+    def _new_name(self) -> str:
+        """Return a name that no open question has; random, so that no old name fits after a restart."""
+        names = {question.name for question in self._open.values()}
+        while True:
+            name = "".join(map(secrets.choice, (_LETTERS, _DIGITS, _LETTERS, _DIGITS)))
+            if name not in names:
+                return name
+
+
+def _taken(question: _Question, text: str) -> ChatReply:
+    """Answer a question with words."""
+    if question.open_ended:
+        question.answer.set_result(text)
+        return ChatReply("")
+    typed = read_line(text, _OPTIONS)
+    return ChatReply(_settle(question, _MARKS[typed.option], typed.words), typed.stops)
+
+
+def _settle(question: _Question, mark: str, words: str) -> str:
+    """Decide a permission, and say what was decided about what."""
+    if mark not in question.answers:
+        return NOT_OFFERED
+    question.words = words
+    question.answer.set_result(question.answers[mark])
+    return f"{DECISIONS[mark]}: {question.about}" if question.about else f"{DECISIONS[mark]}."
+
+
+def _which(questions: Sequence[_Question]) -> str:
+    """Ask which question is meant, with the way to answer each."""
+    count = len(questions)
+    head = f"{count} questions are open here. Say which one:" if count > 1 else "Answer with:"
+    return "\n".join([head, *(f"• {question.ways} — {question.about}" for question in questions)])

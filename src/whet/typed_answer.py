@@ -1,0 +1,72 @@
+"""The rule for typed answers to a permission question: which text is an option, and which is a no.
+
+An option is a single key alone, or a whole line that is exactly one of the option's names. Every other text
+is a no, and the model reads the text as the reason. A single key never grants anything that lasts: `session`
+needs Enter, and `always` has no key and must be typed out. Every interface that takes typed answers uses
+this module. It does not read input, and does not know how an option is carried out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+MAX_WORDS_CHARS = 4_000
+"""The longest reason that is passed on to the model."""
+_STOPS = frozenset(("stop", "/stop", "abort"))
+_REASON = re.compile(
+    r"(?:nope|no?)\s*[,.:;-]+\s*(?:because\s+)?(.+)|(?:(?:nope|no)\s+)?because\s+(.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class AnswerOption(msgspec.Struct, frozen=True):
+    """One answer that is offered: its name, the key for it (empty if it must be typed out), other texts that
+    mean exactly it, and whether it grants more than the one call."""
+
+    name: str
+    key: str = ""
+    aliases: tuple[str, ...] = ()
+    lasts: bool = False
+
+    def is_named(self, line: str) -> bool:
+        """Whether a whole line, in lower case, is this option."""
+        return line == self.name or line in self.aliases or (bool(self.key) and line == self.key)
+
+
+ONCE = AnswerOption("once", "o", ("yes", "y"))
+SESSION = AnswerOption("session", "s", lasts=True)
+ALWAYS = AnswerOption("always", lasts=True)
+NO = AnswerOption("no", "n", ("",))
+BECAUSE = AnswerOption("because", "b")
+EDIT = AnswerOption("edit", "e")
+VIEW = AnswerOption("view", "v", ("view all",))
+
+
+class TypedAnswer(msgspec.Struct, frozen=True):
+    """The option that a text names, or "no" with the text as the reason in `words`; `stops` if the person
+    asks to stop the turn."""
+
+    option: str
+    words: str = ""
+    stops: bool = False
+
+
+def read_line(text: str, options: Sequence[AnswerOption]) -> TypedAnswer:
+    """Return the option that a whole line names exactly, or a no with the line as its words."""
+    line = text.strip(" \t\r\n")
+    lower = line.lower() if line.isascii() else line
+    for option in options:
+        if option.is_named(lower):
+            return TypedAnswer(option.name)
+    stops = lower.rstrip(".! ") in _STOPS
+    match = _REASON.fullmatch(line)
+    words = (match[1] or match[2]) if match else line
+    return TypedAnswer("no", words.strip()[:MAX_WORDS_CHARS], stops)
+
+
+def answers_alone(key: str, options: Sequence[AnswerOption]) -> bool:
+    """Whether one key, with silence after it, is an answer. Options that last need Enter as well."""
+    return bool(key) and any(option.key == key.lower() and not option.lasts for option in options)
