@@ -3,8 +3,8 @@
 A module needs an extra if it imports one of the extra's packages at module level, or imports another module
 that does. Such a module may be imported only where the code checks for the extra: inside
 `try ... except ImportError`, inside `with needs_...():`, in a function that calls `find_spec` first, or under
-a condition that holds only if the package was imported before (PROOFS). A late import of the package itself may
-also rely on such a check elsewhere in its module.
+a condition that holds only if the package was imported before (PROOFS). A late import of the package itself
+may also rely on such a check elsewhere in its module.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PARTS = {"httpx2.websockets": "wsproto"}
 
 
 class Import(NamedTuple):
-    """One import. `is_late`: it runs in a function; `is_guarded`: its failure is caught; `after`: packages that
-    were checked for before it."""
+    """One import. `is_late`: it runs in a function; `is_guarded`: its failure is caught; `after`: packages
+    that were checked for before it."""
 
     target: str
     line: int

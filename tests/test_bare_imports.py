@@ -23,6 +23,14 @@ def claim(is_team):
     if is_team:
         from whet import slack
 """
+TYPES = """
+if TYPE_CHECKING:
+    from whet import slack
+try:
+    import whet.slack
+except ImportError:
+    pass
+"""
 SPEC = """
 def serve():
     if find_spec("webauthn") is None:
@@ -85,7 +93,7 @@ def test_a_late_import_of_the_package_without_a_check_is_a_fault(tmp_path: Path)
     [
         "def notify():\n    try:\n        from whet import slack\n    except ImportError:\n        raise\n",
         "def notify():\n    with needs_driver():\n        from whet import slack\n",
-        "if TYPE_CHECKING:\n    from whet import slack\ntry:\n    import whet.slack\nexcept ImportError: pass\n",
+        TYPES,
         SPEC,
     ],
 )
