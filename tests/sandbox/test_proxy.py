@@ -26,6 +26,22 @@ def test_a_name_that_leads_home_is_refused() -> None:
             proxy.connect(address, 80)
 
 
+def test_every_host_is_none_of_this_machines() -> None:
+    for address in ("localhost", "127.0.0.1", "169.254.169.254", "168.63.129.16", *own_addresses()):
+        with pytest.raises(ProxyRefused, match="this machine's own"):
+            proxy.connect(address, 80, private=True)
+
+
+def own_addresses() -> list[str]:
+    """Return the address of this machine's way out, if it has one; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("203.0.113.1", 9))
+        except OSError:
+            return []
+        return [probe.getsockname()[0]]
+
+
 def test_requests() -> None:
     tunnel = read_request(b"CONNECT Example.com.:443 HTTP/1.1\r\nHost: x")
     assert (tunnel.host, tunnel.port, tunnel.head) == ("example.com", 443, b"")

@@ -1,8 +1,8 @@
 """The jail of an MCP server that a person configured: a private folder that survives, and the network.
 
 Such a server is a program that the person chose and that no repository can add, so it may fetch its package
-and reach its service. It sees neither the home nor the workspace, unless its command line or its settings name
-them. Servers that an editor brings have the workspace's jail instead (`confining.py`).
+and reach its service. It sees neither the home nor the workspace, unless its command line or its settings
+name them. Servers that an editor brings have the workspace's jail instead (`confining.py`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import msgspec
 from whet.app.server_jails import remove_folder
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_browser import add_browser
-from whet.cli.mcp_report import end_if_failed, reach_all, show
+from whet.cli.mcp_report import end_if_failed, reach_all, show, show_briefly
 from whet.cli.output import Column, age, emit_json, home_and_json, table, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
@@ -199,7 +199,7 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
         if folder:
             click.echo(wrapped(f"it starts in {folder}, where its file is (--cwd DIR names another folder)"))
         for report in reports:
-            show(report)
+            show_briefly(report)
     end_if_failed(reports, as_json=as_json)
 
 

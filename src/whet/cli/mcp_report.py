@@ -148,18 +148,10 @@ def _report(name: str, listing: Listing, about: str, version: str, noticed: str)
 
 
 def show(report: ServerReport) -> None:
-    """Print what was found, for a person."""
+    """Print a server's report with each of its tools."""
     if not report.ok:
-        problem = wrapped(printable(f"{report.name}: {report.problem}"))
-        click.echo(styled(report.name, "bold") + problem.removeprefix(report.name))
-        if report.hint and report.hint != f"whet mcp test {report.name}":
-            click.echo(wrapped(printable(f"hint: {report.hint}"), indent=2))
-        return
-    count = plural(len(report.tools), "tool")
-    about = printable(report.server) or "(no name)"
-    weight = f", about {report.tokens:,} tokens in every session" if report.tools else ""
-    head = wrapped(f"{report.name}: ok, {about}, protocol {report.version}, {count}{weight}")
-    click.echo(styled(report.name, "bold") + head.removeprefix(report.name))
+        return _show_failure(report)
+    _show_head(report, _summary(report))
     for tool in report.tools:
         claims = [word for key, word in _CLAIMS.items() if tool[key]]
         click.echo(
@@ -182,6 +174,31 @@ def show(report: ServerReport) -> None:
         )
     if report.noticed:
         click.echo(wrapped(printable(f"noticed: {report.noticed}"), indent=2))
+
+
+def show_briefly(report: ServerReport) -> None:
+    """Print a server's report in one line, or its failure."""
+    if not report.ok:
+        return _show_failure(report)
+    left_out = f", {len(report.left_out)} left out" if report.left_out else ""
+    _show_head(report, f"{_summary(report)}{left_out}; whet mcp test {report.name} shows them")
+
+
+def _summary(report: ServerReport) -> str:
+    count = plural(len(report.tools), "tool")
+    about = printable(report.server) or "(no name)"
+    weight = f", about {report.tokens:,} tokens in every session" if report.tools else ""
+    return f"{report.name}: ok, {about}, protocol {report.version}, {count}{weight}"
+
+
+def _show_head(report: ServerReport, text: str) -> None:
+    click.echo(styled(report.name, "bold") + wrapped(text).removeprefix(report.name))
+
+
+def _show_failure(report: ServerReport) -> None:
+    _show_head(report, printable(f"{report.name}: {report.problem}"))
+    if report.hint and report.hint != f"whet mcp test {report.name}":
+        click.echo(wrapped(printable(f"hint: {report.hint}"), indent=2))
 
 
 def end_if_failed(reports: Sequence[ServerReport], *, as_json: bool) -> None:

@@ -1,9 +1,9 @@
 """The one way out of a jail that may reach hosts: an HTTP proxy with a list, on a socket of its network.
 
 The launcher makes the listening socket inside and hands it over, so that nothing outside sees it. Names are
-resolved here; an address that is not public is refused, whatever name led to it. If the list has EVERYWHERE, only
-this machine's addresses are. The connection goes to the address that was looked at. TLS passes through
-unopened. Hosts and bytes are logged.
+resolved here; an address that is not public is refused, whatever name led to it. If the list has EVERYWHERE,
+only this machine's addresses are refused. The connection goes to the address that was looked at. TLS passes
+through unopened. Hosts and bytes are logged.
 """
 
 from __future__ import annotations
