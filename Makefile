@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # An environment that wants no bytecode would make pytest rewrite its plugins in every process of every run.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test slow check bench docs recording mutants soak soak-team lock clean
+.PHONY: setup demo test slow installed check bench docs recording mutants soak soak-team lock clean
 setup: $(STAMP)
 
 # Bytecode is compiled here, also for those who run whet where it can't be written: start-up depends on it.
@@ -32,6 +32,10 @@ soak: slow
 # Whole programs, browsers, kills and families of attacks: what takes a quarter of a second or more each.
 slow: $(STAMP)
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --max-worker-restart 3 -m "slow and not soak and not live" $(ARGS)
+
+# The built wheel without extras, in an empty environment, as a user has it; needs package indexes, npx and uvx.
+installed: $(STAMP)
+	$(BIN)/python -m pytest -m soak tests/installed $(ARGS)
 
 # How many random changes of the source no test notices: make mutants ARGS="memory --count 40 --seed 7"
 mutants: $(STAMP)

@@ -25,7 +25,6 @@ from whet import log
 from whet.confirm.database import ConfirmDatabase
 from whet.rewind.database import RecordFile
 from whet.store.database import StateDatabase
-from whet.tools import declared  # noqa: F401  as in every program: the tools have declared their tags
 
 # Collecting makes a million objects that stay; to look through them over and over costs as much as importing.
 gc.disable()
@@ -35,7 +34,7 @@ os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # An HTTP client reads the trusted certificates when it is made: one instead of the system's 140 saves 20 ms.
-_SYSTEMS_CERTIFICATES = os.environ.get("SSL_CERT_FILE", "")
+SYSTEMS_CERTIFICATES = os.environ.get("SSL_CERT_FILE", "")
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))
 
 _homes = itertools.count()
@@ -129,7 +128,7 @@ def home(
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setenv("WHET_REVIEW_WORKER", "off")  # a test that wants reviews says so
     if request.node.get_closest_marker("live"):
-        monkeypatch.setenv("SSL_CERT_FILE", _SYSTEMS_CERTIFICATES)
+        monkeypatch.setenv("SSL_CERT_FILE", SYSTEMS_CERTIFICATES)
     if request.node.get_closest_marker("unconfined"):
         monkeypatch.setenv("WHET_SANDBOX_MODE", "off")
     return folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.internet import is_public
+from whet.internet import is_other_machine, is_public
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,28 @@ from whet.internet import is_public
 )
 def test_which_addresses_are_public(address: str, expected: bool) -> None:
     assert is_public(address) is expected
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        *((address, True) for address in ("8.8.8.8", "10.0.0.1", "192.168.1.1", "203.0.113.7", "fc00::1")),
+        *(
+            (address, False)
+            for address in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::")
+        ),
+        *(
+            (address, False)
+            for address in ("169.254.169.254", "fe80::1", "224.0.0.1", "240.0.0.1", "0.1.2.3")
+        ),
+        *(
+            (address, False)
+            for address in ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254")
+        ),
+        *((address, False) for address in ("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "nonsense", "")),
+    ],
+)
+def test_another_machine_is_neither_this_one_nor_where_clouds_keep_credentials(
+    address: str, expected: bool
+) -> None:
+    assert is_other_machine(address) is expected

@@ -1,4 +1,7 @@
-"""Which addresses are of the public internet (address blocks: IANA special-purpose registries, 2026)."""
+"""Which addresses are of the public internet, and which are at least another machine's.
+
+The address blocks are those of IANA's special-purpose registries, 2026.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,33 @@ _CLOSED_V6 = tuple(
     for block in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "2620:4f:8000::/48")
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+# Where clouds give a machine its own credentials, in blocks that are private or local otherwise.
+_METADATA = tuple(
+    ipaddress.ip_network(block)
+    for block in ("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::/32")
+)
+
+
+def is_other_machine(address: str) -> bool:
+    """Whether an IP address can be another machine's, also of a private network.
+
+    False for loopback, link-local, multicast and unspecified addresses, for those at which clouds give a
+    machine its credentials, and for what is no address. This machine's own interfaces are not known here.
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address) and not parsed.ipv4_mapped and parsed in _NAT64:
+        parsed = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    if parsed.is_loopback or parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified:
+        return False
+    if parsed in ipaddress.ip_network("0.0.0.0/8") or parsed in ipaddress.ip_network("240.0.0.0/4"):
+        return False
+    return not any(parsed in block for block in _METADATA)
 
 
 def is_public(address: str) -> bool:

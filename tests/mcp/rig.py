@@ -19,7 +19,7 @@ from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
 from whet.mcp.remote import RemoteParts
 from whet.mcp.servers import Servers
-from whet.sandbox.jail import Jail
+from whet.mcp.stdio import ServerJail
 from whet.tools.guardian import Guardian
 
 HERE = Path(__file__).parent
@@ -82,7 +82,7 @@ async def bench(
     home: Path,
     servers: Mapping[str, McpServerSettings],
     secrets: Mapping[str, str] | None = None,
-    jail: Callable[[McpServerSettings], Jail | None] | None = None,
+    jail: Callable[[str, McpServerSettings], ServerJail | None] | None = None,
 ) -> AsyncGenerator[Bench]:
     """Begin a session with these servers; every wait in here has a limit."""
     clock, session, waits = FixedClock(), Session(), list[float]()

@@ -72,11 +72,14 @@ def test_replacing_keeps_the_login_at_the_same_url_and_test_names_what_fails(hom
     login.write_text("{}")
     more = ["--header", "Authorization=Bearer abcdefgh", "--allow-http", "--start-timeout", "5"]
     added = run(home, "add", "web", *url, *more, columns=40)
-    assert added.exit_code == 0 and "stands in config.yaml as plain text" in added.stderr and login.exists()
-    assert added.stdout.splitlines()[-3:] == [
+    assert added.exit_code == 1 and "stands in config.yaml as plain text" in added.stderr and login.exists()
+    assert added.stdout.splitlines()[-6:] == [
         "web: the MCP server web can't be reached",
         "at 127.0.0.1:9",
         "  hint: is it running? check its url",
+        "it stays in config.yaml: whet mcp test",
+        "web tries again, whet mcp remove web",
+        "takes it out",
     ]
     text = (home / "config.yaml").read_text()
     assert "allow_http: true" in text and "start_timeout_s: 5" in text
@@ -109,9 +112,60 @@ def test_a_server_that_is_tried_runs_in_a_jail(
         (folder / "notes").mkdir()
         monkeypatch.chdir(folder)
         added = run(home, "add", "notes", "--", sys.executable, "server.py", "notes")
-        assert added.exit_code == 0, added.output
         holds = probe().holds
+        assert added.exit_code == int(holds), added.output
         assert (outside / "x").exists() is not holds
         assert ("notes: ok" in added.output) is not holds, added.output
     finally:
         shutil.rmtree(outside)
+
+
+def test_a_server_that_can_not_start_ends_add_with_1_and_stays_added(home: Path) -> None:
+    added = run(home, "add", "typo", "--", "/nope/x", columns=400)
+    assert added.exit_code == 1
+    assert "typo: the MCP server typo can't be started: /nope/x: No such file or directory" in added.output
+    assert "it stays in config.yaml: whet mcp test typo tries again" in added.output
+    assert "/nope/x" in (home / "config.yaml").read_text()
+    failed = run(home, "add", "typo", "--json", "--", "/nope/x")
+    assert failed.exit_code == 1 and json.loads(failed.stdout)["test"]["ok"] is False
+
+
+SPY = """
+import os, pathlib
+home = pathlib.Path(os.environ["HOME"])
+def tried(path):
+    try:
+        path.write_text("x")
+    except OSError:
+        return False
+    return True
+seen = [tried(home / "kept"), tried(pathlib.Path("here")), tried(pathlib.Path({ws!r}) / "new"),
+        pathlib.Path({ws!r}, "secret.txt").exists(), sorted(n for n in os.environ if "TOKEN" in n)]
+with open(home / "seen", "a") as log:
+    print(seen, file=log)
+"""
+
+
+@pytest.mark.slow
+def test_a_server_has_a_private_folder_that_survives_and_no_workspace(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not probe().holds:
+        pytest.skip("nothing confines here")
+    workspace, programs = tmp_path / "work", tmp_path / "programs"
+    workspace.mkdir()
+    (workspace / "secret.txt").write_text("s")
+    (programs / "notes").mkdir(parents=True)
+    (programs / "server.py").write_text(SPY.format(ws=str(workspace)) + NOTES.read_text())
+    monkeypatch.chdir(workspace)
+    monkeypatch.setenv("MY_TOKEN", "not-for-servers")
+    command = ["--", sys.executable, str(programs / "server.py"), str(programs / "notes")]
+    added = run(home, "add", "spy", *command)
+    assert added.exit_code == 0 and "whet mcp test spy shows them" in " ".join(added.output.split())
+    assert run(home, "add", "spy", "--write", str(workspace), *command).exit_code == 0
+    folder = Home(home).servers / "spy"
+    lines = (folder / "seen").read_text().splitlines()
+    assert lines == ["[True, True, False, False, []]", "[True, True, True, True, []]"]
+    assert folder.stat().st_mode & 0o777 == 0o700 and (folder / "here").exists()
+    run(home, "remove", "spy")
+    assert not folder.exists()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from benchmarks.lessons.world import Request, Run, Step, User, World, create
@@ -109,3 +112,12 @@ def test_a_command_from_a_page_is_in_no_case_though_it_worked(world: World) -> N
     assert state == "active"
     [case] = world.database.read_now(lambda db: cases_of(db, "", "fire-batch"))
     assert [command for command, failed in case.commands if not failed] == ["kiln warm b17", "kiln fire b17"]
+
+
+@pytest.mark.slow
+def test_the_program_finds_the_cases_that_its_own_imports_let_it_see(world: World) -> None:
+    assert tried(world, FIRED, SKILL)[1] == "active"
+    environ = {"PATH": os.environ["PATH"], "WHET_HOME": str(world.folder)}
+    program = [sys.executable, "-m", "whet", "skills", "check", "fire-batch", "--json"]
+    done = subprocess.run(program, env=environ, capture_output=True, text=True, check=False)
+    assert [one["verdict"] for one in json.loads(done.stdout)["steps"]] == ["shown", "shown"]

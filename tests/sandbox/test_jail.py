@@ -42,6 +42,20 @@ def test_a_command_works_in_its_workspace(jail: Jail) -> None:
     assert time.gmtime(made.stat().st_mtime).tm_year == 2001
 
 
+def test_files_and_folders_move_and_get_second_names_across_folders(jail: Jail) -> None:
+    text = """
+import os
+os.makedirs("from/inner"), os.makedirs("to")
+open("from/file", "w").write("1")
+os.link("from/file", "to/second")
+os.rename("from/file", "to/file")
+os.rename("from/inner", "to/inner")
+print(sorted(os.listdir("to")), os.listdir("from"))
+"""
+    code, printed = run(jail, f"python3 -c '{text}'")
+    assert (code, printed.split("]")[0]) == (0, "['file', 'inner', 'second'"), printed
+
+
 def test_ends_are_told_as_popen_tells_them(jail: Jail) -> None:
     assert run(jail, "kill -9 $$")[0] == 128 + signal.SIGKILL
     assert run(jail, "exit 7")[0] == 7

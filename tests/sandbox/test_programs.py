@@ -14,10 +14,12 @@ from tests.mcp.rig import bench
 from tests.sandbox.engines import ENGINES, EngineCase
 from whet.app.confining import confine, server_jail
 from whet.app.hook_runs import run_hook
+from whet.app.server_jails import own_server_jail, server_folder
 from whet.config.paths import Home
 from whet.config.schema import HookSettings, McpServerSettings, SandboxSettings
 from whet.evals.own_tasks import OwnTask
 from whet.evals.task_folder import verify
+from whet.mcp.stdio import ServerJail
 from whet.plugins.trial import tried_tools
 from whet.sandbox import engine as engines
 
@@ -52,6 +54,8 @@ ATTEMPTS = (
     "git init -q sub; git -C sub -c user.name=a -c user.email=b commit -q --allow-empty -m x; git add sub;"
     " git -C sub config core.fsmonitor 'echo x >> {t} #'",
     "curl -s -m 2 http://127.0.0.1:{p}/",
+    "curl -s -m 2 --noproxy '' -x \"$http_proxy\" http://127.0.0.1:{p}/",
+    "curl -s -m 2 --noproxy '' -x \"$http_proxy\" http://localhost:{p}/",
     "python3 -c \"import socket; socket.create_connection(('127.1', {p}), 2)\"",
     "echo x > /dev/tcp/localhost/{p}",
     "echo x > /dev/udp/127.0.0.1/{p}",
@@ -121,14 +125,43 @@ def as_mcp_server(world: World) -> str:
     own.mkdir(exist_ok=True)
 
     async def use() -> str:
-        jail = lambda server: server_jail(confinement, world.workspace, server)  # noqa: E731
         async with bench(own, {"x": settings}, jail=jail) as b:
             return (await b.call("mcp__x__go")).text
+
+    def jail(_name: str, server: McpServerSettings) -> ServerJail | None:
+        made = server_jail(confinement, world.workspace, server)
+        return None if made is None else ServerJail(made)
 
     try:
         return asyncio.run(use())
     finally:
         confinement.close()
+
+
+def as_own_mcp_server(world: World) -> str:
+    """Run it as a server of config.yaml, with the network, in its private folder and not the workspace."""
+    confinement = confine(Home(world.home / ".whet"), SandboxSettings(mode="auto"), world.environment)
+    settings = McpServerSettings(command=sys.executable, args=("server.py",))
+    home = Home(world.root / "own" / "whet")
+    folder = server_folder(home, "x")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "server.py").write_text(SERVER)
+    for name in (PAYLOAD, "a.txt"):
+        (folder / name).write_bytes((world.workspace / name).read_bytes())
+
+    def jail(name: str, server: McpServerSettings) -> ServerJail | None:
+        return own_server_jail(confinement, home, name, server)
+
+    async def use() -> str:
+        async with bench(home.root, {"x": settings}, jail=jail) as b:
+            return (await b.call("mcp__x__go")).text
+
+    try:
+        printed = asyncio.run(use())
+    finally:
+        confinement.close()
+    (world.workspace / "tried").write_bytes((folder / "tried").read_bytes())
+    return printed
 
 
 def as_verifier(world: World) -> str:
@@ -160,6 +193,7 @@ def as_plugin(world: World) -> str:
 
 WAYS: dict[str, Callable[[World], str]] = {
     "mcp server": as_mcp_server,
+    "own mcp server": as_own_mcp_server,
     "plugin": as_plugin,
     "verifier": as_verifier,
     "hook": as_hook,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,23 @@ def test_a_name_that_leads_home_is_refused() -> None:
     for address in ("2130706433", "168.63.129.16", "64:ff9b::a83f:8110"):
         with pytest.raises(ProxyRefused):
             proxy.connect(address, 80)
+
+
+def test_every_host_is_none_of_this_machines() -> None:
+    for address in ("localhost", "127.0.0.1", "169.254.169.254", "168.63.129.16", *own_addresses()):
+        with pytest.raises(ProxyRefused, match="this machine's own"):
+            proxy.connect(address, 80, private=True)
+
+
+def own_addresses() -> list[str]:
+    """Return the IPv4 addresses of this machine's interfaces."""
+    found: list[str] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # an interface without an address
+                answer = fcntl.ioctl(asked, 0x8915, struct.pack("256s", name.encode()))
+                found.append(socket.inet_ntoa(answer[20:24]))
+    return found
 
 
 def test_requests() -> None:

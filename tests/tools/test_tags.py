@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import whet
-from whet.contract import tools as contract
+from whet.contract import tags as contract
 from whet.contract.messages import Message, ToolCall
 from whet.contract.tools import Tool, ToolContext, declare, tags_of
 from whet.editors.tool_calls import kind_of
@@ -61,7 +62,7 @@ def named() -> Iterator[tuple[str, str]]:
     """Every literal outside of the tools that is a tool's name, with its module."""
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE).as_posix()
-        if place.startswith(STAGES):
+        if place.startswith(STAGES) or place == "contract/tags.py":
             continue
         text = path.read_text("utf-8")
         if not any(tags_of(word) for word in _QUOTED.findall(text)):
@@ -92,20 +93,27 @@ def test_a_tag_that_there_is_not_and_a_second_declaration_are_refused(read_noteb
     assert tags_of("never heard of") == frozenset()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("module", ["whet.app.learning", "whet.warm.mine", "whet.review.order"])
-def test_who_reads_stored_calls_knows_every_built_in_tool(module: str) -> None:
-    count = f"import {module}; from whet.contract.tools import _TAGS; print(*sorted(_TAGS))"
-    done = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True)
+def test_the_table_has_every_built_in_tool_and_no_other() -> None:
     built_in = {
-        name
+        node.name
         for path in (SOURCE / "tools").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)
         and any(isinstance(d, ast.Call) and getattr(d.func, "id", "") == "tool" for d in node.decorator_list)
-        for name in [node.name]
     }
-    assert set(done.stdout.split()) == built_in and len(built_in) >= 17
+    assert set(contract.BUILT_IN) == built_in and len(built_in) >= 17
+    known = frozenset(get_args(contract.Tag))
+    assert all(tags and tags <= known for tags in contract.BUILT_IN.values())
+
+
+@pytest.mark.slow
+def test_tags_are_known_before_any_tool_is_imported() -> None:
+    code = (
+        "import sys; from whet.memory.cases import cases_of; from whet.contract.tools import tags_of;"
+        "print(*sorted(tags_of('terminal')), any(name.startswith('whet.tools') for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["command", "local", "False"]
 
 
 @pytest.fixture
@@ -119,7 +127,7 @@ def read_notebook() -> Iterator[Tool]:
         return path
 
     yield read_notebook
-    contract._TAGS.pop("read_notebook")
+    contract._DECLARED.pop("read_notebook")
 
 
 def test_a_new_tool_that_reads_is_a_probe_of_reviews(read_notebook: Tool) -> None:

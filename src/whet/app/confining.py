@@ -1,4 +1,4 @@
-"""Settings become the confinement of a program's commands, and of the MCP servers that it starts.
+"""Settings become the confinement of a program's commands, and of the MCP servers that an editor brings.
 
 It does not know how confinement is held, nor who is asked for more.
 """
@@ -51,13 +51,13 @@ def server_jail(confinement: Confinement, workspace: Path, server: McpServerSett
     whose = "mcp " + msgspec.json.encode(server).decode()
     # A folder that is opened costs the jail its own Unix sockets: what may be read anyway is not opened.
     known = confinement.policy(workspace)
-    named = [one for one in _named(server) if not known.allows(one)]
+    named = [one for one in named_by(server) if not known.allows(one)]
     confinement.open(whose, [*named, *(read_opening(text) for text in server.openings)])
     return confinement.jail(workspace, whose)
 
 
-def _named(server: McpServerSettings) -> list[Opening]:
-    """Give what a server's command line names: a folder, or all that a program or script of its own is
+def named_by(server: McpServerSettings) -> list[Opening]:
+    """Return what a server's command line names: a folder, or all that a program or script of its own is
     installed with. A home that is more than that is never opened as a whole."""
     person = Path(os.path.expanduser("~")).resolve()
     found: list[Opening] = []

@@ -22,14 +22,14 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
-from whet.contract.tools import Tool, ToolContext
+from whet.contract.tools import Tool, ToolContext, tags_of
 from whet.memory import notes
 from whet.memory.notes import NoteEntry
 from whet.memory.reader import MemoryReader, PromptPart
 from whet.store import starts
 from whet.store.database import StateDatabase
 from whet.store.starts import ContextItem
-from whet.tools.declared import memory_tools, skill_tools, tags_of
+from whet.tools.declared import memory_tools, skill_tools
 
 if TYPE_CHECKING:
     from whet.memory.desk import LearningService

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from whet.app.tracing import Tracing
     from whet.confirm.boundary import ServiceBoundary
     from whet.mcp.servers import Servers
+    from whet.mcp.stdio import ServerJail
     from whet.plugins.load import LoadedPlugins
-    from whet.sandbox.jail import Jail
     from whet.store.database import StateDatabase
     from whet.tools.declared import SearchEngineOf
     from whet.tools.engines import SearchEngine
@@ -231,10 +231,10 @@ def open_servers(app: App, secrets: Mapping[str, str]) -> Servers | None:
     if not settings.mcp.servers:
         return None
 
-    def jail(server: McpServerSettings) -> Jail | None:
-        from whet.app.confining import server_jail  # noqa: PLC0415 - only where a server is started
+    def jail(name: str, server: McpServerSettings) -> ServerJail | None:
+        from whet.app.server_jails import own_server_jail  # noqa: PLC0415 - only where a server is started
 
-        return server_jail(app.confinement, app.workspace, server)
+        return own_server_jail(app.confinement, app.home, name, server)
 
     # The way to servers, which most homes have none of.
     from whet.mcp.remote import RemoteParts  # noqa: PLC0415

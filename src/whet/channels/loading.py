@@ -39,37 +39,7 @@ _CALL_S = 180.0  # an upload of ours may take 120
 _LOG = logging.getLogger(__name__)
 
 
-# Only what is configured is imported: Discord and Slack need websockets, an extra; the webhook needs uvicorn.
-def _telegram() -> Platform:
-    from whet.channels.telegram import PLATFORM  # noqa: PLC0415
-
-    return PLATFORM
-
-
-def _discord() -> Platform:
-    from whet.channels.discord import PLATFORM  # noqa: PLC0415
-
-    return PLATFORM
-
-
-def _slack() -> Platform:
-    from whet.channels.slack import PLATFORM  # noqa: PLC0415
-
-    return PLATFORM
-
-
-def _webhook() -> Platform:
-    from whet.channels.webhook import PLATFORM  # noqa: PLC0415
-
-    return PLATFORM
-
-
-_OURS: dict[str, Callable[[], Platform]] = {
-    "telegram": _telegram,
-    "discord": _discord,
-    "slack": _slack,
-    "webhook": _webhook,
-}
+_OURS = ("telegram", "discord", "slack", "webhook")
 
 
 def kinds() -> list[str]:
@@ -91,12 +61,7 @@ def open_channel(
     set. A package that fails is a channel that is off.
     """
     try:
-        platform = _OURS[kind]() if kind in _OURS else _loaded(kind)
-    except ImportError as error:
-        raise ConfigError(
-            f"channel {name} needs what is not installed ({error.name})",
-            hint=f"pip install 'whet-agent[{kind}]'",
-        ) from error
+        platform = _load_ours(kind, name) if kind in _OURS else _loaded(kind)
     except SendFailed as error:
         return IsolatedChannel(name, error.reason), ()
     settings = _settings(name, platform.settings, fields)
@@ -117,6 +82,26 @@ def account_of(kind: str, fields: Mapping[str, object], tokens: Sequence[str]) -
     platform gives one of them each update, or both."""
     rest = sorted((name, repr(value)) for name, value in fields.items() if not name.endswith("_env"))
     return (kind, *tokens, *rest)
+
+
+# ruff: noqa: PLC0415 - only what is configured is imported: Discord and Slack need an extra, the webhook uvicorn
+def _load_ours(kind: str, name: str) -> Platform:
+    """Load a platform of Whet's own for the channel `name`. Raises ConfigError if it needs an extra."""
+    try:
+        if kind == "discord":
+            from whet.channels.discord import PLATFORM
+        elif kind == "slack":
+            from whet.channels.slack import PLATFORM
+        elif kind == "telegram":
+            from whet.channels.telegram import PLATFORM
+        else:
+            from whet.channels.webhook import PLATFORM
+    except ImportError as error:
+        raise ConfigError(
+            f"channel {name} needs what is not installed ({error.name})",
+            hint=f"pip install 'whet-agent[{kind}]'",
+        ) from error
+    return PLATFORM
 
 
 def _loaded(kind: str) -> Platform:

@@ -21,7 +21,7 @@ from whet.config.load import LoadedSettings, known, load
 from whet.config.paths import Home
 from whet.config.redact import secrets_masked
 from whet.contract.errors import ConfigError
-from whet.contract.tools import declared
+from whet.contract.tags import BUILT_IN
 
 config: click.Group = click.Group("config", help="Read and change settings; say where a value comes from.")
 
@@ -128,10 +128,9 @@ def _refuse(home: Home, key: str, value: str) -> None:
     settings = load(home, environ=os.environ).settings
     if settings.plugins.enabled or settings.mcp.servers:
         return
-    from whet.tools import declared as _  # noqa: F401, PLC0415 - declares every tool, for this setting alone
-    from whet.tools.registry import TOOLSETS  # noqa: PLC0415 - as above
+    from whet.tools.registry import TOOLSETS  # noqa: PLC0415 - for this setting alone
 
-    there = list(TOOLSETS) if key == "tools.toolsets" else declared()
+    there = list(TOOLSETS) if key == "tools.toolsets" else list(BUILT_IN)
     if unknown := [name for name in split_list(value) if name not in there]:
         close = nearest(unknown[0], there)
         raise ConfigError(

@@ -15,9 +15,10 @@ from typing import Any
 import click
 import msgspec
 
+from whet.app.server_jails import remove_folder
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_browser import add_browser
-from whet.cli.mcp_report import reach_all, show
+from whet.cli.mcp_report import end_if_failed, reach_all, show, show_briefly
 from whet.cli.output import Column, age, emit_json, home_and_json, table, wrapped
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
@@ -160,10 +161,15 @@ class _Add(click.Command):
 )
 @click.option("--allow", multiple=True, metavar="TOOL", help="Only these tools (a name or pattern).")
 @click.option("--deny", multiple=True, metavar="TOOL", help="Not these tools (a name or pattern).")
+@click.option("--write", "writes", multiple=True, metavar="FOLDER", help="A folder that it may change.")
+@click.option("--no-network", is_flag=True, help="It may reach no host.")
 @click.option("--no-test", is_flag=True, help="Do not reach it now.")
 @home_and_json
 def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json: bool, **given: Any) -> None:
-    """Add a server to config.yaml, or replace it, and see what it offers.
+    """Add a server to config.yaml, or replace it, and start it once to see what it offers.
+
+    Its command runs in the sandbox with a private folder and the network. It may read what its command line
+    names. A server that can't be reached is added all the same, and the exit code is 1.
 
     \b
     whet mcp add notes -- python3 examples/mcp/notes.py ~/notes
@@ -187,12 +193,14 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
     if as_json:
         test = reports[0] if reports else None
-        return emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})
-    click.echo(wrapped(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
-    if folder:
-        click.echo(wrapped(f"it starts in {folder}, where its file is (--cwd DIR names another folder)"))
-    for report in reports:
-        show(report)
+        emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})
+    else:
+        click.echo(wrapped(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
+        if folder:
+            click.echo(wrapped(f"it starts in {folder}, where its file is (--cwd DIR names another folder)"))
+        for report in reports:
+            show_briefly(report)
+    end_if_failed(reports, as_json=as_json)
 
 
 def _check(name: str, server: McpServerSettings) -> None:
@@ -222,7 +230,14 @@ def _part(command: Sequence[str], given: dict[str, Any]) -> dict[str, object]:
     for key in ("allow", "deny"):
         if given[key]:
             part[key] = list(given[key])
-    return part
+    return part | _rights(given["writes"], has_network=not given["no_network"])
+
+
+def _rights(writes: Sequence[str], *, has_network: bool) -> dict[str, object]:
+    """Return what the sandbox lets the server do besides, as config.yaml has it."""
+    openings = [f"write {os.path.abspath(os.path.expanduser(path))}" for path in writes]
+    part: dict[str, object] = {"openings": openings} if openings else {}
+    return part if has_network else part | {"network": False}
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -251,6 +266,7 @@ def remove(home: Home, name: str, as_json: bool) -> None:
     if not remove_part(home, _KEY, name):
         raise NotFound(f"{name} is not in {home.config}", hint="is it set in WHET_MCP_SERVERS?")
     forget_kept(home, name)
+    remove_folder(home, name)
     if as_json:
         return emit_json({"name": name, "removed": True})
     click.echo(f"{name} is removed; running sessions keep its tools until they end")

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from whet.cli.main import run_on_loop
-from whet.cli.mcp_report import reach_all, show
+from whet.cli.mcp_report import end_if_failed, reach_all, show_briefly
 from whet.cli.output import emit_json, home_and_json, wrapped
 from whet.config.edit import put_part
 from whet.config.paths import Home
@@ -49,10 +49,12 @@ def add_browser(
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
     if as_json:
         test = reports[0] if reports else None
-        return emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})
-    click.echo(wrapped(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
-    for report in reports:
-        show(report)
+        emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})
+    else:
+        click.echo(wrapped(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
+        for report in reports:
+            show_briefly(report)
+    end_if_failed(reports, as_json=as_json)
 
 
 def program_folder() -> Path:

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from whet.app.confining import confine, server_jail
+from whet.app.confining import confine
+from whet.app.server_jails import own_server_jail
 from whet.cli.output import styled, wrapped
 from whet.cli.wording import printable
 from whet.clock import Clock, SystemClock
@@ -28,9 +28,11 @@ from whet.log import mask
 from whet.mcp.kept import keep_failure
 from whet.mcp.listing import CHARS_PER_TOKEN, Listing, read_listing, size_chars
 from whet.mcp.remote import Remote, RemoteParts, check_server
+from whet.mcp.stdio import ServerJail
 from whet.mcp.words import clean
-from whet.sandbox.jail import Jail
 from whet.tools.guardian import Guardian
+
+_FIRST_START_S = 180.0
 
 
 class ServerReport(msgspec.Struct, frozen=True):
@@ -58,16 +60,36 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
         click.echo(wrapped(f"asking {', '.join(servers)} ..."), err=True)
     settings = load(home, environ=os.environ).settings
     patterns = [rule for rule in settings.approval.allow if "*" in rule or "?" in rule]
-    workspace = Path(settings.tools.workspace or ".").expanduser().resolve()
     confinement = confine(home, settings.sandbox)
 
-    def jail(server: McpServerSettings) -> Jail | None:
-        return server_jail(confinement, workspace, server)
+    def jail(name: str, server: McpServerSettings) -> ServerJail | None:
+        place = own_server_jail(confinement, home, name, server)
+        if place is not None:
+            jailed.add(name)
+        return place
 
+    jailed: set[str] = set()
     with closing(confinement):
         found = await asyncio.gather(*(_reach(home, name, server, jail) for name, server in servers.items()))
+    found = [_with_way_out(one, servers[one.name]) if one.name in jailed else one for one in found]
     allowed = set(settings.approval.allow)
     return [msgspec.structs.replace(one, asked_about=_asked_about(one, patterns, allowed)) for one in found]
+
+
+def _with_way_out(report: ServerReport, server: McpServerSettings) -> ServerReport:
+    """Return a failure's report with what the sandbox kept from the server, and how to give it more."""
+    if report.ok:
+        return report
+    reach = "the network" if server.network else "no network"
+    if hosts := [text for text in server.openings if text.startswith("reach ")]:
+        reach = ", ".join(hosts)
+    way_out = (
+        f"it ran in the sandbox, with {reach} and a private folder; in config.yaml,"
+        f" mcp.servers.{report.name}.openings gives it more (write FOLDER, read FOLDER),"
+        " confined: false all your rights"
+    )
+    hint = "" if report.hint == f"whet mcp test {report.name}" else f"{report.hint}; "
+    return msgspec.structs.replace(report, hint=f"{hint if report.hint else ''}{way_out}")
 
 
 def _asked_about(report: ServerReport, patterns: Sequence[str], allowed: Collection[str]) -> list[str]:
@@ -77,11 +99,16 @@ def _asked_about(report: ServerReport, patterns: Sequence[str], allowed: Collect
 
 
 async def _reach(
-    home: Home, name: str, server: McpServerSettings, jail: Callable[[McpServerSettings], Jail | None]
+    home: Home,
+    name: str,
+    server: McpServerSettings,
+    jail: Callable[[str, McpServerSettings], ServerJail | None],
 ) -> ServerReport:
     clock: Clock = SystemClock()
     guardian = Guardian()
-    way = RemoteParts(home, load_secrets(home, os.environ), clock, guardian, jail=jail)
+    # npx and uvx download at the first start. A limit that the person set is kept.
+    start_s = _FIRST_START_S if server.start_timeout_s == McpServerSettings().start_timeout_s else 0.0
+    way = RemoteParts(home, load_secrets(home, os.environ), clock, guardian, jail=jail, start_s=start_s)
     told: list[str] = []
     remote = Remote(name, server, way, told.append, lambda _catalogue: None)
     try:
@@ -121,18 +148,10 @@ def _report(name: str, listing: Listing, about: str, version: str, noticed: str)
 
 
 def show(report: ServerReport) -> None:
-    """Print what was found, for a person."""
+    """Print a server's report with each of its tools."""
     if not report.ok:
-        problem = wrapped(printable(f"{report.name}: {report.problem}"))
-        click.echo(styled(report.name, "bold") + problem.removeprefix(report.name))
-        if report.hint and report.hint != f"whet mcp test {report.name}":
-            click.echo(wrapped(printable(f"hint: {report.hint}"), indent=2))
-        return
-    count = plural(len(report.tools), "tool")
-    about = printable(report.server) or "(no name)"
-    weight = f", about {report.tokens:,} tokens in every session" if report.tools else ""
-    head = wrapped(f"{report.name}: ok, {about}, protocol {report.version}, {count}{weight}")
-    click.echo(styled(report.name, "bold") + head.removeprefix(report.name))
+        return _show_failure(report)
+    _show_head(report, _summary(report))
     for tool in report.tools:
         claims = [word for key, word in _CLAIMS.items() if tool[key]]
         click.echo(
@@ -155,6 +174,41 @@ def show(report: ServerReport) -> None:
         )
     if report.noticed:
         click.echo(wrapped(printable(f"noticed: {report.noticed}"), indent=2))
+
+
+def show_briefly(report: ServerReport) -> None:
+    """Print a server's report in one line, or its failure."""
+    if not report.ok:
+        return _show_failure(report)
+    left_out = f", {len(report.left_out)} left out" if report.left_out else ""
+    _show_head(report, f"{_summary(report)}{left_out}; whet mcp test {report.name} shows them")
+
+
+def _summary(report: ServerReport) -> str:
+    count = plural(len(report.tools), "tool")
+    about = printable(report.server) or "(no name)"
+    weight = f", about {report.tokens:,} tokens in every session" if report.tools else ""
+    return f"{report.name}: ok, {about}, protocol {report.version}, {count}{weight}"
+
+
+def _show_head(report: ServerReport, text: str) -> None:
+    click.echo(styled(report.name, "bold") + wrapped(text).removeprefix(report.name))
+
+
+def _show_failure(report: ServerReport) -> None:
+    _show_head(report, printable(f"{report.name}: {report.problem}"))
+    if report.hint and report.hint != f"whet mcp test {report.name}":
+        click.echo(wrapped(printable(f"hint: {report.hint}"), indent=2))
+
+
+def end_if_failed(reports: Sequence[ServerReport], *, as_json: bool) -> None:
+    """End the command with exit code 1 if a server that was just added can't be reached; it stays added."""
+    for report in reports:
+        if not report.ok:
+            if not as_json:
+                again = f"whet mcp test {report.name} tries again, whet mcp remove {report.name} takes it out"
+                click.echo(wrapped(f"it stays in config.yaml: {again}"))
+            raise click.exceptions.Exit(1)
 
 
 _CLAIMS = {"read_only": "only reads", "destructive": "may destroy"}

@@ -57,7 +57,8 @@ def init(home: Home, url: str, as_json: bool) -> None:
 @home_and_json
 def ask(home: Home, text: str, session: str, timeout_s: float, as_json: bool) -> None:
     """Have one of the team's workers answer TEXT, and print the answer."""
-    from whet.cli import team_turns  # noqa: PLC0415 - brings the agent, as `whet chat` does
+    with needs_driver():
+        from whet.cli import team_turns  # noqa: PLC0415 - brings the agent, as `whet chat` does, and psycopg
 
     team_turns.ask(home, text, session, timeout_s, as_json=as_json)
 

@@ -24,6 +24,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.events import ReviewFinished
+from whet.postgres.driver import needs_driver
 from whet.schedules.worker import Finished, ScheduleWorker, together
 
 
@@ -71,7 +72,8 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
     Ctrl-C stops. A review that was begun goes on with the next worker; a schedule's run ends as stopped.
     """
     if turns["most_turns"]:
-        from whet.cli.team_turns import WorkerOptions, run_turns  # noqa: PLC0415 - only where there is a team
+        with needs_driver():
+            from whet.cli.team_turns import WorkerOptions, run_turns  # noqa: PLC0415 - brings psycopg, an extra
 
         where = turns["metrics_host"], turns["metrics_port"]
         run_turns(home, WorkerOptions(turns["most_turns"], turns["end_s"], *where))

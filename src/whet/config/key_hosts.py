@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from whet.config.model_servers import SERVERS
 from whet.config.schema import FallbackSettings, JudgeSettings, ModelSettings, ReviewSettings, SearchSettings
 from whet.contract.texts import PORTS, parts_of
 
@@ -26,25 +27,7 @@ class KeyHome(msgspec.Struct, frozen=True):
     keys: tuple[str, ...] = ()
 
 
-HOMES: dict[str, KeyHome] = {
-    "openai": KeyHome("https://api.openai.com/v1", ("OPENAI_API_KEY",)),
-    "anthropic": KeyHome("https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",)),
-    "openrouter": KeyHome("https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
-    "groq": KeyHome("https://api.groq.com/openai/v1", ("GROQ_API_KEY",)),
-    "deepseek": KeyHome("https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",)),
-    "mistral": KeyHome("https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
-    "gemini": KeyHome(
-        "https://generativelanguage.googleapis.com/v1beta/openai", ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-    ),
-    "xai": KeyHome("https://api.x.ai/v1", ("XAI_API_KEY",)),
-    "together": KeyHome("https://api.together.xyz/v1", ("TOGETHER_API_KEY",)),
-    "fireworks": KeyHome("https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",)),
-    "ollama": KeyHome("http://localhost:11434/v1"),
-    "llamacpp": KeyHome("http://localhost:8080/v1"),
-    "vllm": KeyHome("http://localhost:8000/v1"),
-    "lmstudio": KeyHome("http://localhost:1234/v1"),
-    "practice": KeyHome("http://localhost:8765/v1"),
-}
+HOMES: dict[str, KeyHome] = {name: KeyHome(server.base_url, server.keys) for name, server in SERVERS.items()}
 SEARCH_HOMES: dict[str, KeyHome] = {
     "brave": KeyHome("https://api.search.brave.com", ("BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY")),
     "tavily": KeyHome("https://api.tavily.com", ("TAVILY_API_KEY",)),

@@ -84,6 +84,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "gateway.toml"
 
     @property
+    def servers(self) -> Path:
+        """The private folders of MCP servers. They are beside the home, of which a server sees nothing."""
+        return self.whole.with_name(f"{self.whole.name}-servers") / self.root.relative_to(self.whole)
+
+    @property
     def logs(self) -> Path:
         """The log folder."""
         return self.root / "logs"

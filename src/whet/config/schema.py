@@ -334,6 +334,7 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     deny: tuple[str, ...] = ()
     allow_http: bool = False
     confined: bool = True
+    network: bool = True
     openings: tuple[str, ...] = ()
 
 
@@ -343,8 +344,10 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     servers: dict[str, McpServerSettings] = {}
     """Servers by name: command, args, env, cwd for one that is started; url, headers for one that runs
     elsewhere; timeout_s, start_timeout_s, enabled, the tools to allow or deny (names or patterns), and
-    allow_http: whether headers with keys may go out unencrypted; openings: what one that is started may do
-    besides, e.g. "reach api.example.com" or "write ~/notes", and confined: false for all that you may."""
+    allow_http: whether headers with keys may go out unencrypted. One that is started runs in the sandbox with
+    a private folder and the network; network: false for none, openings: what it may do besides, e.g.
+    "write ~/notes", or the only hosts that it may reach, e.g. "reach api.example.com"; confined: false for
+    all that you may."""
     search_above_tokens: Annotated[int, msgspec.Meta(ge=0)] = 3_000
     """Where the servers' tools take up more of a prompt than this, they are found by words instead of all
     being sent."""

@@ -1,8 +1,8 @@
 """What a tool is: its schema, its effect, its limits, and what a call gives back.
 
 The registry derives `ToolSpec.parameters` from a function's signature; the gate reads `effects`; dispatch
-applies `timeout_s` and `output_cap_chars`. What else others must know of a tool it says by tags; where only a
-stored call's name is left, `tags_of` gives them. This module does not know about any concrete tool.
+applies `timeout_s` and `output_cap_chars`. What else others must know of a tool it says by tags (`tags.py`).
+This module does not know about any concrete tool.
 """
 
 from __future__ import annotations
@@ -10,68 +10,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from whet.contract.changes import TextChange
 from whet.contract.messages import ImagePart
+from whet.contract.tags import Tag as Tag
+from whet.contract.tags import declare as declare
+from whet.contract.tags import tags_of as tags_of
 
 Effect = Literal["read", "write", "execute", "network", "send"]
-Tag = Literal[
-    # What its arguments are.
-    "path",  # `path` names the file that it is about, `diff` several
-    "edits",  # it changes those files
-    "whole",  # `content` becomes the whole file
-    "command",  # `command` is text for a shell that begins in `workdir`
-    "background",  # `action` and `id` say what is done with a process that runs on
-    "url",  # `url` says where it goes
-    "looks",  # they are questions: nothing of them goes into the world
-    # What its result is.
-    "local",  # observed on this machine, so it is evidence
-    "search",  # hits, or that there are none
-    "own",  # what the assistant, its notes or its skills held before
-    "asks",  # the person's own word
-    "untrusted",  # text that others wrote
-    # What it is for.
-    "tasks",  # keeps the list of tasks
-    "notes",  # writes what is remembered
-    "skills",  # writes skills
-    "loads-skills",
-    "delegates",  # has a helper do something
-    "templates",  # makes and picks what sessions are begun with
-    # Who has it.
-    "probe",  # a review may call it
-    "owner",  # it reads the owner's sessions: nobody else's session has it
-    "aside",  # its calls are no work that an example could show
-    "mcp",
-    "destructive",  # its server says that it may destroy something
-    "deferred",  # the model is not told of it at the start: it is found by words
-]
-_TAGS: dict[str, frozenset[str]] = {}
-
-
-def declare(name: str, *tags: Tag) -> frozenset[str]:
-    """Say once for the process what holds for the tool `name`; gives the tags, for its `Tool`.
-
-    Raises ValueError for a tag that there isn't, and where the name was declared otherwise.
-    """
-    given = frozenset[str](tags)
-    if unknown := sorted(given - frozenset[str](get_args(Tag))):
-        raise ValueError(f"{name}: {unknown} are no tags")
-    if _TAGS.setdefault(name, given) != given:
-        raise ValueError(f"{name} is declared twice")
-    return given
-
-
-def declared() -> list[str]:
-    """Give the names of the tools that this process declared."""
-    return list(_TAGS)
-
-
-def tags_of(name: str) -> frozenset[str]:
-    """Give the tags of a tool that this process declared; none of another program's, or one that is gone."""
-    return _TAGS.get(name, frozenset())
 
 
 class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):

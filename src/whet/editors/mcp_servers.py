@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
@@ -19,11 +19,9 @@ from whet.contract.tools import Tool, ToolSpec
 from whet.log import protect
 from whet.mcp.remote import RemoteParts
 from whet.mcp.servers import GUEST, Servers
+from whet.mcp.stdio import ServerJail
 from whet.tools.guardian import Guardian
 from whet.visible import visible
-
-if TYPE_CHECKING:
-    from whet.sandbox.jail import Jail
 
 Given: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 _MOST = 30
@@ -66,10 +64,11 @@ async def bring(given: Sequence[Given], workspace: Path, app: App) -> EditorServ
     if not settings:
         return EditorServers(None, notices)
 
-    def jail(server: McpServerSettings) -> Jail | None:
+    def jail(_name: str, server: McpServerSettings) -> ServerJail | None:
         from whet.app.confining import server_jail  # noqa: PLC0415 - 15 ms, only where a server is started
 
-        return server_jail(app.confinement, workspace, server)
+        jail = server_jail(app.confinement, workspace, server)
+        return None if jail is None else ServerJail(jail)
 
     reach = RemoteParts(app.home, {}, app.clock, Guardian(), jail=jail)
     cap_chars = app.settings.tools.output_cap_chars

@@ -23,10 +23,9 @@ from acp.schema import (
 from whet.contract.errors import ToolError
 from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import flat, short, subject_of
-from whet.contract.tools import Buffers, Tag
+from whet.contract.tools import Buffers, Tag, tags_of
 from whet.question import worded
 from whet.tools import diffs
-from whet.tools.declared import tags_of
 from whet.tools.held import unsaved
 from whet.tools.paths import resolve
 from whet.tools.todo import TodoItem

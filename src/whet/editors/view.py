@@ -35,11 +35,12 @@ from whet.contract.events import (
 )
 from whet.contract.messages import Usage
 from whet.contract.texts import arguments_of
+from whet.contract.tools import tags_of
 from whet.editors import tool_calls
 from whet.editors.buffers import EditorBuffers
 from whet.editors.outbox import Outbox
 from whet.editors.tool_calls import Content, Files
-from whet.tools.declared import CLARIFY, tags_of
+from whet.tools.declared import CLARIFY
 from whet.tools.todo import TodoItem
 from whet.visible import visible
 

@@ -17,10 +17,10 @@ import msgspec
 from whet.contract.errors import BadInput
 from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import from_json
+from whet.contract.tools import tags_of
 from whet.memory.folding import fold
 from whet.memory.sources import SourceText, StoredText, sources
 from whet.memory.transcript import QuotableTranscript
-from whet.tools.declared import tags_of  # its import says what each tool's results are worth
 from whet.tools.output import as_printed
 
 RECORD = "claude-code.dataclaw.jsonl"

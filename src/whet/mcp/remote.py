@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,13 +29,10 @@ from whet.mcp.kept import KeptListing, config_digest, keep_failure, write_kept
 from whet.mcp.listing import Catalogue
 from whet.mcp.reading import LISTS
 from whet.mcp.server_requests import ELICITATION, CallPerson
-from whet.mcp.stdio import Launch, StdioTransport, server_environment
+from whet.mcp.stdio import Launch, ServerJail, StdioTransport, server_environment
 from whet.mcp.transport import ServerFailed, SessionLost, Transport
 from whet.rpc import METHOD_NOT_FOUND
 from whet.tools.guardian import Guardian
-
-if TYPE_CHECKING:
-    from whet.sandbox.jail import Jail
 
 log: logging.Logger = logging.getLogger("whet.mcp")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -55,14 +52,16 @@ _REFUSED = {
 
 class RemoteParts(msgspec.Struct, frozen=True):
     """What a server is reached with. `secrets`: the environment and .env; `pause` waits out a back-off;
-    `jail` gives what one that is started runs in, None: all rights."""
+    `jail` gives what one that is started runs in, by its name and settings, None: all rights. A start may
+    take `start_s`, if the settings say less."""
 
     home: Home
     secrets: Mapping[str, str]
     clock: Clock
     guardian: Guardian
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
-    jail: Callable[[McpServerSettings], Jail | None] | None = None
+    jail: Callable[[str, McpServerSettings], ServerJail | None] | None = None
+    start_s: float = 0.0
 
 
 class Remote:
@@ -184,7 +183,8 @@ class Remote:
             return connection
 
     async def _open(self, connection: Connection) -> Catalogue:
-        limit = asyncio.timeout(self.settings.start_timeout_s)
+        limit_s = max(self.settings.start_timeout_s, self._reach.start_s)
+        limit = asyncio.timeout(limit_s)
         try:
             async with limit:
                 await connection.open()
@@ -192,7 +192,7 @@ class Remote:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            failure = late(self.name, "get ready", self.settings.start_timeout_s)
+            failure = late(self.name, "get ready", limit_s)
             failure.hint = connection.transport.explain() or f"whet mcp test {self.name}"
             raise failure from error
         except ServerFailed as error:
@@ -227,12 +227,15 @@ class Remote:
         given = _filled(self.name, self._reach.secrets, settings.env, "env")
         cwd = Path(settings.cwd).expanduser() if settings.cwd else None
         launch = Launch(
-            os.path.expanduser(settings.command), settings.args, server_environment(os.environ, given), cwd
+            os.path.expanduser(settings.command),
+            settings.args,
+            server_environment(os.environ, given),
+            cwd,
+            frozenset(given),
         )
         find = self._reach.jail
-        return StdioTransport(
-            self.name, launch, self._reach.guardian, None if find is None else lambda: find(settings)
-        )
+        place = None if find is None else lambda: find(self.name, settings)
+        return StdioTransport(self.name, launch, self._reach.guardian, place)
 
     def _hears(self) -> ConnectionListener:
         return ConnectionListener(

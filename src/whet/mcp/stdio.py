@@ -38,12 +38,20 @@ _REST_S = 0.2
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """What to start: `environment` is the server's whole one."""
+    """What to start: `environment` is the server's whole one; its settings name the variables in `given`."""
 
     command: str
     args: Sequence[str]
     environment: Mapping[str, str]
     cwd: Path | None = None
+    given: frozenset[str] = frozenset()
+
+
+class ServerJail(msgspec.Struct, frozen=True):
+    """What a server runs in, and the variables that it has there unless its settings give others."""
+
+    jail: Jail
+    variables: Mapping[str, str] = {}
 
 
 def server_environment(source: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
@@ -52,10 +60,12 @@ def server_environment(source: Mapping[str, str], given: Mapping[str, str]) -> d
     return {**kept, **given}
 
 
-def _jailed(launch: Launch, jail: Jail) -> Started:
+def _start_jailed(launch: Launch, place: ServerJail) -> Started:
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where servers are confined
 
-    inside = jail.environment(launch.environment)
+    jail = place.jail
+    own = {name: value for name, value in place.variables.items() if name not in launch.given}
+    inside = {**jail.environment(launch.environment), **own}
     cwd = launch.cwd or jail.policy.workspace
     return jail.spawn_piped(JailedCommand([launch.command, *launch.args], inside, cwd))
 
@@ -116,9 +126,10 @@ class StdioTransport:
         name: str,
         launch: Launch,
         guardian: Guardian,
-        jail: Callable[[], Jail | None] | None = None,
+        jail: Callable[[], ServerJail | None] | None = None,
     ) -> None:
         self._jail = jail
+        self._place: ServerJail | None = None
         self._name = name
         self._launch = launch
         self._guardian = guardian
@@ -139,8 +150,8 @@ class StdioTransport:
     async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
         """Start the process. Raises ServerFailed where there is no such command."""
         self._received, self._dropped = received, dropped
-        jail = await asyncio.to_thread(self._jail) if self._jail is not None else None
-        self._popen = popen = self._spawn(jail)
+        self._place = await asyncio.to_thread(self._jail) if self._jail is not None else None
+        self._popen = popen = self._spawn(self._place)
         self._guardian.add(popen.pid)
         self._exit = exit_ = ChildExit(popen)
         loop = asyncio.get_running_loop()
@@ -153,11 +164,11 @@ class StdioTransport:
         self._writer = asyncio.StreamWriter(flow, protocol, None, loop)
         self._watch = asyncio.create_task(self._until_gone(out, exit_, ended))
 
-    def _spawn(self, jail: Jail | None) -> Started:
+    def _spawn(self, jail: ServerJail | None) -> Started:
         launch = self._launch
         try:
             if jail is not None:
-                return _jailed(launch, jail)
+                return _start_jailed(launch, jail)
             return subprocess.Popen(
                 [launch.command, *launch.args],
                 stdin=subprocess.PIPE,
@@ -212,6 +223,8 @@ class StdioTransport:
             said.append(f"it printed {lines}: {self._first_garbage!r}")
         if (last := self._stderr_line()) and not self._has_quoted:
             said.append(f"its last line on stderr: {last}")
+        if self._place is not None and (refused := self._place.jail.take_refused()):
+            said.append(f"the sandbox did not let it reach {', '.join(dict.fromkeys(refused))}")
         return "; ".join(said)
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Known servers and known model families: where they are, how they speak, how large, what they cost.
+"""Known model families: how large they are and what they cost. The servers are in config/model_servers.py.
 
 `families.csv` holds windows, largest outputs and list prices, as read from the vendors' pages on 2026-11-21
 (USD per million tokens, the base tier); a price that we are not sure of is left out, and a newer model than
@@ -12,72 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from whet.config.key_hosts import HOMES
+from whet.config.model_servers import SERVERS as SERVERS
+from whet.config.model_servers import KnownServer as KnownServer
 from whet.contract.errors import ConfigError
-from whet.contract.messages import WireFormat
 from whet.contract.protocols import ModelInfo
-from whet.providers.wire import ServerDialect
 
 DEFAULT_WINDOW_TOKENS = 128_000
-
-
-class KnownServer(msgspec.Struct, frozen=True):
-    """A known model server. Without `keys` none is needed (`local`: it runs on this machine, for free)."""
-
-    base_url: str
-    format: WireFormat = "chat_completions"
-    keys: tuple[str, ...] = ()
-    model: str = ""
-    dialect: ServerDialect = ServerDialect()
-    local: bool = False
-
-
-_PLAIN = ServerDialect()
-_REASONING_BACK = ServerDialect(replay_fields=("reasoning_content", "reasoning"))
-
-
-def _known(
-    name: str,
-    wire: WireFormat = "chat_completions",
-    model: str = "",
-    dialect: ServerDialect = _PLAIN,
-) -> KnownServer:
-    home = HOMES[name]
-    return KnownServer(home.url, wire, home.keys, model, dialect, local=not home.keys)
-
-
-SERVERS: dict[str, KnownServer] = {
-    "openai": _known(
-        "openai",
-        "responses",
-        "gpt-6.1-terra",
-        ServerDialect(max_tokens_field="max_completion_tokens", cache_key=True),
-    ),
-    "anthropic": _known("anthropic", "anthropic_messages", "claude-sonnet-5-5"),
-    "openrouter": _known(
-        "openrouter",
-        model="anthropic/claude-sonnet-4.6",
-        dialect=ServerDialect(effort="reasoning", replay_fields=("reasoning_details",)),
-    ),
-    "groq": _known("groq", model="openai/gpt-oss-120b"),
-    "deepseek": _known(
-        "deepseek",
-        model="deepseek-v4-pro",
-        dialect=ServerDialect(effort="thinking", replay_fields=("reasoning_content",)),
-    ),
-    "mistral": _known("mistral", model="mistral-large-latest", dialect=ServerDialect(short_ids=True)),
-    "gemini": _known(
-        "gemini", model="gemini-flash-latest", dialect=ServerDialect(replay_fields=("extra_content",))
-    ),
-    "xai": _known("xai", model="grok-4"),
-    "together": _known("together", model="openai/gpt-oss-120b"),
-    "fireworks": _known("fireworks", model="accounts/fireworks/models/gpt-oss-120b"),
-    "ollama": _known("ollama"),
-    "llamacpp": _known("llamacpp", model="default", dialect=_REASONING_BACK),
-    "vllm": _known("vllm", dialect=_REASONING_BACK),
-    "lmstudio": _known("lmstudio"),
-    "practice": _known("practice", model="practice"),
-}
 
 
 class Family(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
+from whet.config.model_servers import ServerDialect as ServerDialect
 from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, Part, sent_content
@@ -34,20 +35,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 Deltas = Sequence[TextDelta | ReasoningDelta]
-
-
-class ServerDialect(msgspec.Struct, frozen=True):
-    """What differs between servers that speak one wire format.
-
-    `effort`: how reasoning effort is asked for. `replay_fields`: extra message fields that the server
-    wants back. `cache_key`: whether it takes prompt_cache_key. `short_ids`: Mistral's nine characters.
-    """
-
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    effort: Literal["reasoning_effort", "reasoning", "thinking"] = "reasoning_effort"
-    replay_fields: tuple[str, ...] = ()
-    cache_key: bool = False
-    short_ids: bool = False
 
 
 class RequestOptions(msgspec.Struct, frozen=True):

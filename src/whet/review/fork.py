@@ -34,7 +34,7 @@ from whet.contract.protocols import (
     NobodyPresent,
     Provider,
 )
-from whet.contract.tools import Tag, Tool, ToolContext, ToolOutput, ToolSpec
+from whet.contract.tools import Tag, Tool, ToolContext, ToolOutput, ToolSpec, tags_of
 from whet.review import wording
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
@@ -44,7 +44,6 @@ from whet.store.database import StateDatabase
 from whet.store.jobs import Job
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
-from whet.tools.declared import tags_of
 from whet.tools.registry import read_specs
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from whet.clock import Clock, iso
 from whet.config.schema import ModelSettings
 from whet.contract.errors import WhetError
 from whet.contract.texts import from_json
-from whet.contract.tools import Tag
+from whet.contract.tools import Tag, tags_of
 from whet.store import jobs, reviews
 from whet.store.database import time_of
 from whet.store.jobs import NewJob, Queued
-from whet.tools.declared import tags_of
 
 Kind = Literal["memory", "skill"]
 KINDS: tuple[Kind, ...] = ("memory", "skill")

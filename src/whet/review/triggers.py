@@ -21,14 +21,13 @@ from whet.config.schema import ReviewSettings
 from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
 from whet.contract.texts import arguments_of
-from whet.contract.tools import Tag
+from whet.contract.tools import Tag, tags_of
 from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put
 from whet.store import jobs, outcomes, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
 from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
 from whet.store.sessions import SessionRow
 from whet.store.transcript import TurnRecord
-from whet.tools.declared import tags_of
 
 if TYPE_CHECKING:
     from whet.review.correction import Correction

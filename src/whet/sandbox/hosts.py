@@ -34,6 +34,7 @@ _VARIABLES = (
     "UV_DEFAULT_INDEX",
     "npm_config_registry",
 )
+_OWN_REGISTRY = late_pattern(r"^registry\s*=\s*(\S+)", re.MULTILINE)
 _NPM_REGISTRY = late_pattern(r"^(?:@[^:=]+:)?registry\s*=\s*(\S+)", re.MULTILINE)
 
 
@@ -50,6 +51,19 @@ def named_hosts(names: Iterable[str], environment: Mapping[str, str]) -> tuple[s
     return tuple(dict.fromkeys(found))
 
 
+def index_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the addresses of the person's package indexes as pip's, uv's and npm's variables: those that the
+    environment has, and npm's from ~/.npmrc and pip's from its files. They may hold a login."""
+    found = {name: environment[name] for name in _VARIABLES if environment.get(name)}
+    if match := _OWN_REGISTRY.search(_text(os.path.expanduser("~/.npmrc"))):
+        found.setdefault("npm_config_registry", match[1])
+    for name in (*_PIP_FILES, environment.get("PIP_CONFIG_FILE", "")):
+        if (urls := _from_pip(name, ("index-url",))) and urls[0].startswith("http"):
+            found.setdefault("PIP_INDEX_URL", urls[0])
+            found.setdefault("UV_DEFAULT_INDEX", urls[0])
+    return found
+
+
 def package_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Give the hosts that the person's pip and npm are set to; none where they are not set."""
     urls = [url for name in _VARIABLES for url in environment.get(name, "").split()]
@@ -61,7 +75,7 @@ def package_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(host for host in hosts if host))
 
 
-def _from_pip(name: str) -> list[str]:
+def _from_pip(name: str, keys: Iterable[str] = _PIP_KEYS) -> list[str]:
     import configparser  # noqa: PLC0415  2 ms, and only where a command reaches for packages
 
     parser = configparser.ConfigParser(interpolation=None)
@@ -72,7 +86,7 @@ def _from_pip(name: str) -> list[str]:
     return [
         url
         for part in parser.sections()
-        for key in _PIP_KEYS
+        for key in keys
         for url in parser.get(part, key, fallback="").split()
     ]
 

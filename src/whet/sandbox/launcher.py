@@ -37,6 +37,7 @@ SYS = {
     "landlock_restrict": 446,
 }
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+REFER = 1 << 13  # Landlock's right to move a file into another folder
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
 PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = (
     4,
@@ -193,7 +194,8 @@ def shut(setup: dict[str, Any]) -> None:
     ours, theirs = socket.socketpair()
     stand_watch(ours if supervised else None, supervised or {})
     if setup.get("scoped"):
-        restrict_files((0, 0, setup["scoped"]), ())
+        # Rules that say nothing of REFER forbid it: a file could not be moved from one folder into another.
+        restrict_files((REFER, 0, setup["scoped"]), (("/", REFER),))
     listener = filter_calls(bytes.fromhex(setup["filter"]), supervised["listen"] if supervised else 0)
     if supervised:
         socket.send_fds(theirs, [b"+"], [listener])

@@ -17,6 +17,8 @@ from whet.contract.errors import BadInput, ToolDenied
 
 OpeningKind = Literal["write", "read", "reach", "run"]
 ANY_HOST = "*"
+EVERYWHERE = "**"
+"""Every host but this machine: also those of private networks, which ANY_HOST does not reach."""
 UNCONFINED = "unconfined"
 GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")
 """Names in a repository by which its git runs programs, or reads another configuration."""
@@ -80,7 +82,8 @@ class Opening(msgspec.Struct, frozen=True, order=True):
         if self.kind == "run":
             return "run outside the sandbox, with all your rights"
         if self.kind == "reach":
-            return "reach any public host" if self.target == ANY_HOST else f"reach {self.target}"
+            named = {ANY_HOST: "any public host", EVERYWHERE: "any host but this machine"}
+            return f"reach {named.get(self.target, self.target)}"
         return f"{self.kind} {shorten(self.target)}"
 
 
@@ -205,7 +208,8 @@ def read_opening(text: str) -> Opening:
 def reaches(hosts: Iterable[str], host: str) -> bool:
     """Whether a list of hosts names this one; `*.example.com` stands for every name below example.com."""
     name = host.lower().rstrip(".")
-    return any(one in (ANY_HOST, name) or (one.startswith("*.") and name.endswith(one[1:])) for one in hosts)
+    whole = (ANY_HOST, EVERYWHERE, name)
+    return any(one in whole or (one.startswith("*.") and name.endswith(one[1:])) for one in hosts)
 
 
 def in_temporary(path: str) -> bool:

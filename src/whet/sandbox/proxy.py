@@ -1,8 +1,9 @@
 """The one way out of a jail that may reach hosts: an HTTP proxy with a list, on a socket of its network.
 
 The launcher makes the listening socket inside and hands it over, so that nothing outside sees it. Names are
-resolved here; an address that is not public is refused, whatever name led to it, and the connection goes to
-the address that was looked at. TLS passes through unopened. Hosts and bytes are logged.
+resolved here; an address that is not public is refused, whatever name led to it. If the list has EVERYWHERE,
+only this machine's addresses are refused. The connection goes to the address that was looked at. TLS passes
+through unopened. Hosts and bytes are logged.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.internet import is_public
-from whet.sandbox.policy import reaches
+from whet.internet import is_other_machine, is_public
+from whet.sandbox.policy import EVERYWHERE, reaches
 
 log: logging.Logger = logging.getLogger("whet.sandbox")
 _HEAD_BYTES = 65_536
@@ -96,7 +97,7 @@ class Proxy:
         if not reaches(self._hosts, request.host):
             self.refused.append(request.host)
             raise ProxyRefused(f"{request.host} is not an allowed host of the sandbox")
-        with connect(request.host, request.port) as server:
+        with connect(request.host, request.port, private=EVERYWHERE in self._hosts) as server:
             if request.head:
                 server.sendall(request.head + rest)
             else:
@@ -126,12 +127,16 @@ def read_request(head: bytes) -> ProxyRequest:
     return ProxyRequest(_name(parts.hostname), parts.port or 80, sent)
 
 
-def connect(host: str, port: int) -> socket.socket:
-    """Connect to a public address of a host. Raises ProxyRefused where one of its addresses is not public."""
+def connect(host: str, port: int, *, private: bool = False) -> socket.socket:
+    """Connect to a host. Raises ProxyRefused if one of its addresses is not public; with `private`, only if
+    one is this machine's."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for _, _, _, _, address in found:
-        if not is_public(str(address[0])):
-            raise ProxyRefused(f"{host} leads to {address[0]}, which is not a public address")
+    for family, _, _, _, address in found:
+        text = str(address[0])
+        if private and (not is_other_machine(text) or _is_own(family, text)):
+            raise ProxyRefused(f"{host} leads to {text}, which is this machine's own")
+        if not private and not is_public(text):
+            raise ProxyRefused(f"{host} leads to {text}, which is not a public address")
     last: OSError = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in found:
         made = socket.socket(family, kind, protocol)
@@ -144,6 +149,16 @@ def connect(host: str, port: int) -> socket.socket:
             made.close()
             last = error
     raise last
+
+
+def _is_own(family: int, address: str) -> bool:
+    """Whether this machine has an address on one of its interfaces: only then can a socket be bound to it."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def _name(host: str) -> str:

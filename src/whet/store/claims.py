@@ -18,6 +18,7 @@ import apsw
 
 from whet.clock import iso
 from whet.contract.errors import StoreBusy
+from whet.postgres.driver import needs_driver
 from whet.store.database import is_team
 
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ def _this() -> _Self:
 
 
 def this_process() -> ClaimingProcess:
-    """Give this process as a team knows it."""
-    from whet.store.team_claims import ClaimingProcess  # noqa: PLC0415 - brings psycopg, 60 ms
+    """Return this process as a team knows it. Raises ConfigError if the database driver is not installed."""
+    with needs_driver():
+        from whet.store.team_claims import ClaimingProcess  # noqa: PLC0415 - brings psycopg, 60 ms
 
     this = _this()
     return ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)

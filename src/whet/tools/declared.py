@@ -18,8 +18,7 @@ import msgspec
 
 from whet.contract.changes import TextChange
 from whet.contract.delegation import HELPER, BackgroundHelpers, HelperScope, HelperWish, ProcessAction, Spawn
-from whet.contract.tools import Tool, ToolContext, ToolOutput, declare
-from whet.contract.tools import tags_of as tags_of  # from here it knows every built-in tool
+from whet.contract.tools import Tool, ToolContext, ToolOutput, tags_of
 from whet.lanes import ToolPool
 from whet.tools.signature import UNSENT, checked, tool
 from whet.tools.todo import TodoItem, TodoLists
@@ -42,24 +41,24 @@ if TYPE_CHECKING:
 
 WebPage: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10)]
 CLARIFY, RECALL, SKILL_VIEW, TASK_LIST, TERMINAL = "clarify", "recall", "skill_view", "todo", "terminal"
-_READ = declare("read_file", "path", "looks", "local", "probe")
-_WRITE_FILE = declare("write_file", "path", "edits", "whole", "local")
-_PATCH = declare("patch", "path", "edits", "local")
-_SEARCH_FILES = declare("search_files", "path", "looks", "search", "local", "probe")
-_TERMINAL = declare(TERMINAL, "command", "local")
-_PROCESS = declare("process", "background", "local", "aside")
-_FETCH = declare("web_fetch", "url", "looks", "untrusted")
-_WEB_SEARCH = declare("web_search", "looks", "untrusted")
-_TASK_LIST = declare(TASK_LIST, "tasks", "own", "aside")
-_CLARIFY = declare(CLARIFY, "asks", "aside")
-_MEMORY = declare("memory", "notes", "own", "aside")
-_SKILLS_LIST = declare("skills_list", "looks", "search", "own", "probe", "aside")
-_SKILL_VIEW = declare(SKILL_VIEW, "looks", "own", "loads-skills", "probe", "aside")
-_SKILL_MANAGE = declare("skill_manage", "skills", "own", "aside")
-_WARM_SESSION = declare("warm_session", "templates", "own", "owner", "aside")
-_SESSION_FIND = declare("session_search", "looks", "search", "probe", "aside")
-_RECALL = declare(RECALL, "looks", "own", "aside")
-_HELP = declare("delegate_task", "delegates", "aside")
+_READ = tags_of("read_file")
+_WRITE_FILE = tags_of("write_file")
+_PATCH = tags_of("patch")
+_SEARCH_FILES = tags_of("search_files")
+_TERMINAL = tags_of(TERMINAL)
+_PROCESS = tags_of("process")
+_FETCH = tags_of("web_fetch")
+_WEB_SEARCH = tags_of("web_search")
+_TASK_LIST = tags_of(TASK_LIST)
+_CLARIFY = tags_of(CLARIFY)
+_MEMORY = tags_of("memory")
+_SKILLS_LIST = tags_of("skills_list")
+_SKILL_VIEW = tags_of(SKILL_VIEW)
+_SKILL_MANAGE = tags_of("skill_manage")
+_WARM_SESSION = tags_of("warm_session")
+_SESSION_FIND = tags_of("session_search")
+_RECALL = tags_of(RECALL)
+_HELP = tags_of("delegate_task")
 
 
 class ShellLimits(msgspec.Struct, frozen=True):

@@ -1,7 +1,4 @@
-"""Slack: the Web API's calls, and Socket Mode: connect, hand on each envelope, connect again when asked to.
-
-Slack says most errors with status 200.
-"""
+"""Slack's Socket Mode: connect, pass on each envelope, and connect again when Slack asks for it."""
 
 from __future__ import annotations
 
@@ -13,41 +10,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from whet.vendors.http import SendFailed, VendorAnswer, VendorHttp, read, refused
+from whet.vendors.http import SendFailed, VendorHttp, read
+from whet.vendors.slack_web import BASE_URL, SlackAnswer, call_method, check_answer
 from whet.vendors.sockets import Socket, SocketClosed, converse
 
-BASE_URL = "https://slack.com/api"
 _RETRY_S = 5.0
 _PAGE, _MOST_PAGES = 200, 500  # the newest come first: a part of them would leave a gap
-# Of the first two Slack says that "some aspect of the operation" may have "succeeded before the error".
-_MAYBE_DONE = frozenset(("fatal_error", "internal_error"))
-_LIMITED = frozenset(("ratelimited", "rate_limited"))
-_TRANSIENT = _MAYBE_DONE | _LIMITED | {"service_unavailable", "request_timeout"}
-_BARRED = frozenset(
-    (
-        "invalid_auth",
-        "not_authed",
-        "token_revoked",
-        "token_expired",
-        "account_inactive",
-        "team_access_not_granted",
-    )
-)
 _LOG = logging.getLogger(__name__)
-
-
-class SlackAnswer(msgspec.Struct):
-    """What a method gave, of all that methods give."""
-
-    ok: bool = False
-    error: str = ""
-    channel: str = ""
-    ts: str = ""
-    url: str = ""
-    user_id: str = ""
-    upload_url: str = ""
-    file_id: str = ""
-    users: list[str] = msgspec.field(default_factory=list[str])
 
 
 class _Cursor(msgspec.Struct):
@@ -125,7 +94,7 @@ class SlackApi:
 
     async def call(self, method: str, body: dict[str, Any]) -> SlackAnswer:
         """Call a method as the bot. Raises SendFailed."""
-        return await _call(self.bot, method, body)
+        return await call_method(self.bot, method, body)
 
     async def pages(self, method: str, query: Mapping[str, str | int]) -> list[msgspec.Raw]:
         """Give what a method lists under `messages`, all pages, as Slack orders them. Raises SendFailed."""
@@ -134,7 +103,7 @@ class SlackApi:
         for _ in range(_MOST_PAGES):
             asked = {**query, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
             answer = await self.bot.call("GET", f"/{method}?{urlencode(asked)}")
-            _checked(answer)
+            check_answer(answer)
             page = answer.read(_Page) or _Page()
             found += page.messages
             cursor = page.response_metadata.next_cursor
@@ -154,7 +123,7 @@ class SlackApi:
             try:
                 if ready is not None:
                     await ready()
-                opened = await _call(self._app, "apps.connections.open", {})
+                opened = await call_method(self._app, "apps.connections.open", {})
                 await converse(self._app.client, opened.url, talk)
                 continue  # Slack asked for a new connection, as it does every few hours
             except SocketClosed as error:
@@ -190,23 +159,3 @@ class SlackApi:
         if envelope.type not in ("hello", "disconnect"):
             await take(envelope, acknowledge)
         return envelope.type != "disconnect"
-
-
-async def _call(http: VendorHttp, method: str, body: dict[str, Any]) -> SlackAnswer:
-    return _checked(await http.call("POST", f"/{method}", body))
-
-
-def _checked(answer: VendorAnswer) -> SlackAnswer:
-    said = answer.read(SlackAnswer) or SlackAnswer()
-    if answer.status == 200 and said.ok:
-        return said
-    if answer.status == 200:
-        raise SendFailed(
-            f"Slack answered: {said.error or 'something that is not its protocol'}",
-            is_final=bool(said.error) and said.error not in _TRANSIENT,
-            retry_after_s=answer.retry_after_s,
-            maybe_sent=not said.error or said.error in _MAYBE_DONE,
-            is_barred=said.error in _BARRED,
-            status=429 if said.error in _LIMITED else 200,
-        )
-    raise refused("Slack", answer, said.error)

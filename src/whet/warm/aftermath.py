@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from whet.contract.texts import arguments_of
+from whet.contract.tools import tags_of
 from whet.store.calls import StoredCall, UserWords
-from whet.tools.declared import tags_of
 from whet.warm.outcome import Outcome, by_itself
 from whet.warm.takeback import TAKES_BACK, is_content_back, is_replaced, is_taken_back
 

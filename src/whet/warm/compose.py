@@ -23,11 +23,10 @@ from whet.clock import iso
 from whet.config.redact import redact, secrets_masked
 from whet.contract.errors import NotFound
 from whet.contract.texts import from_json, map_texts, plural, texts_of
-from whet.contract.tools import ToolSpec, clip
+from whet.contract.tools import ToolSpec, clip, tags_of
 from whet.memory.scan import hidden
 from whet.store import calls
 from whet.store.calls import MinedSession
-from whet.tools.declared import tags_of
 from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, Mined
 from whet.warm.outline import PAD, is_prose, outline
 from whet.warm.shape import medoid, shape_of

@@ -16,9 +16,9 @@ from typing import Any
 import apsw
 import msgspec
 
+from whet.contract.tools import tags_of
 from whet.store import calls
 from whet.store.calls import MinedSession, StoredCall, UserWords
-from whet.tools.declared import tags_of
 from whet.warm.aftermath import Judged, OutcomeJudge
 from whet.warm.shape import shape_of
 

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import msgspec
 
 from whet.contract.texts import NOT_JSON, decoder
+from whet.contract.tools import tags_of
 from whet.late import late_pattern
 from whet.store.calls import StoredCall
-from whet.tools.declared import tags_of
 from whet.warm.masking import hidden_exit, http_trouble, is_masked, masked_trouble
 
 Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]

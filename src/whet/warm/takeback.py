@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from whet.contract.tools import tags_of
 from whet.late import late_pattern
-from whet.tools.declared import tags_of
 
 TAKES_BACK = ("git ", "rm", "mv ", "unlink ")
 """One of these stands in every command that takes something back; looking for them is quick."""

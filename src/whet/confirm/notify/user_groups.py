@@ -18,7 +18,7 @@ from whet.confirm.service import ConfirmService
 from whet.contract.channels import SendFailed
 from whet.contract.errors import StoreError
 from whet.vendors.http import VendorHttp, refused
-from whet.vendors.slack import BASE_URL, SlackAnswer
+from whet.vendors.slack_web import BASE_URL, SlackAnswer
 
 PREFIX = "slack:"
 _EVERY_S = 300.0

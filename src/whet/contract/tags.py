@@ -1,0 +1,90 @@
+"""Tags: what holds for a tool, for readers that have only the name of a stored call.
+
+The tags of Whet's own tools are a table here, so that every program knows them whatever else it imports.
+`declare` adds a tool that another package brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, get_args
+
+Tag = Literal[
+    # What its arguments are.
+    "path",  # `path` names the file that it is about, `diff` several
+    "edits",  # it changes those files
+    "whole",  # `content` becomes the whole file
+    "command",  # `command` is text for a shell that begins in `workdir`
+    "background",  # `action` and `id` say what is done with a process that runs on
+    "url",  # `url` says where it goes
+    "looks",  # they are questions: nothing of them goes into the world
+    # What its result is.
+    "local",  # observed on this machine, so it is evidence
+    "search",  # hits, or that there are none
+    "own",  # what the assistant, its notes or its skills held before
+    "asks",  # the person's own word
+    "untrusted",  # text that others wrote
+    # What it is for.
+    "tasks",  # keeps the list of tasks
+    "notes",  # writes what is remembered
+    "skills",  # writes skills
+    "loads-skills",
+    "delegates",  # has a helper do something
+    "templates",  # makes and picks what sessions are begun with
+    # Who has it.
+    "probe",  # a review may call it
+    "owner",  # it reads the owner's sessions: nobody else's session has it
+    "aside",  # its calls are no work that an example could show
+    "mcp",
+    "destructive",  # its server says that it may destroy something
+    "deferred",  # the model is not told of it at the start: it is found by words
+]
+
+
+def _tags(*tags: Tag) -> frozenset[str]:
+    return frozenset[str](tags)
+
+
+BUILT_IN: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "read_file": _tags("path", "looks", "local", "probe"),
+        "write_file": _tags("path", "edits", "whole", "local"),
+        "patch": _tags("path", "edits", "local"),
+        "search_files": _tags("path", "looks", "search", "local", "probe"),
+        "terminal": _tags("command", "local"),
+        "process": _tags("background", "local", "aside"),
+        "web_fetch": _tags("url", "looks", "untrusted"),
+        "web_search": _tags("looks", "untrusted"),
+        "todo": _tags("tasks", "own", "aside"),
+        "clarify": _tags("asks", "aside"),
+        "memory": _tags("notes", "own", "aside"),
+        "skills_list": _tags("looks", "search", "own", "probe", "aside"),
+        "skill_view": _tags("looks", "own", "loads-skills", "probe", "aside"),
+        "skill_manage": _tags("skills", "own", "aside"),
+        "warm_session": _tags("templates", "own", "owner", "aside"),
+        "session_search": _tags("looks", "search", "probe", "aside"),
+        "recall": _tags("looks", "own", "aside"),
+        "delegate_task": _tags("delegates", "aside"),
+    }
+)
+"""The tags of Whet's own tools, by name."""
+_DECLARED: dict[str, frozenset[str]] = {}
+
+
+def declare(name: str, *tags: Tag) -> frozenset[str]:
+    """Store the tags of the tool `name` for this process, and return them for its `Tool`.
+
+    Raises ValueError for an unknown tag, and if the tool has other tags already.
+    """
+    given = frozenset[str](tags)
+    if unknown := sorted(given - frozenset[str](get_args(Tag))):
+        raise ValueError(f"{name}: {unknown} are no tags")
+    if (BUILT_IN.get(name) or _DECLARED.setdefault(name, given)) != given:
+        raise ValueError(f"{name} is declared twice")
+    return given
+
+
+def tags_of(name: str) -> frozenset[str]:
+    """Return the tags of a tool; none for another program's, or for one that no longer exists."""
+    return BUILT_IN.get(name) or _DECLARED.get(name, frozenset())

@@ -1,0 +1,105 @@
+"""A bare installation runs every command: what an extra brings is imported only behind a check for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import whet
+from tests.imports import ImportGraph
+
+SOURCE = Path(whet.__file__).parent.parent
+PROJECT = SOURCE.parent / "pyproject.toml"
+FILES = {
+    "whet/__init__.py": "",
+    "whet/main.py": "COMMANDS = {'serve': 'whet.serve:serve'}\n",
+    "whet/serve.py": "import httpx2\nfrom whet.notify import groups\n",
+    "whet/notify.py": "from whet.slack import Answer\n",
+    "whet/slack.py": "import msgspec\n",
+}
+PROOF = """
+def claim(is_team):
+    if is_team:
+        from whet import slack
+"""
+TYPES = """
+if TYPE_CHECKING:
+    from whet import slack
+try:
+    import whet.slack
+except ImportError:
+    pass
+"""
+SPEC = """
+def serve():
+    if find_spec("webauthn") is None:
+        raise ConfigError("not installed")
+    from whet import slack
+"""
+
+
+def faults(tmp_path: Path, **changed: str) -> list[str]:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(changed.get(path.stem, text), "utf-8")
+    return sorted(ImportGraph(tmp_path, PROJECT).faults())
+
+
+@pytest.mark.slow
+def test_nothing_imports_an_extras_package_without_a_check_for_it() -> None:
+    assert list(ImportGraph(SOURCE, PROJECT).faults()) == []
+
+
+def test_a_tree_that_imports_declared_packages_only_has_no_fault(tmp_path: Path) -> None:
+    assert faults(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["import webauthn", "from httpx2 import websockets", "import httpx2.websockets"]
+)
+def test_an_extras_package_behind_a_command_is_a_fault_at_the_command(tmp_path: Path, line: str) -> None:
+    (fault,) = faults(tmp_path, slack=line)
+    assert fault.startswith("whet.main:1 imports whet.serve -> whet.notify -> whet.slack -> ")
+
+
+def test_a_command_that_no_table_names_is_a_fault_too(tmp_path: Path) -> None:
+    assert faults(tmp_path, main="", slack="import jwt") == [
+        "whet.serve, which no module imports, needs jwt: whet.notify -> whet.slack -> jwt"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def notify():\n    from whet import slack\n",
+        "def notify():\n    try:\n        from whet import slack\n    except OSError:\n        pass\n",
+        PROOF,
+    ],
+)
+def test_a_late_import_without_a_check_is_a_fault(tmp_path: Path, text: str) -> None:
+    (fault,) = faults(tmp_path, notify=text, slack="import webauthn")
+    assert fault.startswith("whet.notify:") and fault.endswith("without a check for webauthn")
+
+
+def test_a_late_import_of_the_package_without_a_check_is_a_fault(tmp_path: Path) -> None:
+    text = "def notify():\n    import webauthn\n"
+    assert faults(tmp_path, notify=text) == ["whet.notify:2 imports webauthn without a check for webauthn"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def notify():\n    try:\n        from whet import slack\n    except ImportError:\n        raise\n",
+        "def notify():\n    with needs_driver():\n        from whet import slack\n",
+        TYPES,
+        SPEC,
+    ],
+)
+def test_a_late_import_behind_a_check_is_no_fault(tmp_path: Path, text: str) -> None:
+    assert faults(tmp_path, notify=text, slack="import webauthn") == []
+
+
+def test_an_open_team_database_proves_that_its_driver_is_there(tmp_path: Path) -> None:
+    assert faults(tmp_path, notify=PROOF, slack="import psycopg") == []
