@@ -29,6 +29,7 @@ from whet.late import late_pattern
 from whet.sandbox.descriptors import receive_descriptors
 from whet.sandbox.ends import CommandEnds
 from whet.sandbox.guard import Guard, Looked
+from whet.sandbox.hardlinks import links_of
 from whet.sandbox.holding import Holding
 from whet.sandbox.jailed_process import JailedProcess as JailedProcess
 from whet.sandbox.policy import SandboxPolicy
@@ -72,6 +73,7 @@ class Jail:
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
         self._guard = Guard(plan.policy, plan.aside)
         self._holding = Holding(plan.policy, has_mounts=plan.engine.own_network)
+        self._links = links_of(plan.policy)
         self._proxy: Proxy | None = None
         self._received_bytes = 0
         self._inside = 0
@@ -128,9 +130,11 @@ class Jail:
         last argument. Raises OSError as Popen does, and ToolError where the jail itself can't be started."""
         given = handles if more < 0 else (*handles, more)
         if self.plan.engine.name == "seatbelt":
+            self._links.separate(whole=True)
             return _under_sandbox_exec(self.plan, command, given)
         with self._lock:
             self._ends.settle()
+            self._links.separate(whole=False)
             before = self._guard.record()
             try:
                 before.mounted = self._renewed(before.looked)
@@ -187,14 +191,11 @@ class Jail:
         """Whether something runs in here that is no command, nor a child of one."""
         if self._launcher is None:
             return False
-        try:
-            with open(f"/proc/{self._inside}/task/{self._inside}/children", "rb") as file:
-                children = set(map(int, file.read().split()))
-        except OSError:
+        children = _children_of(self._inside)
+        if children is None:
             return self._launcher.poll() is None  # not to be found out: until it ends
-        return bool(
-            children - {command.pid for command in list(self._commands) if command.returncode is None}
-        )
+        commands = {command.pid for command in list(self._commands) if command.returncode is None}
+        return bool(children - commands)
 
     def _started(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
         try:
@@ -227,6 +228,7 @@ class Jail:
             raise
 
     def _open(self) -> None:
+        self._links.separate(whole=True)
         said, why, left = b"", b"", _STARTS
         while not said and left:  # a name that goes as it is mounted ends bubblewrap before it says a word
             (said, why), left = self._begun(), left - 1
@@ -306,6 +308,15 @@ class Jail:
         for command in list(self._commands):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 command.wait(1)
+
+
+def _children_of(pid: int) -> set[int] | None:
+    """Return the numbers of a process's children, None if the kernel does not say."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return set(map(int, file.read().split()))
+    except OSError:
+        return None
 
 
 def _end(launcher: subprocess.Popen[bytes], inside: int, *, is_stopped: bool) -> None:
