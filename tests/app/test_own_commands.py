@@ -80,6 +80,18 @@ def test_a_link_out_of_the_workspace_and_a_path_are_no_commands(places: tuple[Pa
         assert expanded(text, home, work) == text
 
 
+def test_a_link_that_comes_after_the_list_is_not_read(places: tuple[Path, Path], tmp_path: Path):
+    home, work = places
+    secret = write(tmp_path, "secret.md", "the key")
+    path = write(work / ".whet/commands", "do.md", "theirs")
+    command = prompt_command("do", home, work)
+    path.unlink()
+    path.symlink_to(secret)
+    assert command is not None
+    with pytest.raises(ConfigError, match="can't read"):
+        command.message("")
+
+
 def test_a_broken_file_says_so_where_it_is_listed_and_used(places: tuple[Path, Path]):
     home, work = places
     write(home / "commands", "bad.md", "---\ndescription: [\nno end")

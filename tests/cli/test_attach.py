@@ -83,13 +83,28 @@ def test_what_counts_as_piped(tmp_path: Path) -> None:
 def test_images_are_told_by_their_bytes(tmp_path: Path) -> None:
     path = tmp_path / "shot.jpg"
     path.write_bytes(PNG)
-    image = attach.load_image(path)
+    image = attach.load_image(path, tmp_path)
     assert (image.media_type, base64.b64decode(image.data_base64)) == ("image/png", PNG)
     path.write_text("not an image")
     with pytest.raises(ConfigError, match="not an image"):
-        attach.load_image(path)
+        attach.load_image(path, tmp_path)
     with pytest.raises(NotFound):
-        attach.load_image(tmp_path / "missing.png")
+        attach.load_image(tmp_path / "missing.png", tmp_path)
+
+
+def test_an_image_named_in_the_workspace_lies_there(tmp_path: Path) -> None:
+    work, outside = tmp_path / "work", tmp_path / "private.png"
+    work.mkdir()
+    outside.write_bytes(PNG)
+    (work / "led.png").symlink_to(outside)
+    (work / "own.png").write_bytes(PNG)
+    (work / "link.png").symlink_to("own.png")
+    os.mkfifo(work / "pipe.png")
+    for name in ("led.png", "pipe.png"):
+        with pytest.raises(NotFound, match="can't read the image"):
+            attach.load_image(work / name, work)
+    for path in (outside, work / "own.png", work / "link.png"):
+        assert attach.load_image(path, work).media_type == "image/png"
 
 
 def test_images_named_in_the_text_are_found(tmp_path: Path) -> None:
@@ -99,4 +114,4 @@ def test_images_named_in_the_text_are_found(tmp_path: Path) -> None:
     (tmp_path / "~nobody-of-this-name.png").write_bytes(PNG)
     assert attach.mentioned_images("and @~nobody-of-this-name.png", tmp_path)[0][0].name[0] == "~"
     with pytest.raises(NotFound):
-        attach.load_image(Path("~nobody-of-this-name/a.png"))
+        attach.load_image(Path("~nobody-of-this-name/a.png"), tmp_path)

@@ -414,8 +414,12 @@ def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Pa
             tty.wait_for("remembered")
             tty.type("/export a.html\r")
             tty.wait_for("written to")
+            (folder / "b.html").symlink_to(folder.parent / "outside.html")  # as a command may leave it
+            tty.type("/export b.html\r")
+            tty.wait_for("links are not followed")
             tty.type("\x04")
             assert tty.wait_for_end() == 0
+    assert not (folder.parent / "outside.html").exists()
     page = (folder / "a.html").read_text()
     assert "Blue, I think." in page
     assert "http" not in page

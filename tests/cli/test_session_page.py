@@ -46,6 +46,10 @@ def test_a_page_shows_the_answer_the_calls_and_the_image(tmp_path: Path) -> None
         code, page, said = run(["sessions", "export", title, "--format", "html"], tmp_path)
         assert code == 0, said
         pages.append(page)
+    (tmp_path / "page.html.part").symlink_to(tmp_path / "outside")  # as a command may leave it
+    code, _, said = run(["sessions", "export", "what", "--format", "html", "-o", "page.html"], tmp_path)
+    assert code == 0, said
+    assert (tmp_path / "page.html").read_text() == pages[0] and not (tmp_path / "outside").exists()
     first, second = pages
     assert "<h3>Done</h3>" in first
     assert "<strong>Halves</strong> go up &lt;b&gt;now&lt;/b&gt;:" in first

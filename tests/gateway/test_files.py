@@ -13,7 +13,8 @@ from typing import cast
 import pytest
 
 from whet.app.received import MOST_IMAGE_BYTES
-from whet.contract.channels import Channel, ChatPlace, FileRef, Incoming, Outgoing, SendFailed
+from whet.channels.transfer import read_file
+from whet.contract.channels import Channel, ChatPlace, FileBounds, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.messages import ImagePart
 from whet.contract.tools import ToolContext
@@ -140,7 +141,8 @@ def test_the_model_sends_a_file_to_whoever_reads_its_answer(tmp_path: Path) -> N
     output = sent("s", path="a.txt", caption="y" * 1_001)
     assert getattr(output, "text", output) == "a.txt is on its way."
     full = str((tmp_path / "a.txt").resolve())
-    assert posted == [("s", Outgoing("y" * 1_000, file=full, file_name="a.txt"))]
+    bounds = FileBounds(str(tmp_path.resolve()), 10)
+    assert posted == [("s", Outgoing("y" * 1_000, file=full, file_name="a.txt", bounds=bounds))]
     with pytest.raises(BadInput, match="there is nobody to send it to here"):
         sent("other", path="a.txt")
     with pytest.raises(BadInput, match="larger than 0 MB"):
@@ -149,6 +151,60 @@ def test_the_model_sends_a_file_to_whoever_reads_its_answer(tmp_path: Path) -> N
         sent("s", path="none")
     assert caught.value.hint == "only files of the workspace can be sent" and len(posted) == 2
     assert (send.spec.name, send.toolset, send.effects, send.timeout_s) == ("send_file", "file", {"read"}, 30)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_received_file_goes_through_no_link_that_a_command_left(tmp_path: Path, is_there: bool) -> None:
+    outside = tmp_path / "outside"
+    if is_there:
+        outside.mkdir()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "received").symlink_to(outside)
+    lines, _ = received(tmp_path, FileRef("x", "rc"))
+    assert lines == ["['rc' was sent and could not be taken: received in the workspace is no folder]"]
+    assert not (outside / "rc").exists()
+
+
+def test_a_received_file_takes_the_place_of_no_link(tmp_path: Path) -> None:
+    (tmp_path / "work" / "received").mkdir(parents=True)
+    (tmp_path / "work" / "received" / "a.txt").symlink_to(tmp_path / "outside")
+    lines, _ = received(tmp_path, FileRef("x", "a.txt"), FileRef("y", "-rf.txt"))
+    assert lines == [
+        "[file received: received/a-2.txt, 1 bytes]",
+        "[file received: received/rf.txt, 1 bytes]",
+    ]
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("link", ["a", "a/b", "a/b/c.txt"])
+def test_a_file_is_sent_from_where_it_was_looked_at(tmp_path: Path, link: str) -> None:
+    """The outbox reads it later: a command may have put a link in the place of any part of its path."""
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    for root in (work, outside):
+        (root / "a" / "b").mkdir(parents=True)
+        (root / "a" / "b" / "c.txt").write_text(root.name)
+    posted: list[Outgoing] = []
+
+    async def post(session_id: str, message: Outgoing) -> bool:
+        posted.append(message)
+        return True
+
+    async def nobody(question: str, choices: Sequence[str]) -> None:
+        return None
+
+    context = ToolContext("s", "t", "c", work, print, nobody)
+    asyncio.run(send_file_tool(post, 10).run(context, {"path": "a/b/c.txt"}))
+    assert asyncio.run(read_file(posted[0])) == b"work"
+    (work / link).rename(work / "moved")
+    (work / link).symlink_to(outside / link)
+    with pytest.raises(SendFailed) as caught:
+        asyncio.run(read_file(posted[0]))
+    assert caught.value.is_final
+    (work / link).unlink()
+    (work / "moved").rename(work / link)
+    (work / "a" / "b" / "c.txt").write_text("x" * 11)
+    with pytest.raises(SendFailed, match="File too large"):
+        asyncio.run(read_file(posted[0]))
 
 
 def test_ten_files_are_taken_in_and_the_rest_is_counted(tmp_path: Path) -> None:

@@ -285,17 +285,36 @@ def test_a_removed_schedule_runs_no_more(bench: Bench, server: PracticeServer) -
     assert server.count == 0
 
 
-def test_an_answer_that_can_not_be_written_is_noted_and_a_link_is_followed(
+@pytest.mark.parametrize("link", ["daily/today.md", "daily", "a/b"])
+def test_an_answer_is_not_written_through_a_link_that_a_command_left(
+    bench: Bench, server: PracticeServer, link: str
+) -> None:
+    server.install([says("the model's words")])
+    outside = bench.work.parent / "outside"
+    (outside / "c").mkdir(parents=True)
+    (outside / "today.md").write_text("a person's")
+    (bench.work / link).parent.mkdir(parents=True, exist_ok=True)
+    (bench.work / link).symlink_to(outside / "today.md" if link.endswith(".md") else outside)
+    bench.add(target=str(bench.work / {"a/b": "a/b/c/today.md"}.get(link, "daily/today.md")))
+    bench.clock.advance(10 * MINUTE_S)
+    [run] = bench.drain()
+    assert "a link or a file is in the way" in run.note
+    assert (outside / "today.md").read_text() == "a person's"
+    assert sorted(path.name for path in outside.rglob("*")) == ["c", "today.md"]
+
+
+def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_followed(
     bench: Bench, server: PracticeServer
 ) -> None:
     server.install([says("one"), says("two")])
     (bench.work / "file").write_text("")
     bench.add(target=str(bench.work / "file" / "below"))
-    (bench.work / "real.md").write_text("old")
-    (bench.work / "link.md").symlink_to("real.md")
-    bench.add(name="linked", target=str(bench.work / "link.md"))
+    real, link = bench.work.parent / "real.md", bench.work.parent / "link.md"
+    real.write_text("old")
+    link.symlink_to("real.md")
+    bench.add(name="linked", target=str(link))
     bench.clock.advance(10 * MINUTE_S)
     notes = {run.note for run in bench.drain()}
     assert any("can't be written" in note for note in notes)
-    assert (bench.work / "link.md").is_symlink()
-    assert (bench.work / "real.md").read_text() in ("one\n", "two\n")
+    assert link.is_symlink()
+    assert real.read_text() in ("one\n", "two\n")

@@ -34,16 +34,18 @@ class _Sender(Protocol):
 
 
 class PromptCommand(msgspec.Struct, frozen=True):
-    """A prompt file: how it is called, what it says of itself, and where it is."""
+    """A prompt file: how it is called, what it says of itself, and where it is. A repository's file must
+    really lie `inside` that, whenever it is read."""
 
     name: str
     description: str
     argument_hint: str
     path: Path
+    inside: Path | None = None
 
     def message(self, rest: str) -> str:
         """Give the message that `/name rest` stands for. Raises ConfigError."""
-        body = unclosing("command", _filled(_parts(self.path)[1], rest))
+        body = unclosing("command", _filled(_parts(self.path, self.inside)[1], rest))
         return f"/{self.name} {rest}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
 
     def as_slash(self) -> SlashCommand[Any]:
@@ -62,7 +64,7 @@ def prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
     own = [(root / "commands", None)] if root else []
     for folder, inside in (*own, (workspace / ".whet" / "commands", workspace)):
         for name, path in _files(folder, inside):
-            found.setdefault(name, _described(name, path))
+            found.setdefault(name, _described(name, path, inside))
     return [found[name] for name in sorted(found)]
 
 
@@ -100,23 +102,23 @@ def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
             yield name, path
 
 
-def _described(name: str, path: Path) -> PromptCommand:
+def _described(name: str, path: Path, inside: Path | None) -> PromptCommand:
     try:
-        values, body = _parts(path)
+        values, body = _parts(path, inside)
     except ConfigError as error:
-        return PromptCommand(name, f"can't be used: {error.message}", "", path)
+        return PromptCommand(name, f"can't be used: {error.message}", "", path, inside)
     about = str(values.get("description") or next((x for x in body.splitlines() if x.strip()), ""))
     about = short(flat(about).lstrip("# "), _ABOUT_CHARS)
     hint = values.get("argument-hint", "")
     # YAML takes [file] for a list; it is meant as it stands.
     hint = " ".join(f"[{one}]" for one in hint) if isinstance(hint, list) else str(hint or "")  # pyright: ignore[reportUnknownVariableType]
-    return PromptCommand(name, about, hint, path)
+    return PromptCommand(name, about, hint, path, inside)
 
 
-def _parts(path: Path) -> tuple[dict[str, Any], str]:
+def _parts(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
     """Give the front matter's fields, where there is one, and the text."""
     try:
-        data = read_regular(path, _MOST_BYTES + 1)
+        data = read_regular(path, _MOST_BYTES + 1, inside)
     except OSError as error:
         raise ConfigError(f"can't read {path}: {error.strerror}", hint="fix its permissions") from error
     if len(data) > _MOST_BYTES:

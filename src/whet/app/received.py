@@ -6,11 +6,13 @@ that leads elsewhere.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import unicodedata
 from pathlib import Path
 
+from whet.beneath import create_beneath
 from whet.contract.errors import WhetError
 from whet.contract.messages import image_type as image_type  # of what is received, too
 
@@ -19,26 +21,28 @@ MOST_IMAGE_BYTES = 5_000_000
 
 
 def save_received(workspace: Path, name: str, data: bytes) -> Path:
-    """Keep a file in the folder for what is received, never over one that is there. Raises WhetError,
-    OSError."""
-    folder = workspace / FOLDER
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Store a file in the workspace's folder for received files, never over one that is there and through no
+    link that a command left. Return its path. Raises WhetError, OSError."""
+    workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
     stem, suffix = os.path.splitext(safe_name(name))
     for number in range(1, 10_000):
-        path = folder / (f"{stem}{suffix}" if number == 1 else f"{stem}-{number}{suffix}")
+        path = f"{FOLDER}/{stem}{suffix}" if number == 1 else f"{FOLDER}/{stem}-{number}{suffix}"
         try:
-            with path.open("xb") as out:  # never over what is there, never through a link
-                out.write(data)
+            create_beneath(workspace, path, data)
         except FileExistsError:
             continue
-        path.chmod(0o600)
-        return path
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise WhetError(f"{FOLDER} in the workspace is no folder", hint="remove it first") from error
+            raise
+        return workspace / path
     raise WhetError("there are too many files of that name")
 
 
 def safe_name(name: str) -> str:
-    """Give a file's own name: no folders, not hidden, nothing that can't be seen, at most 80 characters."""
+    """Return a file's own name: no folders, not hidden, no option of a program, nothing that can't be seen,
+    at most 80 characters."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
-    kept = "".join(c if c.isalnum() or c in "._- ()+" else "_" for c in last).strip(" ._")
+    kept = "".join(c if c.isalnum() or c in "._- ()+" else "_" for c in last).strip(" ._").lstrip("-")
     stem, suffix = os.path.splitext(kept)
     return f"{stem[:60] or 'file'}{suffix[:20]}"

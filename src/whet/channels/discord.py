@@ -130,7 +130,7 @@ class Discord:
         if not message.file:
             answer = await self._api.call("POST", path, body)
         else:
-            data, name = await read_file(message.file), message.file_name or Path(message.file).name
+            data, name = await read_file(message), message.file_name or Path(message.file).name
             fields = {"payload_json": msgspec.json.encode(body).decode()}
             content, kind = form(fields, "files[0]", name, data)
             answer = await self._api.upload(path, content, kind)

@@ -209,7 +209,7 @@ class Slack:
         )
 
     async def _share(self, place: ChatPlace, message: Outgoing) -> str:
-        data, name = await read_file(message.file), message.file_name or Path(message.file).name
+        data, name = await read_file(message), message.file_name or Path(message.file).name
         try:
             file_id = await self._upload(name, data)
         except SendFailed as error:

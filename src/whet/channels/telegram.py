@@ -248,7 +248,7 @@ class Telegram:
         return await self._api.call(method, {**body, "text": message.text or "…"})
 
     async def _send_file(self, where: dict[str, Any], message: Outgoing) -> str:
-        data, name = await read_file(message.file), message.file_name or Path(message.file).name
+        data, name = await read_file(message), message.file_name or Path(message.file).name
         fields = {**{key: str(value) for key, value in where.items()}, "caption": message.text[:1000]}
         content, kind = form(fields, "document", name, data)
         found = read(await self._api.upload("sendDocument", content, kind), _Message)

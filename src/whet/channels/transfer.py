@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from whet.contract.channels import SendFailed
+from whet.beneath import open_beneath
+from whet.contract.channels import Outgoing, SendFailed
 
 
 def form(fields: Mapping[str, str], name: str, file_name: str, data: bytes) -> tuple[bytes, str]:
@@ -26,9 +29,21 @@ def form(fields: Mapping[str, str], name: str, file_name: str, data: bytes) -> t
     return body, f"multipart/form-data; boundary={mark}"
 
 
-async def read_file(path: str) -> bytes:
-    """Read a file of ours that is to be sent. Raises SendFailed."""
+async def read_file(message: Outgoing) -> bytes:
+    """Read the file that goes along with a message. Raises SendFailed, also if a command has put something
+    else in its place."""
     try:
-        return await asyncio.to_thread(Path(path).read_bytes)
+        return await asyncio.to_thread(_read, message)
     except OSError as error:
-        raise SendFailed(f"{Path(path).name}: {error.strerror}", is_final=True) from None
+        raise SendFailed(f"{Path(message.file).name}: {error.strerror}", is_final=True) from None
+
+
+def _read(message: Outgoing) -> bytes:
+    bounds = message.bounds
+    if bounds is None:
+        return Path(message.file).read_bytes()
+    with open_beneath(bounds.folder, os.path.relpath(message.file, bounds.folder)) as file:
+        data = file.read(bounds.most_bytes + 1)
+    if len(data) > bounds.most_bytes:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), message.file)
+    return data

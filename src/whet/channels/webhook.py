@@ -122,7 +122,7 @@ class Webhook:
             "buttons": [{"label": button.label, "data": button.data} for button in message.buttons],
         }
         if message.file:
-            content = await read_file(message.file)
+            content = await read_file(message)
             data["file"] = {"name": message.file_name, "base64": base64.b64encode(content).decode()}
         at_s = int(time.time())
         body = msgspec.json.encode({"type": "message", "timestamp": at_s, "data": data})

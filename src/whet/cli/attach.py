@@ -14,6 +14,7 @@ from pathlib import Path
 
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.messages import ImagePart, image_type
+from whet.regular import open_regular
 
 CAP_CHARS = 200_000
 IMAGE_CAP_BYTES = 20_000_000
@@ -58,15 +59,19 @@ def mentioned_images(text: str, folder: Path) -> tuple[list[Path], list[str]]:
     return list(found.values()), [name for name in paths if name not in found]
 
 
-def load_image(path: Path) -> ImagePart:
-    """Read an image file; its type is told from its bytes, not its name."""
+def load_image(path: Path, folder: Path) -> ImagePart:
+    """Read an image file; its type is told from its bytes, not its name. One that is named in `folder`, the
+    workspace, must really lie there: a command may have put a link in its place."""
+    named = Path(os.path.abspath(os.path.expanduser(path)))
     try:
-        data = Path(os.path.expanduser(path)).read_bytes()
+        with open_regular(named, folder if named.is_relative_to(folder) else None) as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            data = file.read(IMAGE_CAP_BYTES)
     except OSError as error:
         raise NotFound(f"can't read the image {path}: {error.strerror}") from error
-    if len(data) > IMAGE_CAP_BYTES:
+    if size_bytes > IMAGE_CAP_BYTES:
         raise ConfigError(
-            f"the image {path} has {len(data):,} bytes, more than {IMAGE_CAP_BYTES:,}",
+            f"the image {path} has {size_bytes:,} bytes, more than {IMAGE_CAP_BYTES:,}",
             hint="make it smaller first",
         )
     media_type = image_type(data)

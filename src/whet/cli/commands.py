@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.slash import Commands, SlashCommand
+from whet.beneath import explain_failure, replace_file
 from whet.cli import mode, picking, wording
 from whet.cli.context_report import OUTCOMES, report
 from whet.cli.forks import fork_commands, tree_line
@@ -283,10 +285,12 @@ async def _export(chat: ChatControl, rest: str) -> None:
     kind = {".json": "jsonl", ".htm": "html"}.get(path.suffix, path.suffix[1:])
     write = FORMATS.get(kind, FORMATS["md"])
     text = await chat.app.database.read(lambda db: "".join(write(db, session_id)))
+    sandbox_folders = [Path(one).expanduser() for one in chat.app.settings.sandbox.write]
     try:
-        path.write_text(text, "utf-8")
+        replace_file(path, text.encode(), (chat.app.workspace, *sandbox_folders))
     except OSError as error:
-        raise NotFound(f"can't write {path}: {error.strerror}", hint="/export FILE names another") from error
+        why = explain_failure(error)
+        raise NotFound(f"can't write {path}: {why}", hint="/export FILE names another") from error
     chat.say(f"written to {path}", "dim")
 
 

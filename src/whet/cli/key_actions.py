@@ -86,7 +86,7 @@ class KeyActions:
         """Load the images that go with a message, and say which ones do. Raises WhetError."""
         found, missing = attach.mentioned_images(dropped_images(text), self._chat.app.workspace)
         paths, self.images = [*self.images, *found], []
-        loaded = [attach.load_image(path) for path in paths]
+        loaded = [attach.load_image(path, self._chat.app.workspace) for path in paths]
         for path in paths:
             self._chat.say(f"  sent with it: {path.name}, {size(path.stat().st_size)}", "dim")
         for name in missing:

@@ -61,7 +61,7 @@ def run(options: ChatOptions) -> int:
     for name in missing:
         _say(f"there is no image {name}; only its name is sent")
     question = _question(options, folder)
-    images = [attach.load_image(path) for path in (*options.images, *named)]
+    images = [attach.load_image(path, folder) for path in (*options.images, *named)]
     return run_on_loop(_run(options, settings, question, images))
 
 

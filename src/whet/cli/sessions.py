@@ -232,7 +232,9 @@ def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]
         raise ConfigError(f"{path} is there already", hint="--force replaces it")
     progress = output.ProgressLine("export", clock)
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        part.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # a command may have left a link
+        with open(os.open(part, flags, 0o600), "w", encoding="utf-8") as file:
 
             def put(piece: str, done: str) -> None:
                 file.write(piece)

@@ -121,11 +121,20 @@ class MessageCard(msgspec.Struct, frozen=True):
     quoted: tuple[str, ...] = ()
 
 
+class FileBounds(msgspec.Struct, frozen=True):
+    """Where a file that goes along must lie when it is read, with no link on the way, and how large it may
+    be."""
+
+    folder: str
+    most_bytes: int
+
+
 class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message as we write it: Markdown, at most as long as the channel takes at once.
 
     `card` says the same in parts; a channel that does not know cards leaves it alone. `edits` names the
-    message that it takes the place of. `file` is a path on this machine that goes along. `quiet`: nobody's
+    message that it takes the place of. `file` is a path on this machine that goes along; `bounds` are set if
+    commands can change what is there, and `channels.transfer.read_file` keeps to them. `quiet`: nobody's
     telephone rings. `since_ms`: since when (Unix) it may have got through, 0 where it surely has not.
     """
 
@@ -134,6 +143,7 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
     edits: str = ""
     file: str = ""
     file_name: str = ""
+    bounds: FileBounds | None = None
     quiet: bool = False
     since_ms: int = 0
     card: MessageCard | None = None

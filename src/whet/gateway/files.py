@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 from whet.app.received import MOST_IMAGE_BYTES, image_type, save_received
-from whet.contract.channels import Channel, FileRef, Incoming, Outgoing, SendFailed
+from whet.contract.channels import Channel, FileBounds, FileRef, Incoming, Outgoing, SendFailed
 from whet.contract.errors import BadInput, WhetError
 from whet.contract.messages import ImagePart
 from whet.contract.tools import Tool, ToolContext
@@ -101,7 +101,9 @@ def send_file_tool(post: Post, most_bytes: int) -> Tool:
             full = outgoing(ctx.workspace, path, most_bytes)
         except WhetError as error:
             raise BadInput(error.message, hint=error.hint) from None
-        if not await post(ctx.session_id, Outgoing(caption[:1000], file=str(full), file_name=full.name)):
+        bounds = FileBounds(os.path.realpath(ctx.workspace), most_bytes)
+        message = Outgoing(caption[:1000], file=str(full), file_name=full.name, bounds=bounds)
+        if not await post(ctx.session_id, message):
             raise BadInput("there is nobody to send it to here")
         return f"{full.name} is on its way."
 

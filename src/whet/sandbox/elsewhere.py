@@ -91,6 +91,7 @@ class ContainerJail(ElsewhereJail):
         """Start the container unless it runs. Raises ToolError."""
         if self._container is not None and self._container.poll() is None:
             return
+        self._links.separate(whole=True)
         write, read = self.plan.policy.write, self.plan.policy.read
         with tempfile.TemporaryFile() as errors:
             started = subprocess.Popen(
@@ -113,6 +114,7 @@ class ContainerJail(ElsewhereJail):
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
         """Run a command in it. Raises ToolError where it can't be started."""
         self.open()
+        self._links.separate(whole=False)
         mark = secrets.token_hex(8)
         text = wrapped(command.argv, command.environment, str(command.cwd), mark)
         remote = RemoteCommand(

@@ -1,4 +1,4 @@
-"""A jail: one launcher that runs commands under one policy, and the commands as this side sees them.
+"""A jail: one launcher that runs commands under one policy.
 
 The launcher is started with the first command, costs its start once, and ends with `close` or with this
 process, taking its commands along. Where it died, the next command starts another one.
@@ -10,7 +10,6 @@ import contextlib
 import marshal
 import os
 import re
-import select
 import signal
 import socket
 import struct
@@ -22,24 +21,25 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
 from whet.contract.errors import ToolError
 from whet.late import late_pattern
+from whet.sandbox.descriptors import receive_descriptors
 from whet.sandbox.ends import CommandEnds
 from whet.sandbox.guard import Guard, Looked
+from whet.sandbox.hardlinks import links_of
 from whet.sandbox.holding import Holding
+from whet.sandbox.jailed_process import JailedProcess as JailedProcess
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.proxy import Proxy
 from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
-from whet.sandbox.setup import JailPlan
+from whet.sandbox.setup import LAUNCHER_IMPORTS, JailPlan
 
 _START_S = 20.0
 _STARTS = 3
 _ANSWER_S, _LOOK_S = 20.0, 0.5
-_REPORT_S = 2.0
 _RUN_CAP_BYTES = 4_000_000
 _PID = late_pattern(rb"^Pid:\s*(-?\d+)", re.MULTILINE)
 Handles = tuple[int, int, int]
@@ -54,88 +54,6 @@ class JailedCommand(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
     cwd: Path
     tty: bool = False
-
-
-class JailedProcess:
-    """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it;
-    `taken_back` are the protected paths that were changed while it ran, once it has ended; what stood there
-    is kept in `aside`."""
-
-    def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
-        self.taken_back: list[Path] = []
-        self.aside: Path | None = None
-        self.ended: Callable[[], list[Path]] | None = None
-        self.stdin: BinaryIO | None = None
-        self.stdout: BinaryIO | None = None
-        self.stderr: BinaryIO | None = None
-        self.pid = pid
-        self.returncode: int | None = None
-        self._report = report
-        self._pidfd = pidfd
-        self._dead_s = 0.0
-        self._lock = threading.Lock()
-
-    def poll(self) -> int | None:
-        """Give the exit code, -n after signal n, None while it runs."""
-        return self._look(0)
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end. Raises subprocess.TimeoutExpired."""
-        code = self._look(timeout)
-        if code is None:
-            raise subprocess.TimeoutExpired("a confined command", timeout or 0)
-        return code
-
-    def end_handle(self) -> int:
-        """Give a descriptor, the caller's to close, that can be read once the command is over. Raises OSError
-        where it is known to be."""
-        with self._lock:
-            return os.dup(self._pidfd if self.returncode is None else -1)
-
-    def send_signal(self, number: int) -> None:
-        """Signal the command itself; one that ended is left alone."""
-        if self.poll() is None:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self._pidfd, number)
-
-    def kill(self) -> None:
-        """Kill the command itself."""
-        self.send_signal(signal.SIGKILL)
-
-    def _look(self, timeout: float | None) -> int | None:
-        with self._lock:
-            if self.returncode is None:
-                ready, _, _ = select.select([self._report, self._pidfd], [], [], timeout)
-                if self._report in ready:
-                    self._end(self._read())
-                elif ready:
-                    self._expect(timeout)
-            return self.returncode
-
-    def _expect(self, timeout: float | None) -> None:
-        """Wait for the launcher's word on a command that is dead; one that was stopped never gives it."""
-        now = time.monotonic()
-        self._dead_s = self._dead_s or now
-        left = max(0.0, self._dead_s + _REPORT_S - now)
-        within = left if timeout is None else min(left, timeout)
-        if select.select([self._report], [], [], within)[0]:
-            self._end(self._read())
-        elif within >= left:
-            self._end(b"")
-
-    def _read(self) -> bytes:
-        try:
-            return self._report.recv(64)
-        except OSError:
-            return b""
-
-    def _end(self, said: bytes) -> None:
-        # Nothing said is a launcher that was killed, and all its commands with it.
-        self.returncode = int(said[1:]) if said.startswith(b"X") else -signal.SIGKILL
-        self._report.close()
-        os.close(self._pidfd)
-        if self.ended is not None:
-            self.taken_back = self.ended()
 
 
 Started = JailedProcess | subprocess.Popen[bytes]
@@ -155,6 +73,7 @@ class Jail:
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
         self._guard = Guard(plan.policy, plan.aside)
         self._holding = Holding(plan.policy, has_mounts=plan.engine.own_network)
+        self._links = links_of(plan.policy)
         self._proxy: Proxy | None = None
         self._received_bytes = 0
         self._inside = 0
@@ -211,9 +130,11 @@ class Jail:
         last argument. Raises OSError as Popen does, and ToolError where the jail itself can't be started."""
         given = handles if more < 0 else (*handles, more)
         if self.plan.engine.name == "seatbelt":
+            self._links.separate(whole=True)
             return _under_sandbox_exec(self.plan, command, given)
         with self._lock:
             self._ends.settle()
+            self._links.separate(whole=False)
             before = self._guard.record()
             try:
                 before.mounted = self._renewed(before.looked)
@@ -270,14 +191,11 @@ class Jail:
         """Whether something runs in here that is no command, nor a child of one."""
         if self._launcher is None:
             return False
-        try:
-            with open(f"/proc/{self._inside}/task/{self._inside}/children", "rb") as file:
-                children = set(map(int, file.read().split()))
-        except OSError:
+        children = _children_of(self._inside)
+        if children is None:
             return self._launcher.poll() is None  # not to be found out: until it ends
-        return bool(
-            children - {command.pid for command in list(self._commands) if command.returncode is None}
-        )
+        commands = {command.pid for command in list(self._commands) if command.returncode is None}
+        return bool(children - commands)
 
     def _started(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
         try:
@@ -310,6 +228,7 @@ class Jail:
             raise
 
     def _open(self) -> None:
+        self._links.separate(whole=True)
         said, why, left = b"", b"", _STARTS
         while not said and left:  # a name that goes as it is mounted ends bubblewrap before it says a word
             (said, why), left = self._begun(), left - 1
@@ -331,7 +250,7 @@ class Jail:
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
         try:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
-            said, handles, _, _ = socket.recv_fds(ours, 1024, 2)
+            said, handles = receive_descriptors(ours, 1024, 2)
             if handles:
                 self._inside = inside = _pid_of(handles[0])
                 self._inside_fd = handles[0]
@@ -391,6 +310,15 @@ class Jail:
                 command.wait(1)
 
 
+def _children_of(pid: int) -> set[int] | None:
+    """Return the numbers of a process's children, None if the kernel does not say."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return set(map(int, file.read().split()))
+    except OSError:
+        return None
+
+
 def _end(launcher: subprocess.Popen[bytes], inside: int, *, is_stopped: bool) -> None:
     """Wait for the launcher's end, which its socket's end brings. One that was stopped or hangs is killed by
     its own handle, and its watcher then ends what it left: bubblewrap's first process is only its parent."""
@@ -408,12 +336,12 @@ def _end(launcher: subprocess.Popen[bytes], inside: int, *, is_stopped: bool) ->
 
 
 def _script() -> bytes:
-    """Give watch and launcher as code that is compiled, as `LAUNCH` takes it: there is no package inside, and
-    compiling both is most of what a launcher's start costs."""
+    """Return the launcher's modules as compiled code, as `LAUNCH` reads them: there is no package inside,
+    and compiling them is most of what a launcher's start costs."""
     folder = Path(__file__).parent
-    names = ("whet.sandbox.watch", "whet.sandbox.launcher")
+    names = [f"whet.sandbox.{name}" for name in (*LAUNCHER_IMPORTS, "launcher")]
     files = [SourceFileLoader(name, str(folder / f"{name.rpartition('.')[2]}.py")) for name in names]
-    return marshal.dumps([file.get_code(name) for file, name in zip(files, names, strict=True)])
+    return marshal.dumps([(name, file.get_code(name)) for file, name in zip(files, names, strict=True)])
 
 
 def _under_sandbox_exec(plan: JailPlan, command: JailedCommand, handles: Sequence[int]) -> Started:
@@ -468,7 +396,7 @@ def _answered(ours: socket.socket, command: JailedCommand, is_stopped: Callable[
     deadline = time.monotonic() + _ANSWER_S
     while not said:
         try:
-            said, handles, _, _ = socket.recv_fds(ours, 64, 1)
+            said, handles = receive_descriptors(ours, 64, 1)
         except TimeoutError:
             if not is_stopped() and time.monotonic() < deadline:
                 continue

@@ -27,6 +27,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from whet.sandbox.descriptors import keep_descriptors, receive_descriptors
 from whet.sandbox.watch import supervise
 
 # These are checked by the launcher's own tests in a real jail; the kernel's numbers, equal on both machines.
@@ -214,7 +215,7 @@ def stand_watch(channel: socket.socket | None, supervised: dict[str, Any]) -> No
         return
     os.close(CONTROL)
     if channel is not None:
-        _, handles, _, _ = socket.recv_fds(channel, 1, 1)
+        _, handles = receive_descriptors(channel, 1, 1)
         if handles:
             supervise(handles[0], supervised, inner)
             os.close(handles[0])
@@ -258,8 +259,8 @@ def own_children() -> list[int]:
 
 
 def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Give the next message and its descriptors; None at the end."""
-    data, handles, _, _ = socket.recv_fds(control, 4, 8)
+    """Return the next message and its descriptors; None at the end."""
+    data, handles = receive_descriptors(control, 4, 8)
     while data and len(data) < 4:
         data += control.recv(4 - len(data))
     if not data:
@@ -275,7 +276,9 @@ def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
 
 
 def start(command: dict[str, Any], handles: list[int]) -> int:
-    """Run one command; gives its pid, or 0 after reporting why it can't be run."""
+    """Run one command, which gets its three descriptors, a fifth if there is one, and no other. Return its
+    pid, or 0 after reporting why it can't be run."""
+    keep_descriptors(LIBC)
     for more in handles[4:]:
         os.set_inheritable(more, True)
         command["argv"].append(str(more))

@@ -47,12 +47,16 @@ _WAYS_OUT = frozenset(
         "SSH_TTY",
     )
 )
-# Reads both modules' code from its input. This interpreter is of the version that has compiled it.
+LAUNCHER_IMPORTS = ("descriptors", "watch")
+"""Modules of this package that the launcher imports, in the order in which they are sent along with it."""
+# Reads the modules' code from its input, the launcher's last. This interpreter is of the version that has
+# compiled it.
 LAUNCH = """\
 import marshal, sys, types
-watch, launcher = marshal.load(open(0, "rb", closefd=False))
-module = sys.modules["whet.sandbox.watch"] = types.ModuleType("whet.sandbox.watch")
-exec(watch, vars(module))
+*modules, (_, launcher) = marshal.load(open(0, "rb", closefd=False))
+for name, code in modules:
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(code, vars(module))
 exec(launcher)
 """
 _PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")

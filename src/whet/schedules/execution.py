@@ -11,7 +11,6 @@ import asyncio
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from whet.app import plugin_parts
 from whet.app.build import App
 from whet.app.following import run_to_rest
 from whet.app.session_parts import SessionExtras
+from whet.beneath import explain_failure, replace_file
 from whet.channels.pieces import pieces
 from whet.config.load import load
 from whet.config.paths import Home
@@ -170,9 +170,11 @@ def _came(end: TurnEnd) -> RunResult:
 async def _deliver(app: App, schedule: Schedule, came: RunResult) -> RunResult:
     if came.result == "answered" and (path := target_path(schedule, app.clock.now())) is not None:
         try:
-            await asyncio.to_thread(_write, path, came.text)
-        except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-            why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
+            folders = [Path(one).expanduser() for one in (schedule.workspace, *app.settings.sandbox.write)]
+            text = came.text if came.text.endswith("\n") else came.text + "\n"
+            await asyncio.to_thread(replace_file, path, text.encode(), folders)
+        except OSError as error:
+            why = explain_failure(error)
             return msgspec.structs.replace(came, note=f"{path} can't be written ({why})")
     if schedule.target == NOTIFY:
         bell = plugin_parts.bell(app.plugins, app.settings.notify)
@@ -181,22 +183,6 @@ async def _deliver(app: App, schedule: Schedule, came: RunResult) -> RunResult:
         bell.ring(f"Whet: {schedule.name} ({came.result})", came.text or came.note)
         await bell.aclose()
     return came
-
-
-def _write(path: Path, text: str) -> None:
-    """Put the answer in the place of the file, whole or not at all; a link keeps leading there."""
-    path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}.half")
-    try:
-        with half.open("w", encoding="utf-8") as file:
-            file.write(text if text.endswith("\n") else text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        half.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            half.unlink()
 
 
 def _ignore(event: Event) -> None:

@@ -12,16 +12,16 @@ import errno
 import os
 import stat
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from whet.beneath import open_folder
 from whet.contract.errors import BadInput, ToolDenied, ToolError
 from whet.late import late_pattern
 
 _SYSTEM = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
-_WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -86,15 +86,9 @@ def folder_of(place: ConfinedPath, *, make: bool = False) -> Generator[int]:
 
     With `make`, missing folders are made. Raises OSError, and ToolDenied where a link turned up.
     """
-    descriptor = os.open(place.root, _WALK & ~os.O_NOFOLLOW)
-    try:
-        for part in place.path.parent.relative_to(place.root).parts if place.path != place.root else ():
-            below = _enter(descriptor, part, make)
-            os.close(descriptor)
-            descriptor = below
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    names = place.path.parent.relative_to(place.root).parts if place.path != place.root else ()
+    with open_folder(place.root, names, 0o777 if make else None) as folder:
+        yield folder
 
 
 def kind(place: ConfinedPath) -> str:
@@ -196,14 +190,3 @@ def _escaped(char: str) -> str:
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     return _ESCAPES.get(char) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
-
-
-def _enter(descriptor: int, part: str, make: bool) -> int:
-    try:
-        return os.open(part, _WALK, dir_fd=descriptor)
-    except FileNotFoundError:
-        if not make:
-            raise
-    with suppress(FileExistsError):
-        os.mkdir(part, dir_fd=descriptor)
-    return os.open(part, _WALK, dir_fd=descriptor)

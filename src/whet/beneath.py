@@ -1,0 +1,169 @@
+"""Opens, reads and writes files below a folder that commands may write: no link on the way is followed.
+
+A command can put a link in the place of a file or folder at any moment, also between a check and the use of
+what was checked. So each folder on the way is opened from the one above it, by one name, and the file is used
+by its descriptor. The folder itself may be named through links: which one it is, is the person's choice.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS = 40
+
+
+@contextmanager
+def open_folder(root: str | Path, names: Iterable[str], make_mode: int | None = None) -> Generator[int]:
+    """Open a folder below `root` for use as `dir_fd`. With `make_mode`, missing folders are made with that
+    mode. Raises OSError, with ELOOP or ENOTDIR if one of the names is a link."""
+    handle = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
+    try:
+        for name in names:
+            below = _enter(handle, name, make_mode)
+            os.close(handle)
+            handle = below
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def open_beneath(root: str | Path, path: str | Path) -> BufferedReader:
+    """Open a regular file below `root` to read it. Raises OSError for anything else, and for links."""
+    *above, name = _names(path)
+    with open_folder(root, above) as folder:
+        file = os.fdopen(os.open(name, _READ, dir_fd=folder), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
+def create_beneath(root: str | Path, path: str | Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a new file below `root`, durably; missing folders are made, private to the owner. Raises
+    FileExistsError if anything has its name, and OSError."""
+    *above, name = _names(path)
+    with open_folder(root, above, make_mode=0o700) as folder:
+        try:
+            _fill(folder, name, data, mode)
+        except FileExistsError:
+            raise
+        except OSError:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            raise
+
+
+def replace_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
+    """Put a file in the place of what has its name below `root`, whole or not at all, durably; missing
+    folders are made. The old file's mode is kept. Raises OSError, with ELOOP if the name is a link."""
+    *above, name = _names(path)
+    temporary = f".whet-{os.urandom(8).hex()}.tmp"
+    with open_folder(root, above, make_mode=0o777) as folder:
+        mode = _mode_of(folder, name)
+        try:
+            _fill(folder, temporary, data, mode)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def replace_file(path: Path, data: bytes, folders: Iterable[Path]) -> None:
+    """Put a file where a person wants it, whole or not at all, durably. The person's links keep leading to
+    their targets; in `folders`, which commands may write, no link is followed. Raises OSError."""
+    entered = enter_folders(path.absolute(), folders)
+    if entered is None:
+        try:
+            target = path.resolve()
+        except RuntimeError as error:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+        target.parent.mkdir(parents=True, exist_ok=True)
+        entered = target.parent, target.name
+    replace_beneath(*entered, data)
+
+
+def explain_failure(error: OSError) -> str:
+    """Return why a file can't be written, for a person."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return "a link or a file is in the way; links are not followed in folders that commands may write"
+    return error.strerror or str(error)
+
+
+def enter_folders(path: Path, roots: Iterable[Path]) -> tuple[Path, str] | None:
+    """Return the first of `roots` that the way to an absolute path comes through, and the rest of the way, in
+    which no link was followed; None if it comes through none. Raises OSError if links go in a circle."""
+    tops = {os.path.realpath(root): root for root in roots}
+    current, waiting, links = "/", [*reversed(path.parts[1:])], 0
+    while waiting:
+        if current in tops:
+            rest = os.path.normpath("/".join(reversed(waiting)))
+            if rest.partition("/")[0] not in ("..", "."):
+                return tops[current], rest
+            waiting = [*reversed(rest.split("/"))]
+        name = waiting.pop()
+        here = os.path.normpath(os.path.join(current, name))
+        try:
+            target = os.readlink(here)
+        except OSError:
+            current = here
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        current = "/" if target.startswith("/") else current
+        waiting += [part for part in reversed(target.split("/")) if part]
+    return None
+
+
+def _names(path: str | Path) -> list[str]:
+    """Return the names of a relative path. Raises OSError if it leads upwards or names no file."""
+    names = str(path).split("/")
+    if any(name in ("", ".", "..") for name in names):
+        raise OSError(errno.EINVAL, "not a path below its folder", str(path))
+    return names
+
+
+def _enter(folder: int, name: str, make_mode: int | None) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except FileNotFoundError:
+        if make_mode is None:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, make_mode, dir_fd=folder)
+    return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def _mode_of(folder: int, name: str) -> int | None:
+    """Return the mode of a regular file, None if nothing has its name. Raises OSError for anything else."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(mode):
+        return stat.S_IMODE(mode)
+    number = errno.ELOOP if stat.S_ISLNK(mode) else errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+    raise OSError(number, os.strerror(number), name)
+
+
+def _fill(folder: int, name: str, data: bytes, mode: int | None) -> None:
+    handle = os.open(name, _NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
+    try:
+        if mode is not None:
+            os.fchmod(handle, mode)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)

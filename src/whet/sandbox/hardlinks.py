@@ -1,0 +1,252 @@
+"""Gives a workspace files of its own where other folders hold the same files by hard links.
+
+uv and pnpm link packages from one cache into every project, `git clone --local` links a repository's objects.
+A command that may write such a file in the workspace writes the others, too, for whom no policy speaks. So a
+file with more links than the workspace holds is replaced by a copy before a command can reach it: same bytes,
+mode, times and attributes, atomically. Links within the workspace stay links to each other.
+
+A whole look takes a stat of every path. Between whole looks, only folders whose times changed are listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from whet.contract.errors import ToolError
+from whet.sandbox.nofollow import parent_of
+from whet.sandbox.policy import SandboxPolicy, shorten
+
+_WHOLE_S, _AGAIN_S, _SHARE = 60.0, 1.0, 50
+"""A whole look at a launcher's start, at most once in `_WHOLE_S`; a look at folders before a command, at most
+once in `_AGAIN_S` and in `_SHARE` times as long as the last one took."""
+_CHUNK_BYTES = 1 << 30
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FileId = tuple[int, int]
+
+
+class _SeenFolder(msgspec.Struct, frozen=True):
+    """A folder's times when it was listed, and its files with more than one link: (name, file, links)."""
+
+    stamp: tuple[int, int, int]
+    files: tuple[tuple[str, FileId, int], ...]
+    folders: tuple[str, ...]
+
+
+class WorkspaceLinks:
+    """The hard links of one workspace and its own repository. `hidden` are folders in it that commands do not
+    get: a link in one of them is another place's. Thread-safe."""
+
+    def __init__(self, roots: tuple[str, ...], hidden: frozenset[str]) -> None:
+        self._roots = roots
+        self._hidden = hidden
+        self._folders: dict[str, _SeenFolder] = {}
+        self._lock = threading.Lock()
+        self._whole_at = self._next_at = float("-inf")
+
+    def separate(self, *, whole: bool) -> int:
+        """Replace the files that other places hold, too; return how many names were replaced. `whole`: stat
+        every file, as its links may have changed without its folder. Raises ToolError if a file can't be
+        copied."""
+        with self._lock:
+            began = time.monotonic()
+            whole = whole and began >= self._whole_at
+            if not whole and began < self._next_at:
+                return 0
+            known = {} if whole else self._folders
+            self._folders = {}
+            is_new = False
+            for root in self._roots:
+                is_new |= self._list(root, known)
+            replaced = self._replace_shared() if is_new else 0
+            now = time.monotonic()
+            self._next_at = now + max(_AGAIN_S, _SHARE * (now - began))
+            self._whole_at = now + _WHOLE_S if whole else self._whole_at
+            return replaced
+
+    def _list(self, root: str, known: dict[str, _SeenFolder]) -> bool:
+        """Look at every folder below a root; return whether any was listed anew."""
+        waiting, is_new = [root], False
+        while waiting:
+            path = waiting.pop()
+            if path in self._folders or path in self._hidden:
+                continue
+            try:
+                stamp = _stamp(os.stat(path, follow_symlinks=False))
+                seen = known.get(path)
+                if seen is None or seen.stamp != stamp:
+                    seen, is_new = _listed(path, stamp), True
+            except OSError:
+                continue  # it went, or keeps its owner out, and so a command
+            self._folders[path] = seen
+            waiting.extend(f"{path}/{name}" for name in seen.folders)
+        return is_new
+
+    def _replace_shared(self) -> int:
+        names: dict[FileId, list[str]] = {}
+        links: dict[FileId, int] = {}
+        for folder, seen in self._folders.items():
+            for name, file, count in seen.files:
+                names.setdefault(file, []).append(f"{folder}/{name}")
+                links[file] = max(count, links.get(file, 0))
+        replaced = 0
+        for file, paths in names.items():
+            if links[file] > len(paths):
+                replaced += self._replace(paths, file)
+        return replaced
+
+    def _replace(self, paths: list[str], file: FileId) -> int:
+        """Replace the names of one file by links to one copy of it."""
+        first = ""
+        for path in paths:
+            root = max((one for one in self._roots if path.startswith(one + "/")), key=len)
+            try:
+                with parent_of(path, root) as (folder, name):
+                    is_replaced = _relink(folder, name, file, first) if first else _copy(folder, name, file)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise ToolError(
+                    f"the sandbox can't be started: {shorten(path)} is also in another folder (a hard link),"
+                    f" and it can't be copied: {error.strerror}",
+                    hint="make room on the disk, or remove that file and install it again",
+                ) from error
+            first = first or (path if is_replaced else "")
+        return len(paths) if first else 0
+
+
+def links_of(policy: SandboxPolicy) -> WorkspaceLinks:
+    """Return the links of a policy's workspace, which the jails of this process share. Of what else may be
+    written, the workspace's repository is a part of it; a folder that a person opened is their choice."""
+    others = (str(one) for one in policy.write if _is_repository(one))
+    roots = tuple(dict.fromkeys((str(policy.workspace), *others)))
+    key = (roots, frozenset(map(str, policy.hidden_inside())))
+    with _lock:
+        if key not in _known:
+            _known[key] = WorkspaceLinks(*key)
+        return _known[key]
+
+
+_known: dict[tuple[tuple[str, ...], frozenset[str]], WorkspaceLinks] = {}
+_lock = threading.Lock()
+
+
+def _is_repository(folder: Path) -> bool:
+    return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+
+
+def _stamp(state: os.stat_result) -> tuple[int, int, int]:
+    if not stat.S_ISDIR(state.st_mode):
+        raise NotADirectoryError
+    return (state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
+
+
+def _listed(path: str, stamp: tuple[int, int, int]) -> _SeenFolder:
+    """List a folder. Raises OSError if another one has taken its place since the look."""
+    handle = os.open(path, _FOLDER)
+    try:
+        if os.fstat(handle).st_ino != stamp[0]:
+            raise FileNotFoundError
+        with os.scandir(handle) as entries:
+            folders: list[str] = []
+            files = tuple(_linked(entries, folders))
+    finally:
+        os.close(handle)
+    return _SeenFolder(stamp, files, tuple(folders))
+
+
+def _linked(entries: Iterable[os.DirEntry[str]], folders: list[str]) -> Iterator[tuple[str, FileId, int]]:
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(entry.name)
+        elif entry.is_file(follow_symlinks=False):
+            with contextlib.suppress(FileNotFoundError):
+                state = entry.stat(follow_symlinks=False)
+                if state.st_nlink > 1 and _may_be_written(state):
+                    yield entry.name, (state.st_dev, state.st_ino), state.st_nlink
+
+
+def _may_be_written(state: os.stat_result) -> bool:
+    """Whether a command could write a file, which has no more rights than its owner, group and others."""
+    return state.st_uid == os.geteuid() or bool(state.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def _copy(folder: int, name: str, file: FileId) -> bool:
+    """Put a copy in a file's place; return whether it is still that file, and is replaced. Raises OSError."""
+    temporary = f".whet-{os.urandom(8).hex()}.tmp"
+    source = os.open(name, _READ, dir_fd=folder)
+    try:
+        state = os.fstat(source)
+        if not stat.S_ISREG(state.st_mode) or (state.st_dev, state.st_ino) != file:
+            return False
+        target = os.open(temporary, _NEW, 0o600, dir_fd=folder)
+        try:
+            _fill(source, target, state)
+            return _take_name(folder, temporary, name, file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+def _fill(source: int, target: int, state: os.stat_result) -> None:
+    """Copy bytes (by a reflink where the file system has them), attributes, owner, mode and times."""
+    _copy_bytes(source, target)
+    for attribute in os.listxattr(source):
+        with contextlib.suppress(OSError):
+            os.setxattr(target, attribute, os.getxattr(source, attribute))
+    if (state.st_uid, state.st_gid) != (os.geteuid(), os.getegid()):
+        with contextlib.suppress(PermissionError):
+            os.fchown(target, state.st_uid, state.st_gid)
+    os.fchmod(target, stat.S_IMODE(state.st_mode))
+    os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def _copy_bytes(source: int, target: int) -> None:
+    if hasattr(os, "copy_file_range"):
+        try:
+            while os.copy_file_range(source, target, _CHUNK_BYTES):
+                pass
+        except OSError:
+            os.lseek(source, 0, os.SEEK_SET)
+            os.lseek(target, 0, os.SEEK_SET)
+        else:
+            return
+    while data := os.read(source, 1 << 20):
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(target, rest) :]
+
+
+def _relink(folder: int, name: str, file: FileId, first: str) -> bool:
+    """Put a link to the copy in a file's place. Raises OSError."""
+    temporary = f".whet-{os.urandom(8).hex()}.tmp"
+    os.link(first, temporary, dst_dir_fd=folder, follow_symlinks=False)
+    try:
+        return _take_name(folder, temporary, name, file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+
+
+def _take_name(folder: int, temporary: str, name: str, file: FileId) -> bool:
+    state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if (state.st_dev, state.st_ino) != file:
+        os.unlink(temporary, dir_fd=folder)
+        return False
+    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    return True
