@@ -58,7 +58,7 @@ def test_what_was_shown_of_the_first_is_void():
         async with running(Script([sse(FIRST)], cut=True)) as first, running(GOOD) as second:
             provider = pair(first, second)
             kinds = [type(item) for item in await drain(provider.open("s", [], "s"))]
-            assert kinds == [TextDelta, StreamRestarted, TextDelta, TextDelta, ModelReply]
+            assert kinds == [TextDelta, AttemptLost, StreamRestarted, TextDelta, TextDelta, ModelReply]
             await provider.aclose()
 
     run(test)
@@ -69,7 +69,7 @@ def test_what_the_first_has_taken_back_itself_is_not_void_a_second_time():
         async with running(Script([sse(FIRST)], cut=True), DOWN) as first, running(GOOD) as second:
             provider = pair(first, second, Backoff(1, sleep=Waits()))
             kinds = [type(item) for item in await drain(provider.open("s", [], "s"))]
-            assert kinds == [TextDelta, StreamRestarted, Retry, TextDelta, TextDelta, ModelReply]
+            assert kinds == [TextDelta, AttemptLost, StreamRestarted, Retry, TextDelta, TextDelta, ModelReply]
             await provider.aclose()
 
     run(test)

@@ -75,6 +75,8 @@ class ProviderError(WhetError):
         self.request_id = request_id
         self.code = ""
         """What kind of error the server called it, where it said so."""
+        self.was_sent: bool = False
+        """Whether the server got the request and may charge for it, though no whole answer came."""
 
 
 class AuthRejected(ProviderError):
