@@ -13,7 +13,7 @@ from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import BadRequest, ProviderError, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelInfo, ModelReply, Provider
+from whet.contract.protocols import AttemptLost, ModelInfo, ModelReply, Provider
 from whet.providers.backoff import Backoff
 from whet.providers.connect import connect, judged_by, learn_windows
 from whet.providers.fallback import FallbackProvider

@@ -57,9 +57,10 @@ class Wallet:
     async def stream(
         self, link: ModelLink, messages: Sequence[Message], session_id: str, what: str
     ) -> AsyncIterator[StreamItem]:
-        """Stream as the link does; each attempt is reserved before it is sent and settled after it. Raises
-        BudgetReached before a request for which a cap has no room, and in the midst of an answer that grows past
-        what is left. Raises ProviderError."""
+        """Stream as the link does; each attempt is reserved before it is sent and settled after it.
+
+        Raises BudgetReached before a request for which a cap has no room, and in the midst of an answer that
+        grows past what is left. Raises ProviderError."""
         call = _Call(self, lambda: (self.expect(link.info, messages, session_id, what), link.info))
         await call.reserve()
         try:
@@ -210,7 +211,7 @@ class _Call:
             await self._wallet.settle(reserved, usd, usage.total_tokens)
 
     async def end(self) -> None:
-        """Settle an attempt that failed or was cut: nothing if nothing came and it was not reported as lost."""
+        """Settle an attempt that failed or was cut; it costs nothing if nothing came of it."""
         reserved, self._reserved = self._reserved, None
         if reserved is None:
             return

@@ -105,8 +105,8 @@ def reserve(
 
 
 def widen(connection: apsw.Connection, number: int, more: Asked, caps: Mapping[str, Cap]) -> None:
-    """Reserve more for a call whose answer is longer than expected. Raises BudgetReached; the call keeps what it
-    has reserved then."""
+    """Reserve more for a call whose answer is longer than expected. Raises BudgetReached, and the call keeps
+    what it has reserved."""
     row = connection.execute(
         "SELECT scopes FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
     ).fetchone()
@@ -140,6 +140,8 @@ def settle_cancelled(connection: apsw.Connection, number: int, asked: Asked, sho
     """Settle a call that was cancelled: all that was sent, and twice what came of its answer (`shown`
     characters), for more was made than was shown."""
     tokens = min(asked.tokens, asked.prompt_tokens + shown)
+    if asked.tokens:  # the answer may have passed what was reserved
+        tokens = max(tokens, asked.prompt_tokens + shown // 3)
     share = tokens / asked.tokens if asked.tokens else 1.0
     settle(connection, number, None if asked.usd is None else asked.usd * share, tokens)
 
