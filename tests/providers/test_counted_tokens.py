@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.providers.server import Script, running, sse
-from tests.providers.test_link import HI, JSON, Waits, provider, run
+from tests.providers.test_link import HI, JSON, Waits, provider, reply, run
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply
@@ -173,7 +173,7 @@ def test_what_messages_gain_is_measured_from_request_to_request() -> None:
                 Message("assistant", "", tool_calls=(ToolCall("c1", "f", '{"q":"one two"}'),)),
                 Message("tool", WORDS, tool_call_id="c1", tool_name="f"),
             ]
-            found = [[item async for item in link.stream(each)][-1].usage for each in (LONG, more)]
+            found = [(await reply(link, each)).usage for each in (LONG, more)]
             await source.aclose()
             return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -195,8 +196,8 @@ def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp_path:
 def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
     tmp_path: Path, free: int, queued: list[int]
 ) -> None:
-    usage = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
-    usage |= {"prompt_tokens_details": {"cached_tokens": 0}}
+    usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
+    usage["prompt_tokens_details"] = {"cached_tokens": 0}
     script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 5
 
     async def main() -> None:

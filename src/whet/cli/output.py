@@ -180,7 +180,7 @@ def size(size_bytes: int) -> str:
 
 
 def cost(usd: float | None, *, is_estimate: bool = False) -> str:
-    """Write a cost: $0.0123, $4.20, ~$4.20 if tokens of it are Whet's estimate, or ? if a price is unknown."""
+    """Write a cost: $0.0123, $4.20, ~$4.20 if some tokens are estimated, or ? if a price is unknown."""
     if usd is None:
         return "?"
     mark = "~" if is_estimate else ""

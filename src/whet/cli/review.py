@@ -92,7 +92,11 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
         listed = reviews.list_reviews(db, limit, session_id=session_id)
         return listed, reviews.spent_since(db, since), reviews.usage_since(db, since)
 
-    nothing = ([], DaySpending(0, 0, 0.0), DayUsage(Usage(), Usage()))
+    nothing: tuple[list[ReviewRow], DaySpending, DayUsage] = (
+        [],
+        DaySpending(0, 0, 0.0),
+        DayUsage(Usage(), Usage()),
+    )
     rows, spent, day = stored.read(home, read) if has_store(home) else nothing
     if as_json:
         return emit_json({"reviews": [_facts(row) for row in rows], "today": spent})

@@ -15,8 +15,8 @@ from whet.contract.messages import Usage
 
 class Spending(msgspec.Struct, frozen=True):
     """Sums of one group (a day, a model, a kind): turns, their tokens, and what they cost. `unpriced` counts
-    the turns whose price is not known; their cost is not in `cost_usd`. `estimated_tokens`: how many of the tokens
-    Whet counted itself."""
+    the turns whose price is not known; their cost is not in `cost_usd`. `estimated_tokens`: how many of
+    the tokens Whet counted itself."""
 
     label: str
     turns: int
@@ -90,4 +90,14 @@ def decided_by(connection: apsw.Connection, since: str) -> list[Decided]:
 
 
 def _spending(row: tuple[Any, ...]) -> Spending:
-    return Spending(str(row[0]), *map(int, row[1:5]), float(row[5]), int(row[6]), int(row[7]))
+    label, turns, prompt, cached, output, usd, unpriced, estimated = row
+    return Spending(
+        str(label),
+        int(turns),
+        int(prompt),
+        int(cached),
+        int(output),
+        float(usd),
+        int(unpriced),
+        int(estimated),
+    )
