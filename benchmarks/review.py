@@ -109,8 +109,8 @@ def cost(usage: Usage, *, cached_price: float = CACHED_PRICE) -> float:
 
 
 class Day(NamedTuple):
-    """A day's tokens, those of its reviews, each review's usage, how many turns were corrected, and the share of
-    the cost that reviews had."""
+    """A day: tokens in all, those of reviews, each review's usage, how many turns were corrected, and the share
+    of the cost that reviews had."""
 
     total: int
     taken: int

@@ -34,11 +34,11 @@ class StatusFacts(msgspec.Struct, frozen=True):
     context_used: float = 0.0
     tokens: int = 0
     cost_usd: float | None = None
-    is_estimate: bool = False
     mode: str = ""
     sandbox: str = ""
     jobs: int = 0
     plan: tuple[int, int] = (0, 0)
+    is_estimate: bool = False
 
 
 def status_line(facts: StatusFacts, parts: Sequence[str], width: int, *, plain: bool = False) -> str:
