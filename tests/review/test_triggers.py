@@ -115,7 +115,7 @@ def test_another_way_is_found_within_six_calls_and_whatever_came_before(
 
 def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> None:
     script = [says(f"answer {n}") for n in range(12)]
-    settings = {"review.turns": "3", "review.on_correction": "false"}
+    settings = {"review.turns": "3", "review.on_correction": "false", "review.free_tokens": "1000000"}
 
     async def one(session_id: str) -> tuple[str, list[tuple[str, ...]], int]:
         async with bench(tmp_path, script, session_id=session_id, settings=settings) as b:
