@@ -39,7 +39,8 @@ def run(runs: int, full: bool) -> list[Row]:
         report = (out / "report.md").read_text("utf-8").splitlines()
     arms: dict[str, Any] = {arm["arm"]: arm for arm in found["arms"]}
     ours = arms["ours"]
-    where = f"knowledge-gated world, {SEEDS} seeds, {found['settings']['shape']['sessions']} sessions"
+    sessions = found["settings"]["shape"]["sessions"]
+    where = f"knowledge-gated world, review budget lifted, {SEEDS} seeds, {sessions} sessions"
     # The first lines of the report are its title and its picture.
     details = [line for line in report[2:] if not line.startswith("![")]
     return [

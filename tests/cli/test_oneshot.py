@@ -40,6 +40,7 @@ USAGE = {
     "cache_write_tokens",
     "reasoning_tokens",
     "cost_usd",
+    "estimated_tokens",
     "cache_hit_ratio",
 }
 

@@ -13,7 +13,7 @@ from whet.config.schema import FallbackSettings, ModelSettings
 from whet.contract.errors import BadRequest, ProviderError, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelInfo, ModelReply, Provider
+from whet.contract.protocols import AttemptLost, ModelInfo, ModelReply, Provider
 from whet.providers.backoff import Backoff
 from whet.providers.connect import connect, judged_by, learn_windows
 from whet.providers.fallback import FallbackProvider
@@ -58,7 +58,7 @@ def test_what_was_shown_of_the_first_is_void():
         async with running(Script([sse(FIRST)], cut=True)) as first, running(GOOD) as second:
             provider = pair(first, second)
             kinds = [type(item) for item in await drain(provider.open("s", [], "s"))]
-            assert kinds == [TextDelta, StreamRestarted, TextDelta, TextDelta, ModelReply]
+            assert kinds == [TextDelta, AttemptLost, StreamRestarted, TextDelta, TextDelta, ModelReply]
             await provider.aclose()
 
     run(test)
@@ -69,7 +69,7 @@ def test_what_the_first_has_taken_back_itself_is_not_void_a_second_time():
         async with running(Script([sse(FIRST)], cut=True), DOWN) as first, running(GOOD) as second:
             provider = pair(first, second, Backoff(1, sleep=Waits()))
             kinds = [type(item) for item in await drain(provider.open("s", [], "s"))]
-            assert kinds == [TextDelta, StreamRestarted, Retry, TextDelta, TextDelta, ModelReply]
+            assert kinds == [TextDelta, AttemptLost, StreamRestarted, Retry, TextDelta, TextDelta, ModelReply]
             await provider.aclose()
 
     run(test)

@@ -16,7 +16,7 @@ from whet.config.schema import ModelSettings
 from whet.contract.errors import AuthRejected, BadRequest, ProviderError, RateLimited, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
-from whet.contract.protocols import ModelReply
+from whet.contract.protocols import AttemptLost, ModelReply
 from whet.providers.backoff import Backoff
 from whet.providers.connect import ServerProvider, connect_one
 from whet.providers.link import Key, KeyPool
@@ -198,6 +198,7 @@ def test_text_that_was_shown_is_void_and_the_wait_is_told():
             items = await ask(provider(server.url, machine.backoff(300.0)))
             assert [type(item) for item in items] == [
                 TextDelta,
+                AttemptLost,
                 StreamRestarted,
                 Retry,
                 TextDelta,

@@ -13,6 +13,7 @@ import pytest
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.agent.loop import run_turn
 from whet.memory import undo
+from whet.review.spending import Weights, forecast, weigh
 from whet.store import reviews, sessions
 from whet.store.ledger import LedgerRow
 
@@ -178,11 +179,15 @@ def test_what_a_one_shot_called_for_waits_in_its_folder_until_there_is_room(tmp_
 def test_a_review_that_would_pass_its_share_is_stopped_and_keeps_what_it_saved(tmp_path: Path) -> None:
     said = "No, the tests run with ./check --fast in this project."
     lesson = remember("Tests.", "the tests run with ./check --fast")
-    looks = [does(use("skills_list"))] * 12
+    looks = [does(use("read_file", path=f"{number}.txt")) for number in range(12)]
     script = [says("I ran pytest."), says("Understood."), does(lesson), *looks, says("Done.")]
 
     async def main(free: int) -> tuple[list[LedgerRow], reviews.ReviewRow, int]:
         settings: dict[str, Any] = {"review.share": "0.5", "review.free_tokens": str(free)}
+        work = tmp_path / str(free) / "work"
+        work.mkdir(parents=True)
+        for number in range(12):
+            (work / f"{number}.txt").write_text("\n".join(f"line {at} of {number}" for at in range(600)))
         async with bench(tmp_path / str(free), script, settings=settings) as b:
             await b.turn("Run the tests")
             await b.turn(said)
@@ -191,12 +196,9 @@ def test_a_review_that_would_pass_its_share_is_stopped_and_keeps_what_it_saved(t
             used = b.app.database.read_now(lambda db: sessions.get(db, b.session.id)).usage.total_tokens
             return b.rows(), listed, used
 
-    (tmp_path / "1000000000").mkdir()
     _, whole, used = asyncio.run(main(1_000_000_000))
-    free = 5 * used
-    (tmp_path / str(free)).mkdir()
-    rows, stopped, used = asyncio.run(main(free))
+    rows, stopped, used = asyncio.run(main(used))
     assert [row.state for row in rows] == ["active"]
     assert stopped.state == "done" and "share" in stopped.note
-    assert stopped.usage.total_tokens < whole.usage.total_tokens
-    assert stopped.usage.total_tokens <= 0.5 * max(free, used + stopped.usage.total_tokens)
+    most = forecast(used, 24_000, Weights(), is_cached=True).first_of_day
+    assert weigh(stopped.usage, Weights()) <= most < weigh(whole.usage, Weights())

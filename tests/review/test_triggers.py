@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_another_way_is_found_within_six_calls_and_whatever_came_before(
 
 def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> None:
     script = [says(f"answer {n}") for n in range(12)]
-    settings = {"review.turns": "3", "review.on_correction": "false"}
+    settings = {"review.turns": "3", "review.on_correction": "false", "review.free_tokens": "1000000"}
 
     async def one(session_id: str) -> tuple[str, list[tuple[str, ...]], int]:
         async with bench(tmp_path, script, session_id=session_id, settings=settings) as b:
@@ -191,17 +192,18 @@ def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp_path:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("free", "queued"), [(5_999, [1]), (6_000, [1, 1]), (12_000, [1, 1, 2])])
+@pytest.mark.parametrize(("free", "queued"), [(67_999, [1]), (68_000, [1, 1]), (136_000, [1, 1, 2])])
 def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
     tmp_path: Path, free: int, queued: list[int]
 ) -> None:
-    usage = {"prompt_tokens": 1_000, "completion_tokens": 0, "total_tokens": 1_000}
+    usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
+    usage["prompt_tokens_details"] = {"cached_tokens": 0}
     script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 5
 
     async def main() -> None:
         settings = {"review.share": "0.5", "review.free_tokens": str(free)}
         async with bench(tmp_path, script, settings=settings) as b:
-            await talk(b)  # a review takes three calls as large as its last one: 3,000 tokens
+            await talk(b)  # a review weighs three calls as large as its last one, and what it adds: 34,000
             await b.turn("No, that is wrong too, use the other folder")
             b.session = await b.app.new_session()
             await talk(b)

@@ -58,13 +58,13 @@ def ask(client: openai.OpenAI, *said: str, **more: Any) -> Any:
 
 def test_a_plain_question_is_a_session_with_one_turn(api: Api, client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["whet"]
-    api.say(ScriptedReply("Four.", usage={"prompt_tokens": 11, "completion_tokens": 3}))
+    api.say(ScriptedReply("Four.", usage={"prompt_tokens": 4_011, "completion_tokens": 3}))
     raw = ask(client, "two and two?")
     answer = raw.parse()
     assert answer.choices[0].message.content == "Four."
     assert answer.choices[0].message.tool_calls is None
     assert answer.choices[0].finish_reason == "stop"
-    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (11, 3)
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (4_011, 3)
     row = row_of(api, raw.headers["x-whet-session"])
     assert (row.turns, row.source, row.title) == (1, "api", "two and two?")
 

@@ -164,7 +164,7 @@ def test_a_story_is_read_again(db, clock):
         ),
         15,
     )
-    assert _at(db, reviews.turn_facts, key, 2) == ReviewedTurn(("two", "and this"), (), 905)
+    assert _at(db, reviews.turn_facts, key, 2) == ReviewedTurn(("two", "and this"), (), 905, is_cached=True)
     assert _at(db, reviews.turn_facts, key, 9) == ReviewedTurn((), (), 0)
 
 

@@ -24,7 +24,8 @@ from whet.practice.strict import Options
 
 USAGE = [
     *("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens"),
-    *("cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "cost_usd", "cache_hit_ratio"),
+    *("cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "cost_usd"),
+    *("estimated_tokens", "cache_hit_ratio"),
 ]
 KEYS = [
     *("session_id", "conversation_id", "text", "end_reason", "steps", "tool_calls"),

@@ -10,13 +10,21 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import cast
 
+import msgspec
+
 from whet.agent.interruption import shielded, then_late
 from whet.agent.rambling import AnswerGuard
 from whet.agent.session import Session
-from whet.contract.errors import BadRequest, ContextOverflow, ModelRefused, ProviderError
+from whet.contract.errors import (
+    BadRequest,
+    BudgetReached,
+    ContextOverflow,
+    ModelRefused,
+    ProviderError,
+)
 from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage
-from whet.contract.protocols import ModelReply, StreamItem
+from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply, StreamItem
 from whet.store.transcript import TurnRecord
 
 
@@ -81,37 +89,69 @@ async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit
 def _cut_usage(session: Session, said: int) -> Usage:
     """Estimate what a call cost that ended before the server counted it, `said` characters into its answer:
     all that was sent, at the price of a prompt that no cache has."""
-    return session.link.info.usage(prompt=session.context.sent_tokens(), output=(said + 3) // 4)
+    usage = session.link.info.usage(prompt=session.context.sent_tokens(), output=(said + 2) // 3)
+    return msgspec.structs.replace(usage, estimated_tokens=usage.total_tokens)
 
 
-async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], emit: Emit) -> ModelReply:
-    guards: dict[type, AnswerGuard] = {}
-    is_waiting = False
-    try:
-        # Closed at once where the answer is cut: a model on this machine would go on for minutes.
-        async with aclosing(cast("AsyncGenerator[StreamItem, None]", session.link.stream(view))) as items:
-            async for item in items:
-                if isinstance(item, ModelReply):
-                    return item
-                emit(item)
-                is_waiting = isinstance(item, Retry)
-                if isinstance(item, StreamRestarted):
-                    guards.clear()
-                elif isinstance(item, TextDelta | ReasoningDelta):
-                    guard = guards.get(type(item))
-                    if guard is None:
-                        guard = guards[type(item)] = AnswerGuard(session.limits.answer_chars)
-                    guard.feed(item.text)
-        raise RuntimeError("a model link ended its stream without a reply")
-    except (asyncio.CancelledError, ProviderError) as cut:
-        texts = {kind: guard.whole() for kind, guard in guards.items()}
-        is_charged = bool(texts) or (isinstance(cut, asyncio.CancelledError) and not is_waiting)
-        usage = _cut_usage(session, sum(map(len, texts.values()))) if is_charged else Usage()
+class _Incoming:
+    """What comes of one request: the text that was shown, and what attempts without an answer cost."""
+
+    def __init__(self, session: Session, turn: TurnRecord, emit: Emit) -> None:
+        self._session = session
+        self._turn = turn
+        self._emit = emit
+        self._guards: dict[type, AnswerGuard] = {}
+        self._is_waiting = False
+        self._lost: Usage | None = None
+
+    def take(self, item: StreamItem) -> None:
+        """Take one item of the stream; of a lost attempt its cost, which counts in the turn once another
+        attempt follows. Raises Rambled."""
+        if isinstance(item, AttemptLost):
+            self._lost = item.usage
+            return
+        if self._lost is not None:
+            self._turn.usage, self._lost = self._turn.usage + self._lost, None
+        if isinstance(item, ModelReply | AnswerGrew):
+            return
+        self._emit(item)
+        self._is_waiting = isinstance(item, Retry)
+        if isinstance(item, StreamRestarted):
+            self._guards.clear()
+        elif isinstance(item, TextDelta | ReasoningDelta):
+            guard = self._guards.get(type(item))
+            if guard is None:
+                guard = self._guards[type(item)] = AnswerGuard(self._session.limits.answer_chars)
+            guard.feed(item.text)
+
+    async def keep(self, cut: BaseException) -> None:
+        """Store the text that a person saw before `cut` ended the stream, and count what it cost."""
+        session, turn = self._session, self._turn
+        texts = {kind: guard.whole() for kind, guard in self._guards.items()}
+        is_cancelled = isinstance(cut, asyncio.CancelledError) and not self._is_waiting
+        is_charged = self._lost is not None or bool(texts) or is_cancelled
+        usage = self._lost or Usage()
+        if self._lost is None and is_charged:
+            usage = _cut_usage(session, sum(map(len, texts.values())))
         if shown := texts.get(TextDelta, ""):  # what a person saw stays, also when the answer was cut
             partial = Message(role="assistant", content=shown)
             await shielded(session.log.append_reply(turn, partial, usage, session.model.model))
         else:
             turn.usage += usage
         if is_charged:
-            emit(StepFinished(turn.steps, usage))
+            self._emit(StepFinished(turn.steps, usage))
+
+
+async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], emit: Emit) -> ModelReply:
+    incoming = _Incoming(session, turn, emit)
+    try:
+        # Closed at once where the answer is cut: a model on this machine would go on for minutes.
+        async with aclosing(cast("AsyncGenerator[StreamItem, None]", session.link.stream(view))) as items:
+            async for item in items:
+                incoming.take(item)
+                if isinstance(item, ModelReply):
+                    return item
+        raise RuntimeError("a model link ended its stream without a reply")
+    except (asyncio.CancelledError, BudgetReached, ProviderError) as cut:
+        await incoming.keep(cut)
         raise

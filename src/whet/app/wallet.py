@@ -7,7 +7,7 @@ sent, and the longest answer the model can give.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import cast
 
@@ -16,10 +16,18 @@ import msgspec
 
 from whet.clock import Clock, iso
 from whet.config.schema import WalletSettings
-from whet.contract.errors import ProviderError
-from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import Message, sent_content
-from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
+from whet.contract.errors import BudgetReached, ProviderError
+from whet.contract.events import Retry, StreamRestarted
+from whet.contract.messages import Message, Usage, sent_content
+from whet.contract.protocols import (
+    AnswerGrew,
+    AttemptLost,
+    ModelInfo,
+    ModelLink,
+    ModelReply,
+    Provider,
+    StreamItem,
+)
 from whet.contract.tools import ToolSpec
 from whet.store import wallet
 from whet.store.database import StateDatabase
@@ -28,6 +36,8 @@ from whet.store.wallet import Asked, Cap, Reserved
 _CHARS_PER_TOKEN = 2.5
 _PREFIX_TOKENS = 12_000
 _IMAGE_TOKENS = 3_000
+_BYTES_PER_ANSWER_TOKEN = 3
+_WIDEN_TOKENS = 4_096
 
 
 class Wallet:
@@ -38,6 +48,7 @@ class Wallet:
         self._clock = clock
         self._settings = settings
         self._unpriced_told = False
+        self._largest: dict[str, int] = {}
 
     def capped(self, link: ModelLink, session_id: str, what: str) -> ModelLink:
         """Give the link as one whose requests count against the caps."""
@@ -46,35 +57,56 @@ class Wallet:
     async def stream(
         self, link: ModelLink, messages: Sequence[Message], session_id: str, what: str
     ) -> AsyncIterator[StreamItem]:
-        """Stream as the link does. Raises BudgetReached before anything is sent, ProviderError."""
-        asked = self._asked(link.info, messages, session_id, what)
-        reserved = await self._reserve(asked)
-        said = list(reserved.near)
-        if asked.usd is None and self._has_usd_cap() and not self._unpriced_told:
-            self._unpriced_told = True
-            said.append(
-                f"the price of {asked.model} is not known: it is capped at"
-                f" {self._settings.unpriced_tokens:,} tokens a day (wallet.unpriced_tokens, prices.csv)"
-            )
-        began, shown = False, 0
+        """Stream as the link does; each attempt is reserved before it is sent and settled after it.
+
+        Raises BudgetReached before a request for which a cap has no room, and in the midst of an answer that
+        grows past what is left. Raises ProviderError."""
+        call = _Call(self, lambda: (self.expect(link.info, messages, session_id, what), link.info))
+        await call.reserve()
         try:
             stream = cast("AsyncGenerator[StreamItem, None]", link.stream(messages))
             async with aclosing(stream) as items:
                 async for item in items:
-                    if isinstance(item, ModelReply):
-                        await self._settle(reserved, item.usage.cost_usd, item.usage.total_tokens)
-                        item = msgspec.structs.replace(item, notices=(*item.notices, *said))
-                    elif isinstance(item, TextDelta | ReasoningDelta):
-                        shown += len(item.text)
-                    began = True
-                    yield item
+                    yield await call.take(item)
         except (asyncio.CancelledError, GeneratorExit):
-            self._database.submit(lambda db: wallet.settle_cancelled(db, reserved.id, asked, shown))
+            call.cancel()
             raise
-        except ProviderError:
-            if not began:  # refused before it began: nothing is charged
-                await self._settle(reserved, 0.0, 0)
+        except (BudgetReached, ProviderError):
+            await call.end()
             raise
+
+    async def reserve(self, asked: Asked) -> Reserved:
+        """Reserve what a call may cost; `near` are the lines for the person. Raises BudgetReached."""
+        reserved = await self._reserve(asked)
+        if asked.usd is None and self._has_usd_cap() and not self._unpriced_told:
+            self._unpriced_told = True
+            notice = (
+                f"the price of {asked.model} is not known: it is capped at"
+                f" {self._settings.unpriced_tokens:,} tokens a day (wallet.unpriced_tokens, prices.csv)"
+            )
+            return msgspec.structs.replace(reserved, near=(*reserved.near, notice))
+        return reserved
+
+    async def widen(self, reserved: Reserved, more: Asked) -> None:
+        """Reserve more for an answer that is longer than expected. Raises BudgetReached."""
+        caps = self._caps()
+        await self._database.append(lambda db: wallet.widen(db, reserved.id, more, caps))
+
+    async def settle(self, reserved: Reserved, usd: float | None, tokens: int) -> None:
+        """Put what an attempt cost in place of what was reserved."""
+        await self._database.append(lambda db: wallet.settle(db, reserved.id, usd, tokens))
+
+    async def settle_cut(self, reserved: Reserved, asked: Asked, chars: int) -> None:
+        """Settle an attempt that was ended after so many characters of its answer."""
+        await self._database.append(lambda db: wallet.settle_cancelled(db, reserved.id, asked, chars))
+
+    def settle_later(self, reserved: Reserved, asked: Asked, chars: int) -> None:
+        """Settle a cancelled attempt without waiting for it."""
+        self._database.submit(lambda db: wallet.settle_cancelled(db, reserved.id, asked, chars))
+
+    def learn_output(self, model: str, tokens: int) -> None:
+        """Remember how long an answer was: later calls of this process reserve at least as much."""
+        self._largest[model] = max(tokens, self._largest.get(model, 0))
 
     async def _reserve(self, asked: Asked) -> Reserved:
         day = self._day()
@@ -89,18 +121,13 @@ class Wallet:
 
         return await self._database.append(work)
 
-    async def _settle(self, reserved: Reserved, usd: float | None, tokens: int) -> None:
-        await self._database.append(lambda db: wallet.settle(db, reserved.id, usd, tokens))
-
-    def _asked(self, info: ModelInfo, messages: Sequence[Message], session_id: str, what: str) -> Asked:
+    def expect(self, info: ModelInfo, messages: Sequence[Message], session_id: str, what: str) -> Asked:
+        """Return the most that a call may cost."""
         prompt = _PREFIX_TOKENS + sum(map(_tokens, messages))
         if info.window_tokens:
             prompt = min(prompt, info.window_tokens)
-        output = info.max_output_tokens
-        usd = None
-        if info.input_usd_per_mtok is not None and info.output_usd_per_mtok is not None:
-            dearest = max(info.input_usd_per_mtok, info.cache_write_usd_per_mtok or 0.0)
-            usd = (prompt * dearest + output * info.output_usd_per_mtok) / 1e6
+        output = max(info.max_output_tokens, self._largest.get(info.model, 0))
+        usd = _most_usd(info, prompt, output)
         return Asked(session_id, what, info.model, usd, prompt + output, iso(self._clock.now()), prompt)
 
     def _caps(self) -> dict[str, Cap]:
@@ -119,6 +146,99 @@ class Wallet:
 
     def _day(self) -> str:
         return self._clock.now().astimezone().strftime("%Y-%m-%d")
+
+
+class _Call:
+    """One request and its attempts: what is reserved for the present one, and how much of its answer came."""
+
+    def __init__(self, wallet: Wallet, expect: Callable[[], tuple[Asked, ModelInfo]]) -> None:
+        self._wallet = wallet
+        self._expect = expect
+        self._reserved: Reserved | None = None
+        self._asked, self._info = expect()
+        self._notices: list[str] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._received = 0
+        self._is_waiting = False
+        self._room_tokens = self._asked.tokens - self._asked.prompt_tokens
+
+    async def reserve(self) -> None:
+        """Reserve for the next attempt. Raises BudgetReached."""
+        self._asked, self._info = self._expect()
+        self._reserved = await self._wallet.reserve(self._asked)
+        self._notices += self._reserved.near
+        self._begin()
+
+    async def take(self, item: StreamItem) -> StreamItem:
+        """Count an item and return it. Raises BudgetReached if the answer has no more room."""
+        if isinstance(item, AttemptLost):
+            await self._settle(item.usage)
+        elif isinstance(item, ModelReply):
+            await self._settle(item.usage)
+            self._wallet.learn_output(self._info.model, item.usage.output_tokens)
+            return msgspec.structs.replace(item, notices=(*item.notices, *self._notices))
+        elif isinstance(item, Retry | StreamRestarted):
+            if self._reserved is None:
+                await self.reserve()
+            self._is_waiting = isinstance(item, Retry)
+        else:
+            self._is_waiting = False
+            await self._grow(item.chars if isinstance(item, AnswerGrew) else _bytes(item.text))
+        return item
+
+    async def _grow(self, size: int) -> None:
+        self._received += size
+        missing = self._received // _BYTES_PER_ANSWER_TOKEN - self._room_tokens
+        if missing <= 0 or self._reserved is None:
+            return
+        tokens = max(missing, _WIDEN_TOKENS)
+        price = self._info.output_usd_per_mtok
+        usd = None if self._asked.usd is None or price is None else tokens * price / 1e6
+        more = msgspec.structs.replace(self._asked, tokens=tokens, usd=usd, prompt_tokens=0)
+        await self._wallet.widen(self._reserved, more)
+        self._room_tokens += tokens
+        whole = None if self._asked.usd is None else self._asked.usd + (usd or 0.0)
+        self._asked = msgspec.structs.replace(self._asked, tokens=self._asked.tokens + tokens, usd=whole)
+
+    async def _settle(self, usage: Usage) -> None:
+        reserved, self._reserved = self._reserved, None
+        if reserved is not None:
+            usd = usage.cost_usd
+            if usd is None:  # a part without a price costs no more than the dearest
+                usd = _most_usd(self._info, usage.prompt_tokens, usage.output_tokens)
+            await self._wallet.settle(reserved, usd, usage.total_tokens)
+
+    async def end(self) -> None:
+        """Settle an attempt that failed or was cut; it costs nothing if nothing came of it."""
+        reserved, self._reserved = self._reserved, None
+        if reserved is None:
+            return
+        if self._received:
+            await self._wallet.settle_cut(reserved, self._asked, self._received)
+        else:
+            await self._wallet.settle(reserved, 0.0, 0)
+
+    def cancel(self) -> None:
+        """Settle an attempt that was cancelled: nothing if it was not sent yet."""
+        reserved, self._reserved = self._reserved, None
+        if reserved is None:
+            return
+        unsent = msgspec.structs.replace(self._asked, tokens=0, usd=None, prompt_tokens=0)
+        self._wallet.settle_later(reserved, unsent if self._is_waiting else self._asked, self._received)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _most_usd(info: ModelInfo, prompt: int, output: int) -> float | None:
+    """Return the most that so many tokens can cost, or None if the price is unknown."""
+    if info.input_usd_per_mtok is None or info.output_usd_per_mtok is None:
+        return None
+    dearest = max(info.input_usd_per_mtok, info.cache_write_usd_per_mtok or 0.0)
+    return (prompt * dearest + output * info.output_usd_per_mtok) / 1e6
 
 
 def _tokens(message: Message) -> int:

@@ -202,6 +202,8 @@ async def _tools(chat: ChatControl, rest: str) -> None:
 async def _usage(chat: ChatControl, rest: str) -> None:
     usage = chat.session.usage
     cost = "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}" if usage.cost_usd else "nothing"
+    if usage.estimated_tokens:
+        cost += f", estimated: Whet counted {usage.estimated_tokens:,} of the tokens itself"
     chat.say(
         f"prompt {usage.prompt_tokens:,} tokens, {usage.cache_hit_ratio:.0%} of them from the cache\n"
         f"output {usage.output_tokens:,} tokens, {usage.reasoning_tokens:,} of them reasoning\n"

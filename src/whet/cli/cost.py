@@ -69,6 +69,8 @@ def cost(home: Home, days: int, as_json: bool) -> None:
     for cap in found.caps:
         line = f"{cap.setting}: {cap.used:,.2f} of {cap.cap:,.2f}".replace(".00", "")
         click.echo(styled(f"{line}, near its cap", "yellow") if cap.is_near else line)
+    if any(one.estimated_tokens for one in found.models):
+        click.echo("~: the server reported no tokens or too few, so Whet estimated some of them")
     if found.unpriced_turns:
         click.echo(f"{found.unpriced_turns} turns have no known price and are not in the sums (prices.csv)")
     click.echo(f"list prices as of {found.prices_as_of}; prices.csv in the home goes before them")
@@ -138,4 +140,5 @@ def _spent(one: Spending) -> str:
     """Write what is known of a group's cost: a price that nobody knows is not nothing."""
     if one.unpriced >= one.turns:
         return as_usd(None)
-    return f"{as_usd(one.cost_usd)} + ?" if one.unpriced else as_usd(one.cost_usd)
+    text = as_usd(one.cost_usd, is_estimate=bool(one.estimated_tokens))
+    return f"{text} + ?" if one.unpriced else text

@@ -19,6 +19,7 @@ import msgspec
 
 from whet.cli.wording import clip, columns
 from whet.clock import Clock
+from whet.contract.messages import Usage
 
 _GAP = 2
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -178,11 +179,17 @@ def size(size_bytes: int) -> str:
     return f"{amount:.1f} TB"
 
 
-def cost(usd: float | None) -> str:
-    """Write a cost: $0.0123, $4.20, or ? where a price is unknown."""
+def cost(usd: float | None, *, is_estimate: bool = False) -> str:
+    """Write a cost: $0.0123, $4.20, ~$4.20 if some tokens are estimated, or ? if a price is unknown."""
     if usd is None:
         return "?"
-    return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:.2f}"
+    mark = "~" if is_estimate else ""
+    return f"{mark}${usd:.4f}" if 0 < usd < 0.1 else f"{mark}${usd:.2f}"
+
+
+def usage_cost(usage: Usage) -> str:
+    """Write what some use cost."""
+    return cost(usage.cost_usd, is_estimate=bool(usage.estimated_tokens))
 
 
 def print_long(text: str) -> None:

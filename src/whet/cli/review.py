@@ -28,14 +28,15 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import ReviewFinished
-from whet.contract.messages import Message
+from whet.contract.messages import Message, Usage
 from whet.contract.texts import plural
 from whet.review.order import KINDS, Kind, read_order
+from whet.review.spending import Weights, weigh_day
 from whet.review.triggers import day_start
 from whet.store import ledger, news, reviews, search, sessions
 from whet.store.database import has_store
 from whet.store.ledger import LedgerRow
-from whet.store.reviews import DaySpending, ReviewRow
+from whet.store.reviews import DaySpending, DayUsage, ReviewRow
 
 T = TypeVar("T")
 _EVERYTHING = 1 << 30
@@ -86,17 +87,23 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
     """List reviews with their tokens, cached share and cost, and what today's came to."""
     since = day_start(SystemClock().now())
 
-    def read(db: apsw.Connection) -> tuple[list[ReviewRow], DaySpending]:
+    def read(db: apsw.Connection) -> tuple[list[ReviewRow], DaySpending, DayUsage]:
         session_id = sessions.resolve(db, name) if name else ""
-        return reviews.list_reviews(db, limit, session_id=session_id), reviews.spent_since(db, since)
+        listed = reviews.list_reviews(db, limit, session_id=session_id)
+        return listed, reviews.spent_since(db, since), reviews.usage_since(db, since)
 
-    rows, spent = stored.read(home, read) if has_store(home) else ([], DaySpending(0, 0, 0.0))
+    nothing: tuple[list[ReviewRow], DaySpending, DayUsage] = (
+        [],
+        DaySpending(0, 0, 0.0),
+        DayUsage(Usage(), Usage()),
+    )
+    rows, spent, day = stored.read(home, read) if has_store(home) else nothing
     if as_json:
         return emit_json({"reviews": [_facts(row) for row in rows], "today": spent})
     if not rows:
         return click.echo(_NONE_YET)
     click.echo(_table(rows))
-    click.echo(_today(home, spent))
+    click.echo(_today(home, spent, day))
 
 
 @review.command("show")
@@ -225,7 +232,7 @@ def _table(rows: list[ReviewRow]) -> str:
         Column("state", lambda row: row.state),
         Column("tokens", lambda row: count(row.usage.total_tokens), right=True, rank=3),
         Column("cached", _cached, right=True, rank=3),
-        Column("cost", lambda row: output.cost(row.usage.cost_usd), right=True, rank=3),
+        Column("cost", lambda row: output.usage_cost(row.usage), right=True, rank=3),
         Column("what came of it", _outcome, grows=True, least=14),
     ]
     return output.table(rows, shape)
@@ -240,12 +247,13 @@ def _outcome(row: ReviewRow) -> str:
     return " · ".join(filter(None, (told, row.note)))
 
 
-def _today(home: Home, spent: DaySpending) -> str:
+def _today(home: Home, spent: DaySpending, day: DayUsage) -> str:
     settings = load(home, {}, environ=os.environ).settings.review
     limit = f" of {count(settings.daily_tokens)}" if settings.daily_tokens else ""
     usd = f", {output.cost(spent.usd)}" + (f" of ${settings.daily_usd:.2f}" if settings.daily_usd else "")
-    total = spent.review_tokens + spent.other_tokens
-    share = f", {spent.review_tokens / total:.1%} of all tokens" if total else ""
+    weighed = weigh_day(day, Weights())
+    total = weighed.review_tokens + weighed.other_tokens
+    share = f", {weighed.review_tokens / total:.1%} of the day's cost" if total else ""
     return f"today: {count(spent.review_tokens)}{limit} tokens{usd}{share}"
 
 
@@ -255,7 +263,7 @@ def _head(row: ReviewRow) -> list[str]:
         f"review {row.id} of session {row.session_id or '(deleted)'}: {row.state}",
         f"for {' and '.join(facts.get('kinds', ()))}, because of: {', '.join(facts.get('reasons', ()))}",
         f"{count(usage.total_tokens)} tokens, {usage.cache_hit_ratio:.0%} of the prompts cached, "
-        f"{output.cost(usage.cost_usd)}, {row.model or 'not begun'}",
+        f"{output.usage_cost(usage)}, {row.model or 'not begun'}",
     ]
     return [printable(line) for line in [*lines, *filter(None, (facts.get("focus"), _outcome(row)))]]
 

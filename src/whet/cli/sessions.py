@@ -108,7 +108,7 @@ def _table(rows: list[TreeRow]) -> str:
             Column("last active", lambda one: output.age(one.row.last_active, now), rank=2),
             Column("turns", lambda one: str(one.row.turns), right=True, rank=3),
             Column("tokens", lambda one: count(one.row.usage.total_tokens), right=True, rank=5),
-            Column("cost", lambda one: output.cost(one.row.usage.cost_usd), right=True, rank=4),
+            Column("cost", lambda one: output.usage_cost(one.row.usage), right=True, rank=4),
             Column("title", titled, grows=True, least=16),
         ],
     )
@@ -397,7 +397,7 @@ def stats(home: Home, as_json: bool) -> None:
         ("tool calls", f"{found.tool_calls:,}, {found.failed_calls:,} failed{share}"),
         ("tokens", f"{usage.prompt_tokens:,} in, {usage.output_tokens:,} out"),
         ("cache", f"{usage.cache_hit_ratio:.0%} of the prompt tokens were read from it"),
-        ("cost", output.cost(usage.cost_usd)),
+        ("cost", output.usage_cost(usage)),
         ("on disk", output.size(found.size_bytes)),
         ("since", found.first[:10] or "-"),
     ):

@@ -38,6 +38,7 @@ class StatusFacts(msgspec.Struct, frozen=True):
     sandbox: str = ""
     jobs: int = 0
     plan: tuple[int, int] = (0, 0)
+    is_estimate: bool = False
 
 
 def status_line(facts: StatusFacts, parts: Sequence[str], width: int, *, plain: bool = False) -> str:
@@ -66,7 +67,8 @@ def _context(facts: StatusFacts) -> str:
 
 def _cost(facts: StatusFacts) -> str:
     if facts.cost_usd:
-        return f"${facts.cost_usd:.2f}" if facts.cost_usd >= 0.1 else f"${facts.cost_usd:.4f}"
+        mark = "~" if facts.is_estimate else ""
+        return f"{mark}${facts.cost_usd:.2f}" if facts.cost_usd >= 0.1 else f"{mark}${facts.cost_usd:.4f}"
     return f"{count(facts.tokens)} tokens" if facts.tokens else ""
 
 
@@ -145,6 +147,7 @@ class StatusBoard:
             context_used=self._used_tokens / window if window else 0.0,
             tokens=session.usage.total_tokens,
             cost_usd=session.usage.cost_usd,
+            is_estimate=bool(session.usage.estimated_tokens),
             mode=mode.mode_of(app.gate, session),
             sandbox=self._sandbox,
             jobs=len(jobs.running(app)),

@@ -26,7 +26,7 @@ def _head(row: SessionRow) -> Iterator[str]:
     facts += [
         plural(row.turns, "turn"),
         f"{count(row.usage.total_tokens)} tokens",
-        output.cost(row.usage.cost_usd),
+        output.usage_cost(row.usage),
     ]
     if row.private:
         facts.append("private")

@@ -231,7 +231,10 @@ def footer(end: TurnEnd, width: int = 0) -> str:
     if usage.cache_read_tokens:
         parts.append(f"{usage.cache_hit_ratio:.0%} cached")
     if usage.cost_usd:
-        parts.append(f"${usage.cost_usd:.4f}" if usage.cost_usd < 0.1 else f"${usage.cost_usd:.2f}")
+        mark = "~" if usage.estimated_tokens else ""
+        parts.append(
+            f"{mark}${usage.cost_usd:.4f}" if usage.cost_usd < 0.1 else f"{mark}${usage.cost_usd:.2f}"
+        )
     parts.append(duration(end.duration_s))
     return _joined(parts, width)
 

@@ -234,9 +234,10 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: Seconds = 900.0
     """Wall time of one review."""
     share: Annotated[float, msgspec.Meta(ge=0)] = 0.08
-    """The share of a day's tokens that automatic reviews may take; past it they wait and fold into one."""
-    free_tokens: Annotated[int, msgspec.Meta(ge=0)] = 200_000
-    """A day counts as at least so many tokens, so that a short one has reviews, too."""
+    """The share of a day's cost that automatic reviews may take; past it they wait and fold into one, but for
+    the first that a correction calls for. 0: no automatic reviews."""
+    free_tokens: Annotated[int, msgspec.Meta(ge=0)] = 100_000
+    """A day counts as at least so many uncached tokens, so that a short one has reviews, too."""
     daily_tokens: Annotated[int, msgspec.Meta(ge=0)] = 5_000_000
     """The most tokens of reviews per day, those asked for by hand included. 0: no limit."""
     daily_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from whet.context.compaction import CompactionRunner
     from whet.context.positions import Positions
 
-_USAGE_KEYS = tuple(field for field in Usage.__struct_fields__ if field != "cost_usd")
+_USAGE_KEYS = tuple(
+    field for field in Usage.__struct_fields__ if field not in ("cost_usd", "estimated_tokens")
+)
 
 
 class SessionEngines:
@@ -305,7 +307,10 @@ class EngineHost:
             await self._compactions.record_repair(self._live.repair.summary(), emit)
 
     def observe(self, usage: Usage) -> None:
-        """Hand the usage to the engine and keep the server's count."""
+        """Hand the usage to the engine and keep the server's count. A prompt that Whet counted itself is left
+        out: the engine's own estimate of the list is closer."""
+        if usage.is_prompt_estimated:
+            usage = msgspec.structs.replace(usage, prompt_tokens=0, input_tokens=0, total_tokens=0)
         self._usage = {key: getattr(usage, key) for key in _USAGE_KEYS}
         for seat in self._engines.active:
             counts = dict(self._usage)

@@ -82,6 +82,8 @@ class ProviderError(WhetError):
         """The part of the request that a refusal points to, as JSON; empty if it points to none."""
         self.tool = ""
         """The tool whose schema a refusal points to; empty if it points to none."""
+        self.was_sent: bool = False
+        """Whether the server got the request and may charge for it, though no whole answer came."""
 
 
 class AuthRejected(ProviderError):

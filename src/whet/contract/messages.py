@@ -121,7 +121,8 @@ class Usage(msgspec.Struct, frozen=True):
     """Tokens of one or more model calls in the canonical buckets.
 
     `prompt_tokens` = input + cache_read + cache_write; `output_tokens` = completion_tokens and includes
-    reasoning. `cost_usd` is None while any part's price is unknown.
+    reasoning. `cost_usd` is None while any part's price is unknown. `estimated_tokens`: how many of
+    `total_tokens` Whet counted itself, because the server reported none or too few.
     """
 
     prompt_tokens: int = 0
@@ -133,6 +134,7 @@ class Usage(msgspec.Struct, frozen=True):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     cost_usd: float | None = 0.0
+    estimated_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         known = self.cost_usd is not None and other.cost_usd is not None
@@ -146,7 +148,13 @@ class Usage(msgspec.Struct, frozen=True):
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+            estimated_tokens=self.estimated_tokens + other.estimated_tokens,
         )
+
+    @property
+    def is_prompt_estimated(self) -> bool:
+        """Whether the prompt's tokens of this one call are Whet's estimate."""
+        return self.estimated_tokens >= self.prompt_tokens > 0
 
     @property
     def cache_hit_ratio(self) -> float:

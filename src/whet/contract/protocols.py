@@ -81,7 +81,20 @@ class ModelReply(msgspec.Struct, frozen=True, tag="reply"):
     notices: tuple[str, ...] = ()
 
 
-StreamItem = TextDelta | ReasoningDelta | Retry | StreamRestarted | ModelReply
+class AttemptLost(msgspec.Struct, frozen=True, tag="attempt_lost"):
+    """A request was sent and no whole answer came: its usage, mostly estimated. Comes before the next try
+    or before the error that ends the stream. Counted, never shown."""
+
+    usage: Usage
+
+
+class AnswerGrew(msgspec.Struct, frozen=True, tag="answer_grew"):
+    """Characters of the answer that no delta shows have come: arguments of tool calls. Never shown."""
+
+    chars: int
+
+
+StreamItem = TextDelta | ReasoningDelta | Retry | StreamRestarted | AttemptLost | AnswerGrew | ModelReply
 
 
 class ModelLink(Protocol):

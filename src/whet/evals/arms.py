@@ -26,7 +26,12 @@ OFF = Arm("off", "No memory: every session begins from nothing.")
 APPEND = Arm(
     "append-all", "Every message and result goes into the prompt for good; no gate.", notes="everything"
 )
-OURS = Arm("ours", "Memory, skills and reviews as shipped.", ("memory", "skills"), reviews=True)
+OURS = Arm(
+    "ours",
+    "Memory, skills and reviews; the review budget is lifted, so far more reviews run than as shipped.",
+    ("memory", "skills"),
+    reviews=True,
+)
 NO_SKILLS = Arm("no-skills", "Ours without skills.", ("memory",), reviews=True)
 NO_MEMORY = Arm("no-memory", "Ours without memory notes.", ("skills",), reviews=True)
 NO_GATE = Arm(

@@ -54,7 +54,10 @@ def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
         "prompt_tokens_details": {"cached_tokens": envelope.tally.read, "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": envelope.reasoning_tokens, "audio_tokens": 0},
     }
-    return usage | (override or {})
+    usage |= override or {}
+    if override and "total_tokens" not in override:
+        usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]
+    return usage
 
 
 def whole(reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:

@@ -68,7 +68,10 @@ def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
         "output_tokens_details": {"reasoning_tokens": envelope.reasoning_tokens},
         "total_tokens": prompt + completion,
     }
-    return usage | (override or {})
+    usage |= override or {}
+    if override and "total_tokens" not in override:
+        usage["total_tokens"] = usage["input_tokens"] + usage["output_tokens"]
+    return usage
 
 
 def whole(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> Json:

@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay, sent_content
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import decoder
 from whet.contract.tools import ToolSpec
+from whet.providers.token_count import Reported
 from whet.providers.wire import (
     ABSENT,
     Deltas,
@@ -278,6 +279,7 @@ class AnthropicDecoder:
         self._counts: dict[str, int] = {}
         self._stop = ""
         self._started = False
+        self.call_chars: int = 0
         self.is_done: bool = False
         self.is_ended: bool = False
 
@@ -329,6 +331,7 @@ class AnthropicDecoder:
             return (ReasoningDelta(delta.thinking),)
         if delta.type == "input_json_delta":
             block.pieces.append(delta.partial_json or "")
+            self.call_chars += len(block.pieces[-1])
         elif delta.type == "signature_delta":
             block.signature += delta.signature or ""
         return ()
@@ -343,8 +346,8 @@ class AnthropicDecoder:
             "cache_creation_input_tokens",
         ):
             value = getattr(usage, name)
-            if value is not None:
-                self._counts[name] = value
+            if value is not None:  # a later event may leave out, as 0, what an earlier one said
+                self._counts[name] = max(value, self._counts.get(name, 0))
         thoughts = (usage.output_tokens_details or {}).get("thinking_tokens")
         if isinstance(thoughts, int):
             self._counts["thinking_tokens"] = thoughts
@@ -369,19 +372,20 @@ class AnthropicDecoder:
             reasoning="".join(block.text for block in blocks if block.type == "thinking"),
             replay=_replay(blocks, ids, is_cut),
         )
-        return ModelReply(message, self._usage(), self._model, "length" if is_cut else "end")
+        return ModelReply(message, self.usage(), self._model, "length" if is_cut else "end")
 
-    def _usage(self) -> Any:
+    def usage(self) -> Usage:
+        """Return what the server has reported so far."""
         counts = self._counts
         read = counts.get("cache_read_input_tokens", 0)
         written = counts.get("cache_creation_input_tokens", 0)
-        return self._info.usage(
+        return Reported(
             prompt=counts.get("input_tokens", 0) + read + written,
+            output=counts.get("output_tokens", 0),
             cache_read=read,
             cache_write=written,
-            output=counts.get("output_tokens", 0),
             reasoning=counts.get("thinking_tokens", 0),
-        )
+        ).usage(self._info)
 
 
 def _replay(blocks: Sequence[_Block], ids: Sequence[str], is_cut: bool) -> VendorReplay | None:

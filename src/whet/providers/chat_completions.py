@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import decoder
 from whet.contract.tools import ToolSpec
+from whet.providers.token_count import Reported
 from whet.providers.wire import (
     ABSENT,
     Deltas,
@@ -187,6 +188,7 @@ class _Choice(msgspec.Struct):
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: OutputDetails | None = None
     prompt_cache_hit_tokens: int | None = None
@@ -238,6 +240,7 @@ class ChatDecoder:
         self._finish = ""
         self._model = info.model
         self._saw_choice = False
+        self.call_chars: int = 0
         self.is_done: bool = False
         self.is_ended: bool = False
 
@@ -252,7 +255,7 @@ class ChatDecoder:
             raise failed(self._info, data) from error
         if chunk.error is not ABSENT and bytes(chunk.error) != b"null":
             raise failed(self._info, data)
-        if chunk.usage is not None:
+        if chunk.usage is not None and _size(chunk.usage) >= _size(self._usage):
             self._usage = chunk.usage
         if chunk.model:
             self._model = chunk.model
@@ -316,6 +319,8 @@ class ChatDecoder:
             slot.pieces.append(function.arguments)
         elif function.arguments is not None:
             slot.pieces.append(encode(function.arguments).decode())
+        if function.arguments is not None:
+            self.call_chars += len(slot.pieces[-1])
 
     def _slot(self, call: _Call, function: _Function) -> _Slot:
         slot: _Slot | None
@@ -359,9 +364,7 @@ class ChatDecoder:
             reasoning="".join(self._reasoning),
             replay=self._replay(ids, slots),
         )
-        return ModelReply(
-            message, self._count(), self._model, "length" if self._finish == "length" else "end"
-        )
+        return ModelReply(message, self.usage(), self._model, "length" if self._finish == "length" else "end")
 
     def _replay(self, ids: list[str], slots: list[_Slot]) -> VendorReplay | None:
         fields: dict[str, Any] = {}
@@ -378,19 +381,26 @@ class ChatDecoder:
             fields["extra_content"] = extras
         return VendorReplay("chat_completions", encode(fields).decode()) if fields else None
 
-    def _count(self) -> Any:
+    def usage(self) -> Usage:
+        """Return what the server has reported so far."""
         usage = self._usage
         details = usage.prompt_tokens_details or PromptDetails()
         output = usage.completion_tokens_details or OutputDetails()
-        counted = self._info.usage(
+        counts = Reported(
             prompt=usage.prompt_tokens or 0,
+            output=usage.completion_tokens or 0,
+            total=usage.total_tokens or 0,
             cache_read=details.cached_tokens or usage.prompt_cache_hit_tokens or 0,
             cache_write=details.cache_write_tokens or 0,
-            output=usage.completion_tokens or 0,
             reasoning=output.reasoning_tokens or 0,
         )
+        counted = counts.usage(self._info)
         # OpenRouter names the real price of the call.
         return counted if usage.cost is None else msgspec.structs.replace(counted, cost_usd=usage.cost)
+
+
+def _size(usage: _Usage) -> int:
+    return max((usage.prompt_tokens or 0) + (usage.completion_tokens or 0), usage.total_tokens or 0)
 
 
 def _merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:

@@ -22,6 +22,8 @@ from whet.http1.failure import HttpFailed
 
 CONNECT_TIMEOUT_S = 10.0
 _ERROR_BODY_BYTES = 200_000
+# A proxy says so while the model behind it works on. Other error statuses are refusals, which cost nothing.
+_GAVE_UP_WAITING = frozenset({408, 504, 524})
 _SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "whet"}
 
 
@@ -76,13 +78,17 @@ class Http:
                     from whet.providers import failures  # noqa: PLC0415 read only where something failed
 
                     said = await answer.read(_ERROR_BODY_BYTES)
-                    raise failures.from_response(info, answer.status, answer.headers, said, self.where)
+                    failure = failures.from_response(info, answer.status, answer.headers, said, self.where)
+                    failure.was_sent = answer.status in _GAVE_UP_WAITING
+                    raise failure
                 yield answer
         except HttpFailed as error:
             message, hint = self._explain(error)
-            raise Unavailable(
+            failure = Unavailable(
                 f"{info.provider}: {message}", hint=hint, provider=info.provider, model=info.model
-            ) from error
+            )
+            failure.was_sent = not error.is_unsent
+            raise failure from error
 
     def _explain(self, error: HttpFailed) -> tuple[str, str]:
         causes = _causes(error)

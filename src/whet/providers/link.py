@@ -31,12 +31,28 @@ from whet.contract.errors import (
     WireError,
 )
 from whet.contract.events import ReasoningDelta, Retry, TextDelta
-from whet.contract.messages import Message
-from whet.contract.protocols import FailureJudge, ModelInfo, ModelReply, StreamItem
+from whet.contract.messages import Message, Usage
+from whet.contract.protocols import (
+    AnswerGrew,
+    AttemptLost,
+    FailureJudge,
+    ModelInfo,
+    ModelReply,
+    StreamItem,
+)
 from whet.http1.client import Answer
 from whet.providers.backoff import Backoff
 from whet.providers.http import Http
 from whet.providers.sse import SseEvent, SseParser
+from whet.providers.token_count import (
+    PromptSizes,
+    TextSize,
+    answer_size,
+    checked,
+    is_plausible,
+    lost,
+    size_of,
+)
 from whet.providers.wire import Decoder, Deltas, RequestOptions, WireCache, WireCodec
 
 if TYPE_CHECKING:
@@ -48,6 +64,7 @@ _MOST_BEFORE_BYTES = 1024 * 1024
 _MOST_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MOST_ANSWER_BYTES = 256 * 1024 * 1024
 _FEW_DELTAS = 4
+_GREW_CHARS = 4_096
 _REJECTED_REST_S = 3600.0
 _QUOTA_REST_S = 1800.0
 _LIMITED_REST_S = 30.0
@@ -134,6 +151,47 @@ class Wiring(msgspec.Struct, frozen=True):
     is_window_set: bool = False
 
 
+class _Attempt:
+    """One request: its body, and what has come of its answer so far."""
+
+    def __init__(self, decoder: Decoder, messages: Sequence[Message], body: bytes) -> None:
+        self.decoder = decoder
+        self.messages = messages
+        self.body = body
+        self.texts: list[str] = []
+        self.events = 0
+        self.is_refused = False
+        self._shown_chars = 0
+
+    def feed(self, data: bytes) -> Deltas:
+        """Decode one event. Raises ProviderError."""
+        try:
+            deltas = self.decoder.feed(data)
+        except ProviderError as error:
+            self.refuse(error)
+            raise
+        self.events += 1
+        self.texts += [delta.text for delta in deltas]
+        return deltas
+
+    def refuse(self, error: ProviderError) -> None:
+        """Note an error event; as the first one it is a refusal, with which nothing was begun."""
+        self.is_refused = not self.events and not isinstance(error, WireError)
+
+    def grown(self) -> list[AnswerGrew]:
+        """Return how much of tool calls came since the last time, if it is enough to be worth an item."""
+        chars = self.decoder.call_chars - self._shown_chars
+        if chars < _GREW_CHARS:
+            return []
+        self._shown_chars += chars
+        return [AnswerGrew(chars)]
+
+    @property
+    def answer_size(self) -> TextSize:
+        """How much of the answer came."""
+        return size_of("".join(self.texts)) + TextSize(self.decoder.call_chars)
+
+
 class ServerLink:
     """One session's way to a server. Not shared; used by one task at a time."""
 
@@ -155,6 +213,7 @@ class ServerLink:
         self._head = head
         self._refused_tools: set[str] = set()
         self._cache = WireCache(wiring.codec, head(()))
+        self._sizes = PromptSizes(head(()))
 
     @property
     def info(self) -> ModelInfo:
@@ -170,17 +229,20 @@ class ServerLink:
             key = wiring.keys.current
             shown = False
             began_s = wiring.backoff.monotonic_s()
+            attempt = _Attempt(wiring.codec.decoder(self.info), messages, body)
             try:
-                async with aclosing(self._attempt(body, key)) as items:
+                async with aclosing(self._run(attempt, key)) as items:
                     async for item in items:
                         if isinstance(item, ModelReply):
                             yield item if outage is None else await self._over(outage, item)
                             return
-                        shown = True
+                        shown = shown or not isinstance(item, AnswerGrew)
                         yield item
                 return
             except ProviderError as error:
                 failure = keyless(error, key, wiring.http.where)
+            if failure.was_sent:
+                yield AttemptLost(self._lost(attempt))
             if self._judge is not None:
                 failure = await self._judge(self.info, failure, messages)
             outage = outage or self._outage()
@@ -204,7 +266,8 @@ class ServerLink:
         if not tool or tool in self._refused_tools:
             return ""
         self._refused_tools.add(tool)
-        self._cache = WireCache(self._wiring.codec, self._head(self._refused_tools))
+        head = self._head(self._refused_tools)
+        self._cache, self._sizes = WireCache(self._wiring.codec, head), PromptSizes(head)
         return f"the model's server refused the tool {tool}, so it is left out ({failure.message})"
 
     def _outage(self) -> Outage:
@@ -218,34 +281,55 @@ class ServerLink:
             await self._returned()
         return msgspec.structs.replace(reply, notices=tuple(outage.notices)) if outage.notices else reply
 
-    async def _attempt(
-        self, body: bytes, key: Key
-    ) -> AsyncGenerator[TextDelta | ReasoningDelta | ModelReply, None]:
-        wiring = self._wiring
-        decoder = wiring.codec.decoder(self.info)
-        request_id = ""
+    def _lost(self, attempt: _Attempt) -> Usage:
+        """Return what an attempt without a whole answer used."""
+        prompt = self._sizes.measure(attempt.messages, attempt.body)
+        return lost(self.info, attempt.decoder.usage(), prompt, attempt.answer_size)
+
+    def _checked(self, attempt: _Attempt, reply: ModelReply) -> ModelReply:
+        """Return the reply with its usage checked against what was sent and came."""
+        usage = reply.usage
+        prompt = None
+        if not is_plausible(usage, attempt.body):
+            prompt = self._sizes.measure(attempt.messages, attempt.body)
+        answer = answer_size(reply.message, without_reasoning=bool(usage.reasoning_tokens))
+        usage = checked(self.info, usage, prompt, answer)
+        return reply if usage is reply.usage else msgspec.structs.replace(reply, usage=usage)
+
+    async def _run(
+        self, attempt: _Attempt, key: Key
+    ) -> AsyncGenerator[TextDelta | ReasoningDelta | AnswerGrew | ModelReply, None]:
+        """Make one attempt. A ProviderError says whether it may be charged for (`was_sent`)."""
+        wiring, decoder = self._wiring, attempt.decoder
+        request_id, is_answered = "", False
         try:
             headers = wiring.codec.headers(key.value)
-            async with wiring.http.post(self.info, wiring.codec.path, headers, body) as answer:
+            async with wiring.http.post(self.info, wiring.codec.path, headers, attempt.body) as answer:
+                is_answered = True
                 request_id = answer.headers.get("x-request-id") or answer.headers.get("request-id") or ""
-                async with aclosing(self._deltas(answer, decoder)) as deltas:
+                async with aclosing(self._deltas(answer, attempt)) as deltas:
                     async for delta in deltas:
                         yield delta
         except ProviderError as error:
             # What breaks after the answer is whole takes nothing away from it.
             if not decoder.is_done:
                 error.request_id = error.request_id or request_id
+                error.was_sent = (error.was_sent or is_answered) and not attempt.is_refused
                 raise
-        reply = decoder.reply(self._cache.call_ids)
+        try:
+            reply = self._checked(attempt, decoder.reply(self._cache.call_ids))
+        except ProviderError as error:
+            error.was_sent = True
+            raise
         yield msgspec.structs.replace(reply, request_id=request_id) if request_id else reply
 
     async def _deltas(
-        self, answer: Answer, decoder: Decoder
-    ) -> AsyncGenerator[TextDelta | ReasoningDelta, None]:
-        info = self.info
+        self, answer: Answer, attempt: _Attempt
+    ) -> AsyncGenerator[TextDelta | ReasoningDelta | AnswerGrew, None]:
+        info, decoder = self.info, attempt.decoder
         content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type == "application/json":
-            for delta in await _whole(info, answer, decoder):
+            for delta in await _whole(info, answer, attempt):
                 yield delta
             return
         parser = SseParser()
@@ -261,25 +345,27 @@ class ServerLink:
                     raise _cut(info, first, kind)
                 if unheard > _MOST_IN_EVENT_BYTES or size > _MOST_ANSWER_BYTES:
                     raise WireError("the answer has no end", provider=info.provider, model=info.model)
-                for delta in _decode(info, events, decoder):
-                    yield delta
+                for item in (*_decode(info, events, attempt), *attempt.grown()):
+                    yield item
                 if decoder.is_ended:
                     await _drain(answer, chunks)
                     return
-        for delta in _decode(info, parser.finish(), decoder):
+        for delta in _decode(info, parser.finish(), attempt):
             yield delta
         if not decoder.is_done:
             raise _cut(info, b"" if parser.has_events else first, kind)
 
 
-def _decode(info: ModelInfo, events: list[SseEvent], decoder: Decoder) -> Deltas:
+def _decode(info: ModelInfo, events: list[SseEvent], attempt: _Attempt) -> Deltas:
     deltas: list[TextDelta | ReasoningDelta] = []
     for name, data in events:
         if name == b"error":
             from whet.providers import failures  # noqa: PLC0415 read only where something failed
 
-            raise failures.from_payload(info, data)
-        deltas += decoder.feed(data)
+            error = failures.from_payload(info, data)
+            attempt.refuse(error)
+            raise error
+        deltas += attempt.feed(data)
     return deltas if len(deltas) <= _FEW_DELTAS else _joined(deltas)
 
 
@@ -292,11 +378,11 @@ def _joined(deltas: Deltas) -> Deltas:
     return joined
 
 
-async def _whole(info: ModelInfo, answer: Answer, decoder: Decoder) -> Deltas:
+async def _whole(info: ModelInfo, answer: Answer, attempt: _Attempt) -> Deltas:
     """Take an answer that was not streamed, or an error object sent with status 200."""
     body = await answer.read(_MOST_IN_EVENT_BYTES)
-    deltas = decoder.feed(body)
-    if not decoder.is_done:
+    deltas = attempt.feed(body)
+    if not attempt.decoder.is_done:
         from whet.providers import failures  # noqa: PLC0415 as above
 
         raise failures.unreadable(info, body, "JSON instead of an event stream")

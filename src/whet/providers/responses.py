@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, VendorReplay
+from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import decoder
 from whet.contract.tools import ToolSpec
+from whet.providers.token_count import Reported
 from whet.providers.wire import (
     ABSENT,
     Deltas,
@@ -151,6 +152,7 @@ def _replayed(message: Message) -> bytes:
 class _Usage(msgspec.Struct):
     input_tokens: int = 0
     output_tokens: int = 0
+    total_tokens: int = 0
     input_tokens_details: PromptDetails | None = None
     output_tokens_details: OutputDetails | None = None
 
@@ -187,6 +189,7 @@ class ResponsesDecoder:
         self._items: dict[int, bytes] = {}
         self._refusal = ""
         self._response = _Response()
+        self.call_chars: int = 0
         self.is_done: bool = False
         self.is_ended: bool = False
 
@@ -210,6 +213,8 @@ class ResponsesDecoder:
     def _other(self, event: _Event, data: bytes) -> None:
         if event.type == "response.output_item.done" and bytes(event.item):
             self._items[event.output_index] = bytes(event.item)
+        elif event.type == "response.function_call_arguments.delta":
+            self.call_chars += len(event.delta or "")
         elif event.type in ("response.completed", "response.incomplete") and event.response is not None:
             self._response = event.response
             self.is_done = self.is_ended = True
@@ -240,7 +245,7 @@ class ResponsesDecoder:
             replay=_replay(raws, items) if ids == wanted else None,
         )
         return ModelReply(
-            message, self._count(), self._response.model or self._info.model, "length" if reason else "end"
+            message, self.usage(), self._response.model or self._info.model, "length" if reason else "end"
         )
 
     def _read(self, raw: bytes) -> _Item:
@@ -249,17 +254,19 @@ class ResponsesDecoder:
         except (msgspec.DecodeError, UnicodeError) as error:
             raise unreadable(self._info, raw) from error
 
-    def _count(self) -> Any:
+    def usage(self) -> Usage:
+        """Return what the server has reported so far."""
         usage = self._response.usage or _Usage()
         details = usage.input_tokens_details or PromptDetails()
         output = usage.output_tokens_details or OutputDetails()
-        return self._info.usage(
+        return Reported(
             prompt=usage.input_tokens,
+            output=usage.output_tokens,
+            total=usage.total_tokens,
             cache_read=details.cached_tokens or 0,
             cache_write=details.cache_write_tokens or 0,
-            output=usage.output_tokens,
             reasoning=output.reasoning_tokens or 0,
-        )
+        ).usage(self._info)
 
 
 def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> VendorReplay | None:

@@ -21,7 +21,7 @@ import msgspec
 from whet.config.model_servers import ServerDialect as ServerDialect
 from whet.contract.errors import ProviderError
 from whet.contract.events import ReasoningDelta, TextDelta
-from whet.contract.messages import ImagePart, Message, Part, sent_content
+from whet.contract.messages import ImagePart, Message, Part, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import decoder
 from whet.contract.tools import ToolSpec
@@ -70,6 +70,15 @@ class Decoder(Protocol):
     @property
     def is_ended(self) -> bool:
         """Whether the terminal event was seen: nothing that matters comes after it."""
+        ...
+
+    @property
+    def call_chars(self) -> int:
+        """How many characters of tool calls' arguments came, which no delta shows."""
+        ...
+
+    def usage(self) -> Usage:
+        """Return what the server has reported so far, zeros where it has reported nothing."""
         ...
 
     def feed(self, data: bytes) -> Deltas:

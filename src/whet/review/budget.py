@@ -1,6 +1,7 @@
 """What reviews may spend in a day, checked before each of their model calls.
 
-A ceiling: a call that is expected to pass it is not made. Tokens and money are summed from the stored
+A ceiling: a call that is expected to pass it is not made. The share of the day is one of what tokens cost
+(`spending.py`). Tokens and money are summed from the stored
 sessions of reviews, in whichever process they run. A price that is not known can't be kept below a limit,
 so with a limit in USD such a model is not asked.
 """
@@ -18,6 +19,7 @@ from whet.config.schema import ReviewSettings
 from whet.contract.errors import BudgetReached, ConfigError, ProviderError
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, StreamItem
+from whet.review.spending import Weights, weigh, weigh_day, weigh_prompt, weights_of
 from whet.review.triggers import day_start, has_room
 from whet.store import reviews
 from whet.store.database import StateDatabase
@@ -35,13 +37,15 @@ class Budget:
         """Give the ISO time from which there is budget again."""
         return day_start(self._clock.now(), later_days=1)
 
-    async def check_share(self, expected_tokens: int) -> None:
-        """Raise BudgetReached where a call of that size would take more than reviews' share of the day."""
+    async def check_share(self, expected: int, weights: Weights, allowance: int = 0) -> None:
+        """Raise BudgetReached if a call of that weight would take reviews past their share of the day, and
+        past `allowance`."""
         since = day_start(self._clock.now())
-        spent = await self._database.read(lambda db: reviews.spent_since(db, since))
-        if not has_room(self._settings, spent, expected_tokens):
+        day = await self._database.read(lambda db: reviews.usage_since(db, since))
+        spent = weigh_day(day, weights)
+        if spent.review_tokens + expected > allowance and not has_room(self._settings, spent, expected):
             raise BudgetReached(
-                f"reviews have had their share of today's tokens ({spent.review_tokens:,})",
+                f"reviews have had their share of today's cost ({day.reviews.total_tokens:,} tokens)",
                 hint="review.share",
             )
 
@@ -75,11 +79,25 @@ class Budget:
 class MeteredLink:
     """A review's way to its model, past the budget; it remembers why the last call failed."""
 
-    def __init__(self, link: ModelLink, budget: Budget, context_tokens: int, *, by_hand: bool) -> None:
+    def __init__(
+        self,
+        link: ModelLink,
+        budget: Budget,
+        context_tokens: int,
+        *,
+        by_hand: bool,
+        is_cached: bool = False,
+        allowance: int = 0,
+    ) -> None:
+        """`is_cached`: the server has the first request in its cache; `allowance`: what the day's reviews may
+        weigh, beyond their share."""
         self._link = link
         self._budget = budget
         self._by_hand = by_hand
+        self._allowance = allowance
+        self._weights = weights_of(link.info)
         self._expected_tokens = context_tokens
+        self._expected = weigh_prompt(context_tokens, self._weights, is_cached=is_cached)
         self.failure: BudgetReached | ConfigError | ProviderError | None = None
 
     @property
@@ -91,7 +109,7 @@ class MeteredLink:
         """Stream as the link does. Raises BudgetReached before anything is sent, ProviderError."""
         try:
             if not self._by_hand:
-                await self._budget.check_share(self._expected_tokens)
+                await self._budget.check_share(self._expected, self._weights, self._allowance)
             await self._budget.check(_expected(self.info, self._expected_tokens))
             # Every link's stream is an async generator; closing it at once closes its connection at once.
             stream = cast("AsyncGenerator[StreamItem, None]", self._link.stream(messages))
@@ -99,6 +117,7 @@ class MeteredLink:
                 async for item in items:
                     if isinstance(item, ModelReply):
                         self._expected_tokens = item.usage.total_tokens
+                        self._expected = weigh(item.usage, self._weights)
                     yield item
         except (BudgetReached, ConfigError, ProviderError) as error:
             self.failure = error

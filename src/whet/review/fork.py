@@ -115,7 +115,15 @@ async def open_fork(
     link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
     if not is_digest:
         link = await parts.reopen(parent.id, link)
-    metered = MeteredLink(link, parts.budget, order.context_tokens, by_hand=order.is_by_hand)
+    expected = min(order.context_tokens, parts.digest_tokens) if is_digest else order.context_tokens
+    metered = MeteredLink(
+        link,
+        parts.budget,
+        expected,
+        by_hand=order.is_by_hand,
+        is_cached=order.is_cached and not is_digest,
+        allowance=order.allowance,
+    )
     parts.bind(child_id, _origin(job, parent, order), profile)
     log = await Transcript.open(parts.database, child_id, parts.clock)
     session = _session(parts, log, metered, inherited, (specs, parent))

@@ -37,7 +37,8 @@ class Runtime(msgspec.Struct, frozen=True):
 class Order(msgspec.Struct, frozen=True):
     """A review's task. `turn` is the turn that called for it, for `reasons`; it sees that and what has ended
     since. `context_tokens` is the size of that turn's last request; `others` are one-shots of the same folder
-    that are reviewed with it."""
+    that are reviewed with it. `is_cached`: the server keeps prompts in a cache; `is_excerpt`: an excerpt is
+    read, since that is cheaper; `allowance`: how much the day's reviews may weigh even beyond their share."""
 
     session_id: str
     turn: int
@@ -47,6 +48,9 @@ class Order(msgspec.Struct, frozen=True):
     context_tokens: int
     focus: str = ""
     others: tuple[str, ...] = ()
+    is_cached: bool = False
+    is_excerpt: bool = False
+    allowance: int = 0
 
     @property
     def is_by_hand(self) -> bool:
@@ -100,6 +104,7 @@ def _merged(payload: str, new: Order) -> Order | None:
         focus=focus,
         turn=max(old.turn, new.turn),
         others=old.others or new.others,
+        allowance=max(old.allowance, new.allowance),
     )
 
 

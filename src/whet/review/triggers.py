@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,13 @@ import msgspec
 from whet.agent.session import Session, TurnObserver
 from whet.clock import Clock, iso
 from whet.config.schema import ReviewSettings
+from whet.contract.errors import WhetError
 from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
 from whet.contract.texts import arguments_of
 from whet.contract.tools import Tag, tags_of
-from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put
+from whet.review.order import KINDS, TAG_OF, Kind, Order, Runtime, kinds_for, put, read_order
+from whet.review.spending import Weights, forecast, weigh_day, weights_of
 from whet.store import jobs, outcomes, reviews, sessions
 from whet.store.jobs import AtEnd, Queued
 from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
@@ -32,8 +35,6 @@ from whet.store.transcript import TurnRecord
 if TYPE_CHECKING:
     from whet.review.correction import Correction
 
-# A review usually takes this many model calls, each as large as the turn's last one.
-EXPECTED_CALLS = 3
 _ONE_SHOTS = "cli"
 _BATCH = 10
 
@@ -61,7 +62,8 @@ class ReviewObserver(TurnObserver):
         kinds = kinds_for(session.tools)
         if self._settings.writes == "off" or not kinds:
             return jobs.nothing
-        watch = _Watch(self._settings, kinds, self._clock, self._runtime(session.model))
+        model = session.model
+        watch = _Watch(self._settings, kinds, self._clock, self._runtime(model), weights_of(model))
         return lambda connection: _note(connection, turn, reason == "answered", watch)
 
 
@@ -70,6 +72,7 @@ class _Watch(msgspec.Struct, frozen=True):
     kinds: tuple[Kind, ...]
     clock: Clock
     runtime: Runtime
+    weights: Weights
 
 
 def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch: _Watch) -> Sequence[Queued]:
@@ -88,15 +91,11 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
     if occasion is None and folder is not None:
         occasion = called_for(folder, watch.settings, watch.kinds)
     queued: Sequence[Queued] = ()
-    if (
-        occasion is not None
-        and ended_well
-        and _is_affordable(connection, session, facts.context_tokens, watch)
-    ):
+    order = None
+    if occasion is not None and ended_well:
+        order = _affordable(connection, session, (turn.number, occasion, facts), watch)
+    if occasion is not None and order is not None:
         others = reviews.unreviewed(connection, session, _BATCH) if folder is not None else []
-        order = Order(
-            session.id, turn.number, occasion.kinds, occasion.reasons, watch.runtime, facts.context_tokens
-        )
         order = msgspec.structs.replace(order, others=tuple(others))
         queued = (put(connection, order, session.conversation_id, watch.clock),)
         counted = after_review(counted, occasion.kinds)
@@ -188,19 +187,52 @@ def after_review(counted: Counters, kinds: Sequence[Kind]) -> Counters:
     )
 
 
-def _is_affordable(
-    connection: apsw.Connection, session: SessionRow, context_tokens: int, watch: _Watch
-) -> bool:
-    """Whether the day's share still has room for one more; what waits in the queue counts as spent. One that
-    waits for this conversation is widened, so it is none more."""
-    spent = reviews.spent_since(connection, day_start(watch.clock.now()))
-    is_widened = jobs.waiting(connection, reviews.KIND, session.conversation_id) is not None
-    count = reviews.count_open(connection) + (not is_widened)
-    return has_room(watch.settings, spent, context_tokens * EXPECTED_CALLS * count)
+def _affordable(
+    connection: apsw.Connection,
+    session: SessionRow,
+    why: tuple[int, Occasion, ReviewedTurn],
+    watch: _Watch,
+) -> Order | None:
+    """Return the order for a review, or None if the day's share has no room for one more.
+
+    What waits in the queue counts as spent. A review that waits for this conversation is widened, so it is no
+    further one. The first review of a day that a correction calls for always has room.
+    """
+    turn, occasion, facts = why
+    since = day_start(watch.clock.now())
+    spent = weigh_day(reviews.usage_since(connection, since), watch.weights)
+    waiting = jobs.waiting(connection, reviews.KIND, session.conversation_id)
+    others = reviews.count_open(connection) - (waiting is not None)
+    settings, tokens = watch.settings, facts.context_tokens
+    is_cached = facts.is_cached and not settings.model
+    expected = forecast(tokens, settings.digest_tokens, watch.weights, is_cached=is_cached)
+    is_first = bool(settings.share) and "correction" in occasion.reasons and not _has_first(connection, since)
+    if not is_first and not has_room(settings, spent, expected.weight * (others + 1)):
+        return None
+    return Order(
+        session.id,
+        turn,
+        occasion.kinds,
+        occasion.reasons,
+        watch.runtime,
+        tokens,
+        is_cached=is_cached,
+        is_excerpt=expected.is_excerpt,
+        allowance=spent.review_tokens + expected.weight * others + expected.first_of_day if is_first else 0,
+    )
+
+
+def _has_first(connection: apsw.Connection, since: str) -> bool:
+    """Whether a correction has called for a review since `since`."""
+    for payload in reviews.payloads_since(connection, since):
+        with suppress(WhetError):
+            if "correction" in read_order(payload).reasons:
+                return True
+    return False
 
 
 def has_room(settings: ReviewSettings, spent: DaySpending, expected_tokens: int) -> bool:
-    """Whether reviews that take so many tokens more stay within their share of the day."""
+    """Whether reviews that take so many tokens more stay within their share of the day; all are weighed."""
     reviewed = spent.review_tokens + expected_tokens
     return reviewed <= settings.share * max(settings.free_tokens, spent.other_tokens + reviewed)
 

@@ -187,7 +187,7 @@ class ReviewWorker:
     async def _provider(self, order: Order) -> AsyncGenerator[tuple[Provider, bool]]:
         provider, shares_prefix = self._connect(order)
         async with aclosing(provider):
-            yield provider, shares_prefix
+            yield provider, shares_prefix and not order.is_excerpt
 
     async def _converse(self, fork: Fork) -> str:
         """Bring the review's conversation to its end and give a note on how it ended, empty for well.

@@ -15,7 +15,8 @@ from whet.contract.messages import Usage
 
 class Spending(msgspec.Struct, frozen=True):
     """Sums of one group (a day, a model, a kind): turns, their tokens, and what they cost. `unpriced` counts
-    the turns whose price is not known; their cost is not in `cost_usd`."""
+    the turns whose price is not known; their cost is not in `cost_usd`. `estimated_tokens`: how many of
+    the tokens Whet counted itself."""
 
     label: str
     turns: int
@@ -24,6 +25,7 @@ class Spending(msgspec.Struct, frozen=True):
     output_tokens: int
     cost_usd: float
     unpriced: int
+    estimated_tokens: int = 0
 
     @property
     def cache_hit_ratio(self) -> float:
@@ -38,6 +40,7 @@ class Spending(msgspec.Struct, frozen=True):
             output_tokens=self.output_tokens,
             cache_read_tokens=self.cache_read_tokens,
             cost_usd=self.cost_usd,
+            estimated_tokens=self.estimated_tokens,
         )
 
 
@@ -58,6 +61,7 @@ _SUMS = ", ".join(
         "coalesce(sum(json_extract(t.usage, '$.output_tokens')), 0)",
         "coalesce(sum(json_extract(t.usage, '$.cost_usd')), 0.0)",
         "sum(json_extract(t.usage, '$.cost_usd') IS NULL)",
+        "coalesce(sum(json_extract(t.usage, '$.estimated_tokens')), 0)",
     )
 )
 
@@ -86,6 +90,14 @@ def decided_by(connection: apsw.Connection, since: str) -> list[Decided]:
 
 
 def _spending(row: tuple[Any, ...]) -> Spending:
+    label, turns, prompt, cached, output, usd, unpriced, estimated = row
     return Spending(
-        str(row[0]), int(row[1]), int(row[2]), int(row[3]), int(row[4]), float(row[5]), int(row[6])
+        str(label),
+        int(turns),
+        int(prompt),
+        int(cached),
+        int(output),
+        float(usd),
+        int(unpriced),
+        int(estimated),
     )

@@ -39,11 +39,13 @@ class TurnCall(msgspec.Struct, frozen=True):
 
 
 class ReviewedTurn(msgspec.Struct, frozen=True):
-    """What the rows of one turn say. `context_tokens` is the size of its last request with the answer."""
+    """What the rows of one turn say. `context_tokens` is the size of its last request with the answer;
+    `is_cached`: the server read a part of a request of the turn from its cache."""
 
     said: tuple[str, ...]
     calls: tuple[TurnCall, ...]
     context_tokens: int
+    is_cached: bool = False
 
 
 class DaySpending(msgspec.Struct, frozen=True):
@@ -52,6 +54,13 @@ class DaySpending(msgspec.Struct, frozen=True):
     review_tokens: int
     other_tokens: int
     usd: float | None
+
+
+class DayUsage(msgspec.Struct, frozen=True):
+    """What reviews and everything else used in one day."""
+
+    reviews: Usage
+    others: Usage
 
 
 class ReviewRow(msgspec.Struct, frozen=True):
@@ -77,7 +86,7 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
     first, end = rows.ids_of(key)
     said: list[str] = []
     arguments: dict[int, str] = {}
-    context_tokens, opening = 0, end
+    context_tokens, is_cached, opening = 0, False, end
     # A result may be large, and nothing is asked of it here.
     for id_, number, role, content, extra in connection.execute(
         f"SELECT id, turn, role, CASE WHEN role <> {rows.TOOL} THEN content END, extra"
@@ -93,6 +102,7 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
             continue
         message, usage = rows.unpack_with_usage(role, content, extra)
         context_tokens = context_tokens or (usage.total_tokens if usage else 0)
+        is_cached = is_cached or bool(usage and usage.cache_read_tokens)
         said += [message.text] if role == rows.USER else []
         seq = id_ & (rows.SEQ_LIMIT - 1)
         arguments |= {seq + 1 + at: call.arguments for at, call in enumerate(message.tool_calls)}
@@ -105,7 +115,7 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
             (first, key, opening & (rows.SEQ_LIMIT - 1), turn),
         )
     ]
-    return ReviewedTurn(tuple(reversed(said)), tuple(calls), context_tokens)
+    return ReviewedTurn(tuple(reversed(said)), tuple(calls), context_tokens, is_cached)
 
 
 def counters(connection: apsw.Connection, conversation_id: str) -> Counters:
@@ -138,17 +148,44 @@ def spent_since(connection: apsw.Connection, since: str) -> DaySpending:
     for is_review, _, cost, known in found:
         usd = (cost if known else None) if is_review else usd
     review_tokens = tokens.get(True, 0)
-    for (child,) in connection.execute(
-        "SELECT r.child FROM jobs j CROSS JOIN reviews r ON r.job = j.id"
-        f" WHERE j.kind = ? AND {jobs.OPEN} AND j.state = 'running' AND r.child <> 0",
-        (KIND,),
-    ).fetchall():
+    for child in _running(connection):
         unfinished = live.open_turn(connection, child)
         if unfinished is not None:
             review_tokens += unfinished.usage.total_tokens
             cost = unfinished.usage.cost_usd
             usd = None if usd is None or cost is None else usd + cost
     return DaySpending(review_tokens, tokens.get(False, 0), usd)
+
+
+def usage_since(connection: apsw.Connection, since: str) -> DayUsage:
+    """Sum up the tokens of sessions that were active since `since` (ISO), running reviews included."""
+    columns = rows.USAGE_COLUMNS[:-2]
+    sums = ", ".join(f"coalesce(sum({column}), 0)" for column in columns)
+    found = connection.execute(
+        f"SELECT kind = 'review', {sums} FROM sessions WHERE last_active >= ? GROUP BY 1", (since,)
+    ).fetchall()
+    used = {bool(row[0]): Usage(*row[1:]) for row in found}
+    reviewed = used.get(True, Usage())
+    for child in _running(connection):
+        unfinished = live.open_turn(connection, child)
+        reviewed += unfinished.usage if unfinished is not None else Usage()
+    return DayUsage(reviewed, used.get(False, Usage()))
+
+
+def _running(connection: apsw.Connection) -> list[int]:
+    """Return the keys of the sessions of reviews that run."""
+    found = connection.execute(
+        "SELECT r.child FROM jobs j CROSS JOIN reviews r ON r.job = j.id"
+        f" WHERE j.kind = ? AND {jobs.OPEN} AND j.state = 'running' AND r.child <> 0",
+        (KIND,),
+    ).fetchall()
+    return [row[0] for row in found]
+
+
+def payloads_since(connection: apsw.Connection, since: str) -> list[str]:
+    """Return the payloads of the reviews that were called for since `since` (ISO)."""
+    found = connection.execute("SELECT payload FROM jobs WHERE kind = ? AND created >= ?", (KIND, since))
+    return [row[0] for row in found.fetchall()]
 
 
 def count_open(connection: apsw.Connection) -> int:

@@ -31,6 +31,7 @@ USAGE_COLUMNS = (
     "cache_write_tokens",
     "reasoning_tokens",
     "cost_usd",
+    "estimated_tokens",
 )
 
 
@@ -52,7 +53,9 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     x: tuple[Part, ...] = ()
     """content of several parts"""
     u: tuple[int, int, int, int, int, int, int, int, float | None] | None = None
-    """usage of the model call that gave this message, in the order of USAGE_COLUMNS"""
+    """usage of the model call that gave this message, in the order of USAGE_COLUMNS but the last"""
+    o: int = 0
+    """estimated_tokens of that usage"""
     m: str = ""
     """model that gave this message"""
     w: str = ""
@@ -132,7 +135,8 @@ def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = 
         r=message.reasoning,
         p=message.replay,
         x=() if plain else content,
-        u=None if usage is None else msgspec.structs.astuple(usage),
+        u=None if usage is None else msgspec.structs.astuple(usage)[:-1],
+        o=0 if usage is None else usage.estimated_tokens,
         m=model,
         w=message.note,
         k=message.cache_until,
@@ -163,7 +167,7 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
         note=more.w,
         cache_until=more.k,
     )
-    return message, None if more.u is None else Usage(*more.u)
+    return message, None if more.u is None else Usage(*more.u, more.o)
 
 
 def storable(message: Message) -> Message:

@@ -407,7 +407,7 @@ def count(connection: apsw.Connection) -> int:
 
 def stats(connection: apsw.Connection) -> StoreStats:
     """Sum up the whole store."""
-    sums = ", ".join(f"sum({column})" for column in rows.USAGE_COLUMNS[:-1])
+    sums = ", ".join(f"sum({column})" for column in rows.USAGE_COLUMNS if column != "cost_usd")
     row = connection.execute(
         "SELECT count(*), sum(private), sum(turns), sum(messages), sum(tool_calls),"
         f" min(started), max(last_active), count(*) = count(cost_usd), sum(cost_usd), {sums} FROM sessions"
@@ -422,7 +422,7 @@ def stats(connection: apsw.Connection) -> StoreStats:
         messages=row[3] or 0,
         tool_calls=row[4] or 0,
         failed_calls=failed[0],
-        usage=Usage(*(value or 0 for value in row[9:]), cost_usd=cost),
+        usage=Usage(*(value or 0 for value in row[9:-1]), cost_usd=cost, estimated_tokens=row[-1] or 0),
         size_bytes=size_of(connection),
         first=row[5] or "",
         last=row[6] or "",

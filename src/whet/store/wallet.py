@@ -104,6 +104,24 @@ def reserve(
     return Reserved(number, tuple(told))
 
 
+def widen(connection: apsw.Connection, number: int, more: Asked, caps: Mapping[str, Cap]) -> None:
+    """Reserve more for a call whose answer is longer than expected. Raises BudgetReached, and the call keeps
+    what it has reserved."""
+    row = connection.execute(
+        "SELECT scopes FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
+    ).fetchone()
+    if row is None:
+        return
+    scopes = from_json(row[0], list[Scope])
+    for scope in scopes:
+        _refuse(connection, more, scope, own_cap(connection, scope) or caps.get(scope[0], Cap()))
+    connection.execute(
+        "UPDATE wallet_calls SET usd = usd + ?, tokens = tokens + ? WHERE id = ?",
+        (more.usd or 0.0, more.tokens, number),
+    )
+    _add(connection, scopes, more.usd or 0.0, more.tokens)
+
+
 def settle(connection: apsw.Connection, number: int, usd: float | None, tokens: int) -> None:
     """Put what a call really cost in place of what was reserved; once."""
     row = connection.execute(
@@ -122,6 +140,8 @@ def settle_cancelled(connection: apsw.Connection, number: int, asked: Asked, sho
     """Settle a call that was cancelled: all that was sent, and twice what came of its answer (`shown`
     characters), for more was made than was shown."""
     tokens = min(asked.tokens, asked.prompt_tokens + shown)
+    if asked.tokens:  # the answer may have passed what was reserved
+        tokens = max(tokens, asked.prompt_tokens + shown // 3)
     share = tokens / asked.tokens if asked.tokens else 1.0
     settle(connection, number, None if asked.usd is None else asked.usd * share, tokens)
 
@@ -157,7 +177,8 @@ def _root(connection: apsw.Connection, session_id: str) -> str:
         root = row[0]
 
 
-def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, near: float) -> list[str]:
+def _refuse(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap) -> None:
+    """Raise BudgetReached if the cap of a scope has no room for a call."""
     usd, tokens = spent(connection, scope)
     if cap.usd and asked.usd is not None and usd + asked.usd > cap.usd + 1e-9:
         raise BudgetReached(
@@ -171,6 +192,11 @@ def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, 
             f" spent or reserved, the call may take {asked.tokens:,}",
             hint=cap.setting,
         )
+
+
+def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, near: float) -> list[str]:
+    _refuse(connection, asked, scope, cap)
+    usd, tokens = spent(connection, scope)
     share = max(usd / cap.usd if cap.usd else 0.0, tokens / cap.tokens if cap.tokens else 0.0)
     # Of this call at least the prompt is spent, and the next one asks for as much room.
     sent = asked.prompt_tokens / asked.tokens if asked.tokens else 0.0

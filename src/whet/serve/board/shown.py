@@ -38,16 +38,19 @@ def count(number: float) -> str:
     return f"{number:.0f}"
 
 
-def cost(usd: float | None) -> str:
-    """Write a cost; a price that nobody knows is not nothing."""
+def cost(usd: float | None, *, is_estimate: bool = False) -> str:
+    """Write a cost, with ~ before it if tokens of it are Whet's estimate; an unknown price is not nothing."""
     if usd is None:
         return "unknown"
-    return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:,.2f}"
+    mark = "~" if is_estimate else ""
+    return f"{mark}${usd:.4f}" if 0 < usd < 0.1 else f"{mark}${usd:,.2f}"
 
 
 def price(usage: Usage) -> str:
     """Write what some use cost: nothing where nothing was used."""
-    return cost(usage.cost_usd) if usage.total_tokens or usage.cost_usd else "–"
+    if not usage.total_tokens and not usage.cost_usd:
+        return "–"
+    return cost(usage.cost_usd, is_estimate=bool(usage.estimated_tokens))
 
 
 def spent(found: Spending | None) -> str:
@@ -56,7 +59,8 @@ def spent(found: Spending | None) -> str:
         return "–"
     if found.unpriced >= found.turns:
         return "unknown"
-    return f"{cost(found.cost_usd)} + unknown" if found.unpriced else cost(found.cost_usd)
+    text = cost(found.cost_usd, is_estimate=bool(found.estimated_tokens))
+    return f"{text} + unknown" if found.unpriced else text
 
 
 def percent(share: float) -> str:

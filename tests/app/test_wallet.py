@@ -1,0 +1,147 @@
+"""Caps hold against servers that report no usage, cut their streams, or answer longer than expected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.providers.server import Script, Server, running, sse
+from tests.providers.test_counted_tokens import WORDS, answer, chunk, text
+from tests.providers.test_link import Waits, provider
+from tests.support import FixedClock
+from whet.app.wallet import Wallet
+from whet.clock import iso
+from whet.config.schema import WalletSettings
+from whet.contract.errors import BudgetReached, ProviderError
+from whet.contract.messages import Message
+from whet.store import sessions, wallet
+from whet.store.database import StateDatabase
+from whet.store.sessions import NewSession
+
+PROMPT = [Message("user", WORDS)]
+
+
+class Spender:
+    """A capped session on a scripted server."""
+
+    def __init__(self, db: StateDatabase, clock: FixedClock, server: Server, cap_tokens: int) -> None:
+        self.db = db
+        self.server = server
+        self.wallet = Wallet(db, clock, WalletSettings(session_tokens=cap_tokens, near=1.0))
+        self.source = provider(server, waits=Waits(), max_output_tokens=100, max_retries=9)
+
+    async def ask(self) -> Any:
+        link = self.wallet.capped(self.source.open("sys", [], "s"), "s", "turn")
+        last: Any = None
+        try:
+            async for item in link.stream(PROMPT):
+                last = item
+        except (BudgetReached, ProviderError) as error:
+            return error
+        return last
+
+    @property
+    def counted(self) -> int:
+        return self.db.read_now(lambda c: wallet.spent(c, ("session", "s")))[1]
+
+    @property
+    def unsettled(self) -> int:
+        return self.db.read_now(wallet.unsettled)
+
+    @property
+    def sent_tokens(self) -> int:
+        return sum(len(request.body) for request in self.server.requests) // 4
+
+
+@pytest.fixture
+def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
+    database = StateDatabase.open(tmp_path / "state.db", clock)
+    database.write_now(lambda c: sessions.create(c, NewSession(id="s"), iso(clock.now())))
+    yield database
+    database.close()
+
+
+def spend(
+    db: StateDatabase,
+    clock: FixedClock,
+    scripts: list[Script],
+    cap_tokens: int,
+    calls: int,
+    *,
+    at_once: bool = False,
+) -> tuple[Spender, list[Any]]:
+    async def run() -> tuple[Spender, list[Any]]:
+        async with running(*scripts) as server:
+            spender = Spender(db, clock, server, cap_tokens)
+            if at_once:
+                ends = await asyncio.gather(*(spender.ask() for _ in range(calls)))
+            else:
+                ends = [await spender.ask() for _ in range(calls)]
+            await spender.source.aclose()
+            return spender, ends
+
+    return asyncio.run(run())
+
+
+CAP = 60_000
+READ_AHEAD_TOKENS = (256 + 64) * 1024 // 3
+
+
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 0, "completion_tokens": 0}])
+def test_a_server_that_reports_nothing_is_stopped_at_the_cap(
+    db: StateDatabase, clock: FixedClock, usage: object
+) -> None:
+    spender, ends = spend(db, clock, [answer(WORDS, usage)] * 60, CAP, 60)
+    assert isinstance(ends[-1], BudgetReached) and "session's cap" in ends[-1].message
+    assert spender.sent_tokens < spender.counted <= CAP and spender.unsettled == 0
+
+
+def test_streams_that_are_cut_count_and_their_retries_stop_at_the_cap(
+    db: StateDatabase, clock: FixedClock
+) -> None:
+    cut = Script([sse(text("Hel"))], cut=True)
+    good = answer("hi", {"prompt_tokens": 1_000, "completion_tokens": 1})
+    spender, ends = spend(db, clock, [cut, cut, good] * 40, CAP, 40)
+    assert isinstance(ends[-1], BudgetReached)
+    assert spender.sent_tokens < spender.counted <= CAP and spender.unsettled == 0
+
+
+def test_a_retry_for_which_there_is_no_room_is_not_sent(db: StateDatabase, clock: FixedClock) -> None:
+    cut = Script([sse(text("Hel"))], cut=True)
+    spender, (end,) = spend(db, clock, [cut] * 10, 20_000, 1)
+    assert isinstance(end, BudgetReached) and 1 <= len(spender.server.requests) < 10
+    assert spender.counted <= 20_000 and spender.unsettled == 0
+
+
+def long_text(pieces: int) -> Script:
+    return Script([sse(text(WORDS)) for _ in range(pieces)] + [sse(text("", "stop"), b"[DONE]")])
+
+
+def long_call(pieces: int) -> Script:
+    piece = {"index": 0, "id": "c", "function": {"name": "write_file", "arguments": "word " * 800}}
+    part = sse(chunk(choices=[{"delta": {"tool_calls": [piece]}}]))
+    return Script([part] * pieces + [sse(text("", "tool_calls"), b"[DONE]")])
+
+
+@pytest.mark.parametrize("make", [long_text, long_call])
+def test_answers_beyond_what_was_reserved_are_cut_when_the_cap_is_reached(
+    db: StateDatabase, clock: FixedClock, make: Callable[[int], Script]
+) -> None:
+    spender, ends = spend(db, clock, [make(800)] * 4, 1_000_000, 4, at_once=True)
+    assert all(isinstance(end, BudgetReached) for end in ends) and spender.unsettled == 0
+    assert spender.sent_tokens < spender.counted < 1_000_000 + 4 * READ_AHEAD_TOKENS
+
+
+def test_a_long_answer_for_which_there_is_room_comes_whole(db: StateDatabase, clock: FixedClock) -> None:
+    spender, (end,) = spend(db, clock, [long_text(20)], 400_000, 1)
+    assert len(end.message.text) == 20 * len(WORDS) and spender.counted == end.usage.total_tokens
+
+
+def test_what_a_server_refuses_costs_nothing(db: StateDatabase, clock: FixedClock) -> None:
+    busy = Script([b"busy"], 503, "text/plain")
+    spender, (end,) = spend(db, clock, [busy] * 10, CAP, 1)
+    assert isinstance(end, ProviderError) and (spender.counted, spender.unsettled) == (0, 0)
