@@ -409,7 +409,7 @@ def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(run: Run, tm
         (tmp_path / "work" / "received").rename(tmp_path / "work" / "kept")
         (tmp_path / "work" / "received").write_text("in the way")
         assert await said("", Upload("a\u202e.txt", b"x")) == [
-            "['a<U+202E>.txt' was sent and could not be kept: File exists]"
+            "['a<U+202E>.txt' was sent and could not be kept: received in the workspace is no folder]"
         ]
 
     run(test)
