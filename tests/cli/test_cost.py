@@ -8,6 +8,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cli.running import run
@@ -16,10 +17,14 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.cli import stored
 from whet.cli.cost import report, rest_of_day
+from whet.cli.output import usage_cost
+from whet.cli.wording import footer
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings, WalletSettings
 from whet.contract.events import Event, Notice, TurnEnd
+from whet.contract.messages import Usage
 from whet.practice.server import PracticeServer
+from whet.serve.board.shown import price
 from whet.store import wallet
 
 
@@ -81,6 +86,15 @@ def test_calls_are_settled_at_what_they_took_and_a_near_cap_is_said(tmp_path: Pa
     ends = [event for event in events if isinstance(event, TurnEnd)]
     assert spent[1] == sum(end.usage.total_tokens for end in ends) > 0 and open_ == 0
     assert ["cap is near" in e.text for e in events if isinstance(e, Notice)] == [True]
+
+
+def test_costs_that_rest_on_an_estimate_are_marked() -> None:
+    usage = Usage(total_tokens=100, cost_usd=0.5, estimated_tokens=40)
+    end = TurnEnd("s", "t", "answered", "", 1, usage, 1.0)
+    known = msgspec.structs.replace(usage, estimated_tokens=0)
+    assert "~$0.50" in footer(end) and "~" not in footer(msgspec.structs.replace(end, usage=known))
+    assert (usage_cost(usage), usage_cost(known), usage_cost(usage + known)) == ("~$0.50", "$0.50", "~$1.00")
+    assert price(usage) == "~$0.50" and price(known) == "$0.50"
 
 
 def test_without_caps_nothing_is_reserved(tmp_path: Path) -> None:
