@@ -188,7 +188,7 @@ class ImportGraph:
 def _declared(project: Path) -> set[str]:
     """Return the top-level modules that the project's dependencies bring, without any extra."""
     lines = tomllib.loads(project.read_text("utf-8"))["project"]["dependencies"]
-    names = {_plain(_NAME.match(line)[0]) for line in lines}
+    names = {_plain(match[0]) for line in lines if (match := _NAME.match(line))}
     return {
         top
         for top, packages in packages_distributions().items()

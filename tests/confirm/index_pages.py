@@ -37,7 +37,7 @@ def _main(name: str, index: str, old: str = "", new: str = "") -> None:
         (size,) = db.execute("PRAGMA page_size").fetchone()
         (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (index,)).fetchone()
     data = bytearray(path.read_bytes())
-    pages = _below(data, size, root)
+    pages = _below(bytes(data), size, root)
     if old:
         _replace(data, size, pages, (bytes.fromhex(old), bytes.fromhex(new)))
     else:

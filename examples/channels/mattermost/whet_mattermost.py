@@ -220,7 +220,7 @@ class Mattermost:
         raise refused("Mattermost", answer, (answer.read(_Problem) or _Problem()).message)
 
     async def _upload(self, chat: str, message: Outgoing) -> str:
-        name, data = message.file_name or Path(message.file).name, await read_file(message.file)
+        name, data = message.file_name or Path(message.file).name, await read_file(message)
         content, kind = form({"channel_id": chat}, "files", name, data)
         try:
             answer = await self._http.raw("POST", "/files", content, {"content-type": kind}, 120.0)
