@@ -142,7 +142,9 @@ def run_forecast(runs: int, full: bool) -> list[Row]:
                     some = [one for one in done if one[0] < now]
                     done = [one for one in done if one not in some]
                     database.write_now(lambda db, some=some: _keep(db, some))
-                    found = database.read_now(lambda db, now=now: cost.report(db, WalletSettings(), now, 7))
+                    found = database.read_now(
+                        lambda db, now=now: cost.build_report(db, WalletSettings(), now, 7)
+                    )
                     assert found.forecast_usd is not None and found.today_usd is not None  # all are priced
                     said[hour], spent = found.forecast_usd, found.today_usd
                 if number >= _HISTORY_DAYS and day.weekday() < 5:

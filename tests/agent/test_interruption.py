@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.rig import calls, rig
 from tests.support import let_pass
-from whet.agent.interruption import TurnClock, or_undone
+from whet.agent.interruption import TurnClock, finish_or_undo
 from whet.agent.session import TurnLimits
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext
@@ -245,7 +245,7 @@ def test_what_was_given_to_a_task_that_was_cancelled_is_undone(ends: str, undone
             await asyncio.sleep(0)
             taken_back.append(what)
 
-        task = asyncio.ensure_future(or_undone(work(), take_back))
+        task = asyncio.ensure_future(finish_or_undo(work(), take_back))
         await begun.wait()
         for _ in range(2):
             task.cancel()

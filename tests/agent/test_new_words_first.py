@@ -80,7 +80,7 @@ def test_words_in_the_inbox_come_first_too_but_a_helpers_result_does_not(
 ) -> None:
     async def main() -> None:
         async with left_open(tmp_path) as r:
-            r.session.inbox.add(InboxEntry(Message("user", "Stop!"), told=told))
+            r.session.inbox.add(InboxEntry(Message("user", "Stop!"), notice=told))
             assert (await r.turn(None)).reason == "answered"
             assert bool(r.trace()) == runs
             assert r.session.log.messages[-2].text == "Stop!"

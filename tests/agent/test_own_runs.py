@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.agent.test_runs import OwnRun, alone, mentions_runner, names_runner, own_run, own_task
+from whet.agent.test_runs import OwnRun, extract_test_run, mentions_runner, names_runner, own_run, own_task
 
 _ACTIVATE = ". .venv/bin/activate"
 
@@ -64,7 +64,7 @@ def test_a_task_of_the_workspace_is_run_as_it_is_written_there(command: str, exp
     ],
 )
 def test_the_part_that_runs_tests_is_taken_out(command: str, expected: str) -> None:
-    assert alone(command) == expected
+    assert extract_test_run(command) == expected
 
 
 @pytest.mark.parametrize(

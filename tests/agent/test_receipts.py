@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.running import ANSWER, Running, call, running, shell
-from whet.agent.facts import named
+from whet.agent.facts import display_name
 from whet.agent.loop import run_turn
 from whet.agent.test_runs import test_counts as counts_of
 from whet.contract.changes import TextChange
@@ -56,9 +56,9 @@ def test_a_turn_with_effects_says_files_commands_and_exit_codes(tmp_path: Path) 
 
 
 def test_what_lies_nowhere_in_the_file_system_keeps_its_name(tmp_path: Path) -> None:
-    assert named(TextChange("untitled:1", "", None, "text"), tmp_path) == "untitled:1"
-    assert named(TextChange("b", str(tmp_path / "a" / "b"), None, "text"), tmp_path) == "a/b"
-    assert named(TextChange("b", "/elsewhere/b", None, "text"), tmp_path) == "/elsewhere/b"
+    assert display_name(TextChange("untitled:1", "", None, "text"), tmp_path) == "untitled:1"
+    assert display_name(TextChange("b", str(tmp_path / "a" / "b"), None, "text"), tmp_path) == "a/b"
+    assert display_name(TextChange("b", "/elsewhere/b", None, "text"), tmp_path) == "/elsewhere/b"
 
 
 def test_a_turn_without_effects_has_no_receipt(tmp_path: Path) -> None:

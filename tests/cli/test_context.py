@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Tty, flags, run
-from whet.cli.context_report import bar, report
+from whet.cli.context_report import draw_bar, report_lines
 from whet.contract.messages import Usage
 from whet.contract.protocols import ContextStatus
 from whet.practice.script import Fault, ScriptedReply
@@ -21,16 +21,16 @@ def status(used: int = 40_000, threshold: int = 75_000, stopped: str = "") -> Co
 
 
 def test_the_bar_shows_what_is_used_and_the_threshold() -> None:
-    assert bar(status()) == "#" * 16 + "." * 14 + "|" + "." * 9
-    assert bar(status(used=10**9)) == "#" * 30 + "|" + "#" * 9
-    assert bar(status(threshold=0)) == "#" * 16 + "." * 24
-    narrow = report(status(), CompactionSums(0, 0, ""), Usage(prompt_tokens=123_456), 40)
+    assert draw_bar(status()) == "#" * 16 + "." * 14 + "|" + "." * 9
+    assert draw_bar(status(used=10**9)) == "#" * 30 + "|" + "#" * 9
+    assert draw_bar(status(threshold=0)) == "#" * 16 + "." * 24
+    narrow = report_lines(status(), CompactionSums(0, 0, ""), Usage(prompt_tokens=123_456), 40)
     assert narrow[0] == "[########......|....] 40% of 100k tokens" and max(map(len, narrow)) <= 40
 
 
 def test_the_report_names_the_numbers_and_why_compaction_stopped() -> None:
     usage = Usage(prompt_tokens=1000, cache_read_tokens=950)
-    lines = report(status(stopped="nothing helped"), CompactionSums(3, 90_000, "compressor"), usage)
+    lines = report_lines(status(stopped="nothing helped"), CompactionSums(3, 90_000, "compressor"), usage)
     text = "\n".join(lines)
     for part in ("40% of 100k", "75,000", "3 times, 90,000 tokens saved", "95.0%", "off: nothing helped"):
         assert part in text

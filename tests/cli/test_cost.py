@@ -16,7 +16,7 @@ from tests.rewind.running import ANSWER, Consenting
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.cli import stored
-from whet.cli.cost import report, rest_of_day
+from whet.cli.cost import build_report, estimate_rest_of_day
 from whet.cli.output import usage_cost
 from whet.cli.wording import footer
 from whet.config.paths import Home
@@ -38,7 +38,7 @@ def test_the_rest_of_a_day_is_forecast_within_a_fifth() -> None:
     ]  # fmt: skip
     now = first + timedelta(days=7, seconds=45_000)
     said = sum(usd for at, usd in days[7] if at <= now)
-    said += rest_of_day([turn for day in days[:7] for turn in day], now)
+    said += estimate_rest_of_day([turn for day in days[:7] for turn in day], now)
     assert said == pytest.approx(sum(usd for _, usd in days[7]), rel=0.2)
 
 
@@ -46,9 +46,9 @@ def test_working_days_are_forecast_from_working_days_and_weekends_from_weekends(
     monday = datetime(2026, 11, 2, 18, tzinfo=UTC)
     days = [(monday + timedelta(days=day), 1.0 if day % 7 > 4 else 5.0) for day in range(14)]
     friday, saturday = monday.replace(day=20, hour=9), monday.replace(day=21, hour=9)
-    assert (rest_of_day(days, friday), rest_of_day(days, saturday)) == (5.0, 1.0)
-    assert rest_of_day(days, friday.replace(hour=19)) == 0.0
-    assert rest_of_day(days[:5], saturday) == 5.0  # no weekend is known yet
+    assert (estimate_rest_of_day(days, friday), estimate_rest_of_day(days, saturday)) == (5.0, 1.0)
+    assert estimate_rest_of_day(days, friday.replace(hour=19)) == 0.0
+    assert estimate_rest_of_day(days[:5], saturday) == 5.0  # no weekend is known yet
 
 
 def _run(folder: Path, caps: WalletSettings, turns: int) -> tuple[list[Event], tuple[float, int], int]:
@@ -120,8 +120,8 @@ def test_imported_turns_whose_price_nobody_knows_are_no_cost_of_nothing(home: Pa
         code, out, _ = run(command, tmp_path)
         priced = [line for line in out.splitlines() if "$0" in line and not line.startswith("today")]
         assert code == 0 and not priced and "?" in out, out
-    found = stored.read(Home(home), lambda db: report(db, WalletSettings(), now, 7))
+    found = stored.read(Home(home), lambda db: build_report(db, WalletSettings(), now, 7))
     assert (found.today_usd, found.forecast_usd, found.unpriced_turns) == (None, None, 1)
     tomorrow = now + timedelta(days=1)
-    later = stored.read(Home(home), lambda db: report(db, WalletSettings(), tomorrow, 7))
+    later = stored.read(Home(home), lambda db: build_report(db, WalletSettings(), tomorrow, 7))
     assert later.today_usd == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.cli.demo_facts import prefixes
+from whet.cli.demo_facts import count_prefixes
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import DemoWorld, SeenRequest
@@ -30,6 +30,6 @@ def test_a_changed_past_breaks_the_prefix() -> None:
         return SeenRequest(f'{{"model":"m","messages":[{rows}]}}')
 
     grows = [request("user 1"), request("user 1", "assistant 1", "user 2"), request("user 9")]
-    assert (prefixes(grows).pairs, prefixes(grows).held) == (1, 1)
+    assert (count_prefixes(grows).pairs, count_prefixes(grows).held) == (1, 1)
     changed = [request("user 1"), request("user one", "assistant 1")]
-    assert (prefixes(changed).pairs, prefixes(changed).held) == (1, 0)
+    assert (count_prefixes(changed).pairs, count_prefixes(changed).held) == (1, 0)

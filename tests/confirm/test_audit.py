@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.confirm.running import ToolUse
-from whet.cli.confirm_files import opened
+from whet.cli.confirm_files import open_files
 from whet.config.paths import Home
 from whet.confirm import audit, requests, retention
 from whet.confirm.decide import DecisionInput, cancel, consume, decide
@@ -287,5 +287,5 @@ def test_checkpoints_that_are_no_text_are_one_clear_error(tmp_path):
 
 def test_a_database_that_may_not_be_looked_at_is_one_clear_error(tmp_path):
     too_long = tmp_path / ("x" * 300)
-    with pytest.raises(ConfigError, match="can't look at"), opened(Home(tmp_path), too_long):
+    with pytest.raises(ConfigError, match="can't look at"), open_files(Home(tmp_path), too_long):
         pass

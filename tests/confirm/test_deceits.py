@@ -19,7 +19,7 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, answered
 from tests.confirm.test_sight import ask, form, page_of
 from tests.support import wait_until
-from whet.cli.confirm import _described
+from whet.cli.confirm import _describe
 from whet.confirm.client import ConfirmationRefused, requires_confirmation
 from whet.confirm.grants import GrantRefused, check_grant, sign_grant
 from whet.confirm.hook import run_hook
@@ -76,7 +76,7 @@ def test_the_harm_is_seen_before_a_yes_wherever_it_stands(server: Running, way: 
         page = browser.get(f"/r/{request_id}").text
         assert HARM in seen(page) or 'id="approve"' not in page
     record = server.client("approve", "carol").get(f"/confirm/{request_id}").json()
-    assert HARM in "\n".join(_described(record))
+    assert HARM in "\n".join(_describe(record))
     notice = notice_of(server.stored(request_id), [], link="")
     assert HARM in body(notice) or not notice.may_approve
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, ToolUse, field_of
-from whet.cli.confirm import explained
+from whet.cli.confirm import explain_failure
 from whet.confirm import factors
 from whet.confirm.client import Failed
 from whet.confirm.factors import STEP_S, code_at, secret_of
@@ -154,5 +154,5 @@ def test_who_lacks_a_passkey_is_not_told_to_type_a_code(tmp_path):
         made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
         refused = server.client("approve", "alice").post(made["approve_url"], json={})
     assert (refused.status_code, refused.json()["reason"]) == (403, "passkey")
-    told = explained(Failed(refused.json()["error"], status=refused.status_code, body=refused.json()))
+    told = explain_failure(Failed(refused.json()["error"], status=refused.status_code, body=refused.json()))
     assert "passkey" in told.hint and "--code" not in told.hint

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.confirm.running import Running, field_of
-from whet.cli.confirm import _described
+from whet.cli.confirm import _describe
 from whet.cli.confirm_risk import read_risk
 from whet.confirm import sight
 from whet.confirm.notify.plain import body
@@ -144,7 +144,7 @@ def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_
         record = alice.get(f"/confirm/{request_id}").json()
         assert record["details"] == details and set(names) < set(record["unclear"])
         plain = body(notice_of(server.stored(request_id), [], link=""))
-        for text in (plain, "\n".join(_described(record))):
+        for text in (plain, "\n".join(_describe(record))):
             assert path in text and blanks in text and names[0] in text
         with page_of(server) as browser:
             page = html.unescape(browser.get(f"/r/{request_id}").text)

@@ -16,7 +16,7 @@ from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 from whet.schedules import timing
-from whet.schedules.worker import Finished, ScheduleWorker
+from whet.schedules.worker import FinishedRun, ScheduleWorker
 from whet.store import schedules
 from whet.store.database import StateDatabase
 from whet.store.schedules import Schedule, ScheduleRun
@@ -34,7 +34,7 @@ class Bench:
         rules = {"allow": ["terminal(echo *)"]}
         self.home.config.write_text(json.dumps({"model": model, "approval": rules}))
         self.database = StateDatabase.open(self.home.database, self.clock)
-        self.told: list[Finished] = []
+        self.told: list[FinishedRun] = []
 
     def worker(
         self, catch_up_s: float = 12 * HOUR_S, database: StateDatabase | None = None

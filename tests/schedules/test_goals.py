@@ -99,18 +99,22 @@ def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench: Bench, ser
     ],
 )
 def test_quiet_hours_go_over_midnight(now: str, until: str) -> None:
-    found = quiet.ends(quiet.span("22:00-7:00"), "UTC", datetime.fromisoformat(now).replace(tzinfo=UTC))
+    found = quiet.find_end(
+        quiet.parse_span("22:00-7:00"), "UTC", datetime.fromisoformat(now).replace(tzinfo=UTC)
+    )
     assert (found.strftime("%Y-%m-%dT%H:%M") if found else "") == until
 
 
 def test_quiet_hours_that_are_none_are_refused() -> None:
     for text in ("25:00-07:00", "22-7", "07:00-07:00", "x"):
         with pytest.raises(ConfigError):
-            quiet.span(text)
+            quiet.parse_span(text)
 
 
 def test_a_digest_names_each_result_and_cuts_long_ones() -> None:
-    text = quiet.digest([HeldAnswer("a", "answered", "", "x" * 5_000), HeldAnswer("b", "failed", "why", "")])
+    text = quiet.format_digest(
+        [HeldAnswer("a", "answered", "", "x" * 5_000), HeldAnswer("b", "failed", "why", "")]
+    )
     assert "a (answered)" in text and "b (failed)\nwhy" in text and len(text) < 1_000
 
 

@@ -29,7 +29,7 @@ def following(expression: str, start: str, count: int, zone: str = "Europe/Berli
     moment, found = at(start), list[str]()
     for _ in range(count):
         moment = timing.next_after(schedule(expression, zone), moment)
-        found.append(moment.astimezone(timing.zone(zone)).strftime("%d %H:%M %Z"))
+        found.append(moment.astimezone(timing.find_zone(zone)).strftime("%d %H:%M %Z"))
     return found
 
 
@@ -38,12 +38,12 @@ def following(expression: str, start: str, count: int, zone: str = "Europe/Berli
 )
 def test_what_is_no_expression_or_never_comes_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        timing.expression(text)
+        timing.parse_expression(text)
 
 
 def test_short_names_and_blanks_are_read() -> None:
-    assert timing.expression("@daily") == "0 0 * * *"
-    assert timing.expression("  0  9 * *  mon-fri ") == "0 9 * * mon-fri"
+    assert timing.parse_expression("@daily") == "0 0 * * *"
+    assert timing.parse_expression("  0  9 * *  mon-fri ") == "0 9 * * mon-fri"
 
 
 def test_a_time_that_the_clock_skips_comes_when_it_goes_on_and_only_that_day() -> None:
@@ -69,7 +69,7 @@ def test_every_half_hour_keeps_its_distance_when_the_clock_is_changed() -> None:
 
 
 def test_single_times_are_read_in_the_zone() -> None:
-    read = timing.single_time
+    read = timing.parse_single_time
     assert read("+30m", "UTC", NOW) == NOW + timedelta(minutes=30)
     assert read("18:30", "Europe/Berlin", NOW) == at("2026-11-21T18:30:00+01:00")
     assert read("08:00", "Europe/Berlin", NOW) == at("2026-11-22T08:00:00+01:00")
@@ -81,16 +81,16 @@ def test_single_times_are_read_in_the_zone() -> None:
 @pytest.mark.parametrize("text", ["2020-01-01", "25:00", "soon", "", "+5y", "2026-13-01"])
 def test_a_time_that_is_none_or_past_is_refused(text: str) -> None:
     with pytest.raises(ConfigError) as error:
-        timing.single_time(text, "UTC", NOW)
+        timing.parse_single_time(text, "UTC", NOW)
     assert error.value.hint
 
 
 def test_a_zone_that_is_none_is_refused_with_one_that_is_near() -> None:
     with pytest.raises(ConfigError) as error:
-        timing.zone("berlin")
+        timing.find_zone("berlin")
     assert "Europe/Berlin" in error.value.hint
     with pytest.raises(ConfigError):
-        timing.zone("../../etc/passwd")
+        timing.find_zone("../../etc/passwd")
 
 
 def test_missed_times_are_one_run_if_the_latest_is_not_too_long_ago() -> None:

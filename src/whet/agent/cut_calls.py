@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
-from whet.agent.dispatch import arguments_of, meant, told_of_edit, with_facts
+from whet.agent.dispatch import add_facts, arguments_of, note_changed_arguments, resolve_tool
 from whet.agent.session import Session
 from whet.contract.errors import ToolError
 from whet.contract.events import Emit, EndReason, ToolFinished
@@ -24,12 +24,17 @@ _STOPPED = (
 
 
 async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason) -> None:
-    """Give every call that still has no result one that says why, so that the transcript is whole."""
-    await session.log.drain()  # a start or a result whose waiter was cancelled may be under way
+    """Store a result for every call that has none, so that the transcript is complete.
+
+    The result says whether the call was stopped while it ran or was never started.
+    """
+    await session.log.drain()  # a start or a result whose waiter was cancelled may still be written
     for open_call in session.log.open_calls(turn):
         text = f"The turn ended ({reason}) before this call had a result: it "
         if open_call.started:
-            output = _cut_off(session, open_call, text + "was stopped while it ran; its outcome is unknown.")
+            output = interrupted_output(
+                session, open_call, text + "was stopped while it ran; its outcome is unknown."
+            )
         else:
             output = ToolOutput(text + "was not started.", error_kind="cancelled")
         await _close(session, turn, open_call, output)
@@ -62,16 +67,16 @@ def _is_repeatable(session: Session, open_call: OpenCall) -> bool:
     if tool is None:
         return False
     with suppress(ToolError):
-        tool = meant(session, tool, arguments_of(open_call.call))[0]
+        tool = resolve_tool(session, tool, arguments_of(open_call.call))[0]
     return tool.repeatable
 
 
-def _cut_off(session: Session, open_call: OpenCall, text: str) -> ToolOutput:
-    """Give the result of a call that was stopped while it ran, with what it may have done all the same."""
+def interrupted_output(session: Session, open_call: OpenCall, text: str) -> ToolOutput:
+    """Return the result of a call that was stopped while it ran, with the effects that it may have had."""
     call, ran = open_call.call, open_call.ran
-    output = ToolOutput(told_of_edit(ran, text) if ran else text, error_kind="interrupted")
+    output = ToolOutput(note_changed_arguments(ran, text) if ran else text, error_kind="interrupted")
     if (tool := session.tools.get(call.name)) is not None:
         with suppress(ToolError):
-            tool, asked = meant(session, tool, arguments_of(call))
-            output = with_facts(session, (tool, msgspec.json.decode(ran) if ran else asked), output)
+            tool, arguments = resolve_tool(session, tool, arguments_of(call))
+            output = add_facts(session, (tool, msgspec.json.decode(ran) if ran else arguments), output)
     return output

@@ -1,7 +1,7 @@
-"""The calls of one reply: gate each in order, run the allowed ones, store each start and result at once.
+"""Gate the calls of one reply in order, run those that are allowed, and store each start and result at once.
 
-A tool's failure never leaves this module, it becomes a result that the model reads; a store failure does.
-One of the four places that may catch everything. It does not know any tool, nor any policy.
+A tool failure becomes a result that the model reads; only store failures leave this module. It is one of
+the few modules that may catch everything. It knows no tool by name and no policy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.agent.interruption import TurnClock, shielded
+from whet.agent.interruption import TurnClock, finish_shielded
 from whet.agent.session import CallRound, Session, TurnObserver, shell_folder
 from whet.contract.changes import FileEdit, TextChange, call_digest, changes_digest
 from whet.contract.errors import BadInput, StoreError, ToolError
@@ -47,8 +47,8 @@ _GONE = ToolOutput(
 
 
 class RunnableCall(msgspec.Struct, frozen=True):
-    """A call that the gate allowed; the tool runs with the arguments of `question`, which are the person's
-    where they changed them."""
+    """A call that the gate allowed. The tool runs with the arguments of `question`: the person may have
+    changed them."""
 
     open_call: OpenCall
     question: GateCall
@@ -56,28 +56,31 @@ class RunnableCall(msgspec.Struct, frozen=True):
 
     @property
     def decided_by(self) -> str:
-        """Who allowed it."""
+        """Return who allowed the call."""
         return self.decision.decided_by
 
 
 class AnsweredCall(msgspec.Struct, frozen=True):
-    """A call whose output is known without a run. `question` is what the gate was asked or would have been;
-    None for a call that names no tool or whose arguments can't be read; `told` what a person reads of it."""
+    """A call whose output is known without running it.
+
+    `question` is the gate's question, or None if the call names no tool or its arguments can't be read.
+    `notice` is the text that a person reads instead of the output.
+    """
 
     open_call: OpenCall
     output: ToolOutput
     question: GateCall | None = None
     decided_by: str = "rule"
-    told: str = ""
+    notice: str = ""
 
 
 PlannedCall = RunnableCall | AnsweredCall
 
 
 async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> None:
-    """Give every open call of the last reply exactly one stored result.
+    """Store exactly one result for every open call of the last reply.
 
-    Calls that the tool allows to overlap run together; results are handed back in the model's order.
+    Calls whose tools may overlap run together; results are stored in the model's order.
     """
     open_calls = session.log.open_calls(turn)
     planned: list[PlannedCall] = []
@@ -86,8 +89,8 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
         if tool is not None and (
             tool.tags & {"edits"} or ("command" in tool.tags and _runs_commands(planned))
         ):
-            # What it would write, and where it begins, are shown as they will be: what comes before it must
-            # have happened.
+            # The person sees what this call would write and where it starts, so the calls before it must have
+            # finished.
             await _run_all(session, turn, planned, emit, clock)
             planned = []
         planned.append(await _plan(session, turn, open_call, emit, clock))
@@ -98,10 +101,10 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
 async def _run_all(
     session: Session, turn: TurnRecord, planned: Sequence[PlannedCall], emit: Emit, clock: TurnClock
 ) -> None:
-    seen = await _observed(session, turn, planned, emit)
+    observations = await _notify_observers(session, turn, planned, emit)
     try:
         for batch in _batches(planned):
-            if len(batch) == 1:  # a task of its own costs more than most of what it would run
+            if len(batch) == 1:  # a task costs more than most calls that it would run
                 await _run_one(session, turn, batch[0], emit, clock)
                 continue
             try:
@@ -111,15 +114,15 @@ async def _run_all(
             except* StoreError as errors:
                 raise errors.exceptions[0] from None
     finally:
-        for observer, token in reversed(seen):
+        for observer, token in reversed(observations):
             if token is not None:
-                await shielded(observer.after_calls(session, token, emit))
+                await finish_shielded(observer.after_calls(session, token, emit))
 
 
-async def _observed(
+async def _notify_observers(
     session: Session, turn: TurnRecord, planned: Sequence[PlannedCall], emit: Emit
 ) -> list[tuple[TurnObserver, object]]:
-    """Let the observers see calls of a step before they run; give what they want to see again afterwards."""
+    """Notify the observers before the calls run, and return each observer with its token for `after_calls`."""
     running = [item for item in planned if isinstance(item, RunnableCall)]
     if not running:
         return []
@@ -128,7 +131,7 @@ async def _observed(
 
 
 def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
-    """Split in the model's order: neighbours that may overlap together, every other call alone."""
+    """Split the calls in the model's order: neighbours that may overlap together, every other call alone."""
     batches: list[list[PlannedCall]] = []
     overlapping = False
     for item in planned:
@@ -151,10 +154,10 @@ async def _plan(
             open_call, ToolOutput(_unknown_tool(session, call.name), error_kind="unknown_tool")
         )
     try:
-        tool, arguments = meant(session, tool, arguments_of(call))
+        tool, arguments = resolve_tool(session, tool, arguments_of(call))
     except ToolError as error:
-        return AnsweredCall(open_call, _failed(error))
-    placed = _placed(session, open_call, tool, arguments)
+        return AnsweredCall(open_call, _error_output(error))
+    placed = _add_shell_folder(session, open_call, tool, arguments)
     if placed is None:
         return AnsweredCall(open_call, _GONE)
     written, (open_call, arguments) = call.arguments, placed
@@ -178,7 +181,7 @@ async def _plan(
     try:
         decision = await _decide(session, question, emit, clock)
     except ToolError as error:
-        return AnsweredCall(open_call, _failed(error), question)
+        return AnsweredCall(open_call, _error_output(error), question)
     if decision.verdict != "allow":
         denied = ToolOutput(decision.reason or "Denied.", error_kind="denied")
         return AnsweredCall(open_call, denied, question, decision.decided_by, decision.told)
@@ -190,7 +193,7 @@ async def _plan(
 
 
 def arguments_of(call: ToolCall) -> dict[str, object]:
-    """Read a call's arguments. Raises BadInput."""
+    """Return a call's arguments. Raises BadInput if they are not a JSON object."""
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
         if not isinstance(arguments, dict):
@@ -203,32 +206,38 @@ def arguments_of(call: ToolCall) -> dict[str, object]:
         ) from None
 
 
-def meant(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Tool, dict[str, object]]:
-    """Give the tool that a call is about: the gate, hooks and the person see that one. Raises ToolError."""
+def resolve_tool(
+    session: Session, tool: Tool, arguments: dict[str, object]
+) -> tuple[Tool, dict[str, object]]:
+    """Return the tool and arguments that a call stands for, which are the ones that gate, hooks and person
+    see.
+
+    Raises ToolError if the session does not have that tool.
+    """
     if tool.stands_for is None:
         return tool, arguments
-    name, given = tool.stands_for(arguments)
-    meant = session.tools.get(name)
-    if meant is None or meant.stands_for is not None:
+    name, arguments_given = tool.stands_for(arguments)
+    target = session.tools.get(name)
+    if target is None or target.stands_for is not None:
         raise BadInput(f"{name} can't be called in this session")
-    return meant, given
+    return target, arguments_given
 
 
 def _runs_commands(planned: Sequence[PlannedCall]) -> bool:
-    return any(isinstance(one, RunnableCall) and "command" in one.question.tool.tags for one in planned)
+    return any(isinstance(item, RunnableCall) and "command" in item.question.tool.tags for item in planned)
 
 
-def _placed(
+def _add_shell_folder(
     session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]
 ) -> tuple[OpenCall, dict[str, object]] | None:
-    """Give a command with the folder that it begins in, where it names none: what is judged, shown and hashed
-    is what runs. None where that folder is gone."""
+    """Add the shell's current folder to a command that names no folder, so that what is judged, shown and
+    hashed is what runs. Return None if that folder no longer exists."""
     if "command" not in tool.tags or arguments.get("workdir") or not (folder := shell_folder(session.log)):
         return open_call, arguments
     if not open_call.started and not (session.workspace / folder).is_dir():
         return None
     arguments = {**arguments, "workdir": folder}
-    if tool.name == open_call.call.name:  # else it stands in the arguments of the call for it
+    if tool.name == open_call.call.name:  # a call through another tool has it in its own arguments
         written = msgspec.json.encode(arguments).decode()
         call = msgspec.structs.replace(open_call.call, arguments=written)
         open_call = msgspec.structs.replace(open_call, call=call)
@@ -249,7 +258,7 @@ async def _decide(session: Session, question: GateCall, emit: Emit, clock: TurnC
         try:
             return await session.gate.decide(question, emit)
         except ToolError:
-            raise  # the call itself is wrong: the model is told, and nobody was asked
+            raise  # the call itself is invalid: the model reads why, and no one was asked
         except Exception as error:
             log.exception("the gate failed")
             return Decision("deny", "rule", f"The approval gate failed ({error}), so nothing was run.")
@@ -259,18 +268,18 @@ async def _run_one(
     session: Session, turn: TurnRecord, item: PlannedCall, emit: Emit, clock: TurnClock
 ) -> None:
     call, question = item.open_call.call, item.question
-    begun: _Begun | None = None
+    begun: _RunningCall | None = None
     if isinstance(item, AnsweredCall):
         output, duration_s = item.output, 0.0
     else:
-        begun = _Begun(session, turn, item, emit)
+        begun = _RunningCall(session, turn, item, emit)
         began_s = session.clock.monotonic_s() - clock.paused_s
         try:
-            output = await _run_begun(begun, clock)
+            output = await _run_stored(begun, clock)
         except asyncio.CancelledError:
             if item.decided_by == "service":
                 cut = ToolOutput("It was stopped while it ran.", error_kind="interrupted")
-                await shielded(session.gate.report(item.question, cut, emit))
+                await finish_shielded(session.gate.report(item.question, cut, emit))
             raise
         duration_s = max(0.0, session.clock.monotonic_s() - clock.paused_s - began_s)
     text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
@@ -280,7 +289,7 @@ async def _run_one(
     )
     edits = edits_of(output.changes)
     if question is not None and _has_effects(begun, question, output):
-        output = with_facts(session, (question.tool, question.arguments), output, edits)
+        output = add_facts(session, (question.tool, question.arguments), output, edits)
     is_unstored = begun is not None and not begun.is_stored
     await session.log.call_finished(
         turn,
@@ -294,25 +303,33 @@ async def _run_one(
         begun.tell()
     if question is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):
         await session.gate.report(question, output, emit)
-    # A command that failed says why at its end; everything else begins with what matters.
+    # A failing command explains itself at its end; other outputs begin with what matters.
     preview = text[-400:] if output.error_kind == "exit" else text[:400]
-    asked = ""
+    shown_arguments = ""
     if isinstance(item, AnsweredCall):
-        preview, asked = item.told or preview, call.arguments
+        preview, shown_arguments = item.notice or preview, call.arguments
     emit(
         ToolFinished(
-            call.id, call.name, duration_s, output.error_kind, output.exit_code, preview, asked, edits
+            call.id,
+            call.name,
+            duration_s,
+            output.error_kind,
+            output.exit_code,
+            preview,
+            shown_arguments,
+            edits,
         )
     )
 
 
-def _has_effects(begun: _Begun | None, question: GateCall, output: ToolOutput) -> bool:
-    if begun is None and output.error_kind != "interrupted":  # what a crash cut off ran before this
+def _has_effects(begun: _RunningCall | None, question: GateCall, output: ToolOutput) -> bool:
+    # an interrupted call may have run before the crash
+    if begun is None and output.error_kind != "interrupted":
         return False
     return bool(output.changes or question.tool.effects - {"read"})
 
 
-def with_facts(
+def add_facts(
     session: Session,
     ran: tuple[Tool, dict[str, object]],
     output: ToolOutput,
@@ -325,13 +342,13 @@ def with_facts(
 
 
 async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
-    """Run a call if it is still what was shown, and tell the model where it is not what it asked for."""
+    """Run a call if it is still what the person was shown. Note in the output if its arguments were changed."""
     question, decision, ran = item.question, item.decision, item.open_call.ran
     if decision.digest:
         try:
             changes = await question.preview(question.arguments) if question.preview else ()
         except ToolError as error:
-            return _failed(error)
+            return _error_output(error)
         if (
             call_digest(question.tool.name, question.arguments, question.workspace, changes)
             != decision.digest
@@ -342,17 +359,17 @@ async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
                 error_kind="denied",
             )
     output = await _run_tool(question.tool, question.arguments, context)
-    return msgspec.structs.replace(output, text=told_of_edit(ran, output.text)) if ran else output
+    return msgspec.structs.replace(output, text=note_changed_arguments(ran, output.text)) if ran else output
 
 
-def told_of_edit(ran: str, text: str) -> str:
-    """Give a result's text to the model that did not write the arguments that ran."""
+def note_changed_arguments(ran: str, text: str) -> str:
+    """Prefix a result with the arguments that ran, for a model that wrote different ones."""
     ran = clip(ran, _EDITED_CHARS)
     return f"[The person changed this call before allowing it. These arguments ran: {ran}]\n{text}"
 
 
-class _Begun:
-    """A call that runs: whether its start is on disk, and what is told of it only after that."""
+class _RunningCall:
+    """A running call: whether its start is stored, and the events that wait until it is."""
 
     def __init__(self, session: Session, turn: TurnRecord, item: RunnableCall, emit: Emit) -> None:
         self.session, self.turn, self.item = session, turn, item
@@ -362,13 +379,13 @@ class _Begun:
         self._held: list[Event] = []
 
     async def store(self) -> None:
-        """Store the start and tell of it."""
+        """Store the start, then emit it."""
         await self.session.log.call_started(self.turn, self.item.open_call, self.item.decided_by)
         self.is_stored = True
         self.tell()
 
     def tell(self) -> None:
-        """Emit the start, once, and what came meanwhile."""
+        """Emit the start once, followed by the events that waited for it."""
         if not self._is_told:
             self._is_told = True
             call, ran = self.item.open_call.call, self.item.open_call.ran
@@ -376,22 +393,24 @@ class _Begun:
                 self._emit(event)
 
     def emit(self, event: Event) -> None:
-        """Emit what the call says, after its start."""
+        """Emit an event of the call, or hold it until the start is stored."""
         if self._is_told:
             self._emit(event)
         else:
             self._held.append(event)
 
 
-async def _run_begun(begun: _Begun, clock: TurnClock) -> ToolOutput:
-    """Run a call. Its start is stored before, but for a call that may run again and that nobody was asked
-    about: after a crash that one is run again whether or not it had begun, so where it is over at once its
-    start is stored with its result, in one commit."""
+async def _run_stored(begun: _RunningCall, clock: TurnClock) -> ToolOutput:
+    """Run a call, and store its start before it if that matters.
+
+    A call that may be repeated and needed no approval runs again after a crash in any case, so its start
+    may be stored together with its result, in one commit, if it ends within `_AT_ONCE_S`.
+    """
     item = begun.item
     context = _context(begun.session, begun.turn, item.open_call, begun.emit, clock)
     context = msgspec.structs.replace(context, shown=changes_digest(item.decision.changes))
     tool = item.question.tool
-    # One without a limit may wait for a person, who must see the call before the question.
+    # A tool without a time limit may ask the person, who must see the call before the question.
     may_wait = tool.timeout_s is None
     if not tool.repeatable or may_wait or item.decided_by != "rule" or item.open_call.started:
         await begun.store()
@@ -409,11 +428,12 @@ async def _run_begun(begun: _Begun, clock: TurnClock) -> ToolOutput:
         late.cancel()
         for start in storing:
             start.cancel()
-            start.add_done_callback(_seen)
+            start.add_done_callback(_retrieve_exception)
 
 
-def _seen(start: asyncio.Task[None]) -> None:
-    """Take note of a start that could not be stored, where its call failed before: that error says more."""
+def _retrieve_exception(start: asyncio.Task[None]) -> None:
+    """Retrieve the exception of a start that could not be stored after its call failed: the call's error says
+    more."""
     if not start.cancelled():
         start.exception()
 
@@ -424,7 +444,7 @@ async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext)
         async with limit:
             return await tool.run(context, arguments)
     except ToolError as error:
-        return _failed(error)
+        return _error_output(error)
     except TimeoutError as error:
         if not limit.expired():
             return ToolOutput(f"{tool.name} failed: {error}", error_kind="failed")
@@ -434,7 +454,7 @@ async def _run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext)
         return ToolOutput(f"{tool.name} crashed: {type(error).__name__}: {error}", error_kind="crashed")
 
 
-def _failed(error: ToolError) -> ToolOutput:
+def _error_output(error: ToolError) -> ToolOutput:
     text = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
     return ToolOutput(text, error_kind=error.kind)
 
@@ -463,7 +483,7 @@ def _context(
 
 
 def _fails_repeatedly(messages: Sequence[Message], name: str, arguments: str) -> bool:
-    """Whether the last calls before this reply were this same call and every one failed."""
+    """Return whether the last calls before this reply were this same call and all of them failed."""
     failures = 0
     answered: dict[str, bool] = {}
     for message in islice(reversed(messages), 1, None):

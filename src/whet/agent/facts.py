@@ -1,4 +1,5 @@
-"""What a call did, from its tool, its arguments and its output: kept with its result, in the same commit."""
+"""Derive the facts of a call from its tool, arguments and output; they are stored with its result in one
+commit."""
 
 from __future__ import annotations
 
@@ -26,15 +27,15 @@ def call_facts(
     edits: tuple[FileEdit, ...],
     workspace: Path,
 ) -> str:
-    """Give the call's facts as JSON; empty where it had no effect that a receipt names."""
+    """Return the call's facts as JSON, or an empty string if it had no effect that a receipt names."""
     if output.error_kind in _NEVER_RAN:
         return ""
     lines = tuple(
-        FileLines(named(change, workspace), edit.added, edit.removed)
+        FileLines(display_name(change, workspace), edit.added, edit.removed)
         for change, edit in zip(output.changes, edits, strict=True)
     )
-    given = arguments.get("command") if "command" in tool.tags else ""
-    command = given if isinstance(given, str) else ""
+    argument = arguments.get("command") if "command" in tool.tags else ""
+    command = argument if isinstance(argument, str) else ""
     sent = ""
     if "send" in tool.effects and not tool.tags & {"command", "looks"}:
         sent = subject_of(arguments)[:_ABOUT_CHARS] or tool.name
@@ -54,8 +55,8 @@ def call_facts(
     return msgspec.json.encode(facts).decode()
 
 
-def named(change: TextChange, workspace: Path) -> str:
-    """Give a changed file's name: below the workspace where it lies there."""
+def display_name(change: TextChange, workspace: Path) -> str:
+    """Return the name of a changed file, relative to the workspace if it is inside."""
     if not change.place:
         return change.path
     path = os.path.relpath(os.path.realpath(change.place), os.path.realpath(workspace))

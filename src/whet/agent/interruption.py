@@ -1,7 +1,7 @@
-"""What may interrupt a turn: its time limit, which stands still while a person is asked, and a cancel, which
-waits for work that must not be cut.
+"""Interrupt a turn: its time limit, which pauses while a person is asked, and a cancel, which waits for work
+that must not be cut off.
 
-It does not know what a turn does.
+This module does not know what a turn does.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Self, TypeVar
 
 T = TypeVar("T")
 Pause = Callable[[], AbstractContextManager[None]]
-"""Makes a context in which a turn's clock stands still."""
+"""Returns a context in which a turn's clock is paused."""
 
 
 class TurnClock:
-    """The time limit of one turn, in seconds of work; None: without a limit.
+    """The time limit of one turn, in seconds of work; None: no limit.
 
-    Enter it around the turn: it raises TimeoutError there when the time is used up. `around` is the pause of
-    the turn that started this one: whoever is asked in a delegated task stops the clocks up to the root.
+    Enter it around the turn: it raises TimeoutError there when the time is used up. `around` is the pause
+    of the parent turn: a question in a delegated task pauses the clocks of all turns above it.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TurnClock:
         self._askers = 0
         self._paused_s = 0.0
         self._stopped_at_s = 0.0
-        self._due_s = math.inf  # in the loop's time, without the pause that lasts
+        self._due_s = math.inf  # in the loop's time, without the current pause
         self._held_at_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -60,19 +60,20 @@ class TurnClock:
 
     @property
     def left_s(self) -> float | None:
-        """The seconds that are left; None without a limit, and while the clock stands still."""
+        """Return the seconds left, or None without a limit or while the clock is paused."""
         if self._askers or self._due_s == math.inf:
             return None
         return self._due_s - asyncio.get_running_loop().time()
 
     @property
     def paused_s(self) -> float:
-        """How long it has stood still, for a person."""
+        """Return how many seconds the clock was paused while people were asked."""
         return self._paused_s + (self._now_s() - self._stopped_at_s if self._askers else 0.0)
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Stop the clock inside; where several ask at once, it goes on when the last one has an answer."""
+        """Pause the clock inside the context. With several questions open, it continues when the last one is
+        answered."""
         with self._around():
             loop = asyncio.get_running_loop()
             self._askers += 1
@@ -90,11 +91,14 @@ class TurnClock:
                         self._look()
 
     def _look(self) -> None:
-        """End the turn where its time is up. A pause moves no timer: most are over at once, so this one comes
-        too early where there were any, and waits for the rest."""
+        """Expire the timeout if the time is up, else set the timer again.
+
+        A pause does not move the timer, because most pauses are short: after one, the timer fires early
+        and is set again for the remaining time.
+        """
         loop, self._timer = asyncio.get_running_loop(), None
         if self._due_s == math.inf or (self._askers and self._held_at_s < self._due_s):
-            return  # there is no limit, or the pause's end looks again
+            return  # no limit, or the end of the pause calls this again
         if loop.time() < self._due_s:
             self._timer = loop.call_at(self._due_s, self._look)
         else:
@@ -102,33 +106,36 @@ class TurnClock:
             self._timeout.reschedule(loop.time())
 
 
-async def shielded(work: Awaitable[T]) -> T:
-    """Finish `work` however often this task is cancelled meanwhile; the cancel is raised afterwards."""
-    return await or_undone(work, None)
+async def finish_shielded(work: Awaitable[T]) -> T:
+    """Finish `work` however often this task is cancelled meanwhile, then raise the cancellation."""
+    return await finish_or_undo(work, None)
 
 
-async def or_undone(work: Awaitable[T], undo: Callable[[T], Awaitable[object]] | None) -> T:
-    """Finish `work`; where this task was cancelled meanwhile, `undo` what it gave, then raise the cancel.
+async def finish_or_undo(work: Awaitable[T], undo: Callable[[T], Awaitable[object]] | None) -> T:
+    """Finish `work`; if this task was cancelled meanwhile, `undo` its result, then raise the cancellation.
 
-    Without the undoing nobody would ever learn what was given. An error of `work` is lost to the cancel.
+    Without the undo no one would learn of the result. An error of `work` is lost to the cancellation.
     """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         while not task.done():
-            with suppress(asyncio.CancelledError):  # half done, it would meet what comes next
+            with suppress(asyncio.CancelledError):  # half-finished work would collide with the next
                 await asyncio.wait([task])
         if undo is not None and not task.cancelled() and not task.exception():
-            await shielded(undo(task.result()))
+            await finish_shielded(undo(task.result()))
         raise
 
 
-async def then_late(write: Awaitable[T], late: Callable[[], Awaitable[object]]) -> T:
-    """Wait for a write, which goes on where its waiter is cancelled; there do all of `late`, then raise the
-    cancel. Without one it costs nothing: `shielded` takes a task."""
+async def write_then(write: Awaitable[T], late: Callable[[], Awaitable[object]]) -> T:
+    """Wait for a write, which continues if its waiter is cancelled; then run `late` and raise the
+    cancellation.
+
+    Without a cancellation this costs nothing, whereas `shielded` creates a task.
+    """
     try:
         return await write
     except asyncio.CancelledError:
-        await shielded(late())
+        await finish_shielded(late())
         raise

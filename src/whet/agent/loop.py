@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from whet.agent.dispatch import dispatch
-from whet.agent.interruption import Pause, TurnClock, or_undone, shielded, then_late
+from whet.agent.interruption import Pause, TurnClock, finish_or_undo, finish_shielded, write_then
 from whet.agent.model_call import ask_model, keep_reply
-from whet.agent.session import InboxEntry, Session, with_receipt
+from whet.agent.session import InboxEntry, Session, add_receipt
 from whet.contract.errors import (
     BudgetReached,
     ConfigError,
@@ -45,7 +45,7 @@ async def run_turn(
     """
     started_s = session.clock.monotonic_s()
     turn = await _begin(session, None if incoming is None else InboxEntry(incoming, receipt))
-    reason: EndReason = "crashed"  # what a bug leaves behind
+    reason: EndReason = "crashed"  # the reason if a bug ends the turn
     error: WhetError | None = None
     queued: Sequence[Queued] = ()
     clock = TurnClock(session.limits.turn_s, around, session.clock.monotonic_s)
@@ -57,14 +57,14 @@ async def run_turn(
         raise
     except TimeoutError:
         reason = "budget"
-        told = f"the turn reached its limit of {session.limits.turn_s:.0f} s"
-        error = WhetError(told, hint="agent.turn_timeout_s")
+        limit_text = f"the turn reached its limit of {session.limits.turn_s:.0f} s"
+        error = WhetError(limit_text, hint="agent.turn_timeout_s")
     except ModelRefused as refused:
         reason, error = "refused", refused
     except (BudgetReached, ConfigError, ProviderError, StoreError) as failed:
         reason, error = "failed", failed
     finally:
-        queued = await shielded(_finish(session, turn, reason, error))
+        queued = await finish_shielded(_finish(session, turn, reason, error))
     if reason == "budget" and error is None:
         error = WhetError(f"the turn reached its limit of {session.limits.steps} steps", hint="say: go on")
     end = TurnEnd(
@@ -80,8 +80,8 @@ async def run_turn(
         is_overflow=isinstance(error, ContextOverflow),
     )
     for observer in session.observers:
-        await observer.ended(session, end)
-    end = with_receipt(session, turn, end)
+        await observer.after_turn(session, end)
+    end = add_receipt(session, turn, end)
     for job in queued:
         emit(ReviewQueued(job.job_id, job.kinds))
     emit(end)
@@ -89,12 +89,15 @@ async def run_turn(
 
 
 async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
-    async def end(turn: TurnRecord | None) -> None:  # although a cancel came: nobody else goes on with it
+    # runs after a cancel too: no one else continues this turn
+    async def end(turn: TurnRecord | None) -> None:
         if turn is not None:
             await _finish(session, turn, "cancelled", None)
 
     await session.log.writer.refresh()
-    if session.log.live.open_turn and (unfinished := await or_undone(session.log.unfinished_turn(), end)):
+    if session.log.live.open_turn and (
+        unfinished := await finish_or_undo(session.log.unfinished_turn(), end)
+    ):
         if incoming is None or not session.log.messages[-1].is_final:
             if incoming is not None:
                 session.inbox.put(incoming.message, incoming.receipt)
@@ -112,7 +115,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
         for turn in begun:
             await end(turn)
 
-    return await then_late(session.log.begin_turn(message, incoming.receipt, begun.append), end_begun)
+    return await write_then(session.log.begin_turn(message, incoming.receipt, begun.append), end_begun)
 
 
 async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> EndReason:
@@ -122,7 +125,7 @@ async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCloc
 
         await close_old_calls(session, turn, emit)
     while True:
-        if session.log.open_calls(turn):  # after a crash, too: this line is also resume
+        if session.log.open_calls(turn):  # also after a crash: this line is the resume
             await dispatch(session, turn, emit, clock)
         await _read_inbox(session, turn, emit)
         if session.log.messages[-1].is_final:
@@ -135,7 +138,7 @@ async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCloc
 
 async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> None:
     while session.inbox:
-        entry = session.inbox.take()  # before the write: a cancel does not undo that
+        entry = session.inbox.take()  # before the write, which a cancel does not undo
         await session.log.append_user(turn, entry.message, entry.receipt)
         emit(entry.event)
 

@@ -1,6 +1,6 @@
-"""One model call: view, stream, reply; and what is kept when the stream is cut or the turn cancelled.
+"""Make one model call: view, stream, reply; and store the text that a person saw when it is cut off.
 
-It does not know about tools or the end of a turn; the loop stores the reply.
+This module does not know about tools or the end of a turn; the loop stores the reply.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from whet.agent.interruption import shielded, then_late
+from whet.agent.interruption import finish_shielded, write_then
 from whet.agent.rambling import AnswerGuard
 from whet.agent.session import Session
 from whet.contract.errors import (
@@ -66,7 +66,7 @@ def _is_too_long(refusal: ProviderError) -> bool:
 
 
 async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:
-    """Store a reply and tell of it; a cancel that comes meanwhile is raised afterwards."""
+    """Store a reply, then emit its events. A cancel that arrives meanwhile is raised afterwards."""
     steps = turn.steps
 
     def tell() -> None:
@@ -82,14 +82,17 @@ async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit
         if turn.steps > steps:
             tell()
 
-    await then_late(session.log.append_reply(turn, reply.message, reply.usage, reply.model), tell_late)
+    await write_then(session.log.append_reply(turn, reply.message, reply.usage, reply.model), tell_late)
     tell()
 
 
-def _cut_usage(session: Session, said: int) -> Usage:
-    """Estimate what a call cost that ended before the server counted it, `said` characters into its answer:
-    all that was sent, at the price of a prompt that no cache has."""
-    usage = session.link.info.usage(prompt=session.context.sent_tokens(), output=(said + 2) // 3)
+def estimate_cut_usage(session: Session, answer_chars: int) -> Usage:
+    """Estimate the cost of a call that ended before the server counted it, after `answer_chars` characters of
+    answer.
+
+    All that was sent is charged at the price of an uncached prompt.
+    """
+    usage = session.link.info.usage(prompt=session.context.sent_tokens(), output=(answer_chars + 2) // 3)
     return msgspec.structs.replace(usage, estimated_tokens=usage.total_tokens)
 
 
@@ -132,10 +135,10 @@ class _Incoming:
         is_charged = self._lost is not None or bool(texts) or is_cancelled
         usage = self._lost or Usage()
         if self._lost is None and is_charged:
-            usage = _cut_usage(session, sum(map(len, texts.values())))
-        if shown := texts.get(TextDelta, ""):  # what a person saw stays, also when the answer was cut
+            usage = estimate_cut_usage(session, sum(map(len, texts.values())))
+        if shown := texts.get(TextDelta, ""):  # text that a person saw is stored even if the answer was cut
             partial = Message(role="assistant", content=shown)
-            await shielded(session.log.append_reply(turn, partial, usage, session.model.model))
+            await finish_shielded(session.log.append_reply(turn, partial, usage, session.model.model))
         else:
             turn.usage += usage
         if is_charged:
@@ -145,7 +148,7 @@ class _Incoming:
 async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], emit: Emit) -> ModelReply:
     incoming = _Incoming(session, turn, emit)
     try:
-        # Closed at once where the answer is cut: a model on this machine would go on for minutes.
+        # Closed at once if the answer is cut: a local model would continue for minutes.
         async with aclosing(cast("AsyncGenerator[StreamItem, None]", session.link.stream(view))) as items:
             async for item in items:
                 incoming.take(item)

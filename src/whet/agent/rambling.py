@@ -1,7 +1,7 @@
-"""Cuts an answer that has no end: one that says the same again and again, or passes the cap.
+"""Cut an answer that does not end: one that repeats itself, or passes the cap.
 
-Only exact repetition counts, and much of it: a list that goes on is an answer, however dull. It does not know
-where the text comes from.
+Only exact, long repetition counts: a long dull list is an answer. This module does not know where the text
+comes from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _KEPT_TIMES = 2
 
 
 class AnswerGuard:
-    """Reads one answer along, its text and its reasoning apart; `cap_chars` 0: no cap."""
+    """Watches one answer as it arrives, text and reasoning separately; `cap_chars` 0: no cap."""
 
     def __init__(self, cap_chars: int) -> None:
         self._cap_chars = cap_chars
@@ -25,7 +25,7 @@ class AnswerGuard:
         self._size = self._looked_at = 0
 
     def feed(self, piece: str) -> None:
-        """Take what came. Raises Rambled; `text` is what is worth keeping then."""
+        """Add a piece of the answer. Raises Rambled; `text` is then the part worth keeping."""
         self._pieces.append(piece)
         self._size += len(piece)
         is_over = 0 < self._cap_chars < self._size
@@ -40,20 +40,21 @@ class AnswerGuard:
                 f"the answer passed {self._cap_chars:,} characters and was cut",
                 hint="agent.answer_cap_chars sets the limit; say: go on",
             )
-        if period := repeated(self.text):
-            self.text = _kept(self.text, period)
+        if period := repetition_period(self.text):
+            self.text = _trim_repetitions(self.text, period)
             raise Rambled(
                 f"the model repeated itself and was cut; the last {period:,} characters came over and over",
                 hint="/retry asks again; another model or a larger window may help",
             )
 
     def whole(self) -> str:
-        """Give everything that came."""
+        """Return all text received so far."""
         return self.text + "".join(self._pieces)
 
 
-def repeated(text: str) -> int:
-    """Give the length of what the end of `text` repeats; 0 where it repeats nothing for long enough."""
+def repetition_period(text: str) -> int:
+    """Return the length of the passage that the end of `text` repeats, or 0 if it does not repeat one long
+    enough."""
     needle = text[-_NEEDLE_CHARS:]
     period = len(text) - _NEEDLE_CHARS - text.rfind(needle, None, -1)
     most = max(_REPEATED_CHARS, period * _TIMES)
@@ -62,8 +63,8 @@ def repeated(text: str) -> int:
     return period if text[-most:] == text[-most - period : -period] else 0
 
 
-def _kept(text: str, period: int) -> str:
-    """Give the text with the repetition's first rounds; a model that reads all of them goes on with them."""
+def _trim_repetitions(text: str, period: int) -> str:
+    """Return the text with only the first repetitions: a model that reads all of them continues them."""
     at = len(text) - period
     while at >= period and text[at - period : at] == text[at : at + period]:
         at -= period

@@ -1,8 +1,8 @@
-"""One open conversation: its log, its model link, its tools and limits, and who takes part in its turns.
+"""One open conversation: its log, model link, tools and limits, and the observers of its turns.
 
-Made by `app/session_builder.py` and, for reviews, by `review/fork.py`. A session never changes and is used by
-one task at a time; only its inbox may be touched while a turn runs. It knows the store and contracts,
-nothing concrete else.
+Created by `app/session_builder.py` and, for reviews, by `review/fork.py`. A session is immutable and is
+used by one task at a time; only its inbox may be touched while a turn runs. It knows the store and
+contracts, nothing concrete else.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from whet.store.transcript import Transcript, TurnRecord
 
 
 class TurnLimits(msgspec.Struct, frozen=True):
-    """What one turn may spend: model calls, seconds without those a person was asked in, and the characters
-    of one answer (0: no cap)."""
+    """The limits of one turn: model calls, seconds without those spent asking a person, and characters of one
+    answer (0: no cap)."""
 
     steps: int
     turn_s: float | None
@@ -34,60 +34,60 @@ class TurnLimits(msgspec.Struct, frozen=True):
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
-    """A message that waits, and what the transaction that stores it does besides. `told` is the line that
-    people are shown instead of it where nobody has typed it."""
+    """A queued message, and the work that the transaction storing it does besides. `notice` is shown to
+    people instead of the message if no person typed it."""
 
     message: Message
     receipt: AtEnd = nothing
-    told: str = ""
+    notice: str = ""
 
     @property
     def event(self) -> Event:
-        """What people see once it is stored."""
-        return Notice(self.told) if self.told else Steered(self.message.text)
+        """Return the event that people see once the message is stored."""
+        return Notice(self.notice) if self.notice else Steered(self.message.text)
 
 
 def no_arrival() -> InboxEntry | None:
-    """Bring nothing."""
+    """Return no entry."""
     return None
 
 
 class Inbox:
-    """What was said to a session while its turn runs; the turn reads it before its next step. `arrival` gives
-    what is to be stored next of what comes from elsewhere and is kept there until then."""
+    """The messages for a running turn, which reads them before its next step. `arrival` returns the next
+    entry that another component keeps until it is stored here, or None."""
 
     def __init__(self, arrival: Callable[[], InboxEntry | None] = no_arrival) -> None:
         self._waiting: deque[InboxEntry] = deque()
         self._arrival = arrival
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Return whether any message is queued."""
         return bool(self._waiting) or self._arrival() is not None
 
     @property
     def has_words(self) -> bool:
         """Whether something waits that was said to the session, not a result of its own helpers."""
-        return any(not entry.told for entry in self._waiting)
+        return any(not entry.notice for entry in self._waiting)
 
     def put(self, message: Message, receipt: AtEnd = nothing) -> None:
-        """Add a message behind all others."""
+        """Queue a message behind all others."""
         self.add(InboxEntry(message, receipt))
 
     def add(self, entry: InboxEntry) -> None:
-        """Add a message as it is to be stored and shown, behind all others."""
+        """Queue an entry behind all others."""
         self._waiting.append(entry)
 
     def take(self) -> InboxEntry:
-        """Take out what has waited longest. Raises IndexError where nothing waits."""
+        """Remove and return the oldest entry. Raises IndexError if the inbox is empty."""
         if not self._waiting and (arrived := self._arrival()) is not None:
             return arrived
         return self._waiting.popleft()
 
     def take_back(self) -> list[Message]:
-        """Take out everything: the messages that no turn has read."""
-        left = [entry.message for entry in self._waiting]
+        """Remove and return all queued messages that no turn has read."""
+        messages = [entry.message for entry in self._waiting]
         self._waiting.clear()
-        return left
+        return messages
 
 
 class CallRound(msgspec.Struct, frozen=True):
@@ -99,35 +99,39 @@ class CallRound(msgspec.Struct, frozen=True):
 
 
 class TurnObserver:
-    """Takes part in the turns of sessions; every hook does nothing unless it is overridden, and none raises.
+    """An observer of the turns of sessions. Every hook does nothing by default, and none raises.
 
-    A hook gets the session that the turn is of: an observer need not keep it, and one can serve all sessions
-    of a process. The order of a session's observers is decided in `app/session_builder.py`.
+    A hook gets the session of the turn, so one observer can serve all sessions of a process. The order of
+    a session's observers is decided in `app/session_builder.py`.
     """
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Give the message that begins a turn as it is to be stored: the same one, or one with more in it."""
+        """Return the message that begins a turn as it will be stored, unchanged or extended."""
         return message
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
-        """Give what the transaction that ends the turn does besides; it can store rows and queue jobs."""
+        """Return the work that joins the transaction ending the turn; it can store rows and queue jobs."""
         return nothing
 
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
-        """See which calls of a step the gate allowed, before the first of them runs; what is given comes back
-        in `after_calls`, which is not called where it is None."""
+        """See the calls of a step that the gate allowed, before the first of them runs.
+
+        Return a token for `after_calls`, or None to skip that call.
+        """
         return None
 
     async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
-        """See that the calls have ended, also where they were cancelled. Not called after a crash."""
+        """See that the calls have ended, cancelled ones included. Not called after a crash."""
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
-        """See a turn's end, without its receipt; it is stored by now, and not shown yet."""
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
+        """See the end of a turn, without its receipt. It is stored by now, and not shown yet."""
 
 
 class Session(msgspec.Struct, frozen=True):
-    """An open conversation. `note` gives what is added to a person's message when it is made (time, folder),
-    `observers` take part in its turns in this order, `buffers` is what the person's editor holds of files.
+    """An open conversation.
+
+    `note` returns the text added to a person's message when it is created (time, folder), `observers` take
+    part in its turns in this order, and `buffers` are the unsaved files of the person's editor.
     """
 
     log: Transcript
@@ -146,40 +150,40 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The session's id."""
+        """Return the session's id."""
         return self.log.session.id
 
     @property
     def model(self) -> ModelInfo:
-        """The model that answers now."""
+        """Return the model that answers now."""
         return self.link.info
 
     @property
     def usage(self) -> Usage:
-        """Everything this session has spent, stored turns and the running one."""
+        """Return all usage of this session: stored turns and the running one."""
         return self.log.session.usage
 
     @property
     def last_answer(self) -> str:
-        """The text of the last message where the model said it, else nothing."""
+        """Return the text of the last message if the model wrote it, else an empty string."""
         last = self.log.messages[-1]
         return last.text if last.role == "assistant" else ""
 
     def user_message(self, text: str, images: Sequence[ImagePart] = ()) -> Message:
-        """Make a person's message with the note that belongs to it."""
+        """Return a user message with the session's note."""
         return Message(role="user", content=_content(text, images), note=self.note())
 
     async def at_end(self, turn: TurnRecord, reason: EndReason) -> AtEnd:
-        """Give what all observers do in the transaction that ends a turn, in their order."""
+        """Combine the work of all observers for the transaction that ends a turn, in their order."""
         works = [await observer.at_end(self, turn, reason) for observer in self.observers]
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
-            return [job for one in works for job in one(connection)]
+            return [job for observer_work in works for job in observer_work(connection)]
 
         return work
 
     def steer(self, text: str, images: Sequence[ImagePart] = ()) -> None:
-        """Queue what a person says during a turn; it is stored and read before the next step."""
+        """Queue a person's text during a turn; it is stored and read before the next step."""
         self.inbox.put(Message(role="user", content=_content(text, images)))
 
 
@@ -188,28 +192,29 @@ def _content(text: str, images: Sequence[ImagePart]) -> str | tuple[Part, ...]:
 
 
 def shell_folder(log: Transcript) -> str:
-    """Give the folder, below the workspace, in which the next command begins; "" for the workspace itself."""
+    """Return the folder, relative to the workspace, in which the next command starts; "" is the workspace
+    itself."""
     if not log.messages:
         return ""
     from whet.store import facts  # noqa: PLC0415 - nothing of it is there before the first message
 
     live = log.live
-    known = live.shell or facts.ShellFolder()
+    previous = live.shell or facts.ShellFolder()
     through = live.step.seq if live.step else live.next_seq
-    live.shell = log.writer.db.read_now(lambda db: facts.shell_folder(db, live.key, known, through))
+    live.shell = log.writer.db.read_now(lambda db: facts.shell_folder(db, live.key, previous, through))
     return live.shell.folder
 
 
 def receipt_of(session: Session, turn: int) -> TurnReceipt | None:
-    """Give what a turn's calls did, as stored; None where they had no effect."""
+    """Return the stored effects of a turn's calls, or None if they had none."""
     from whet.store import facts  # noqa: PLC0415 - only after a turn with calls
 
     key = session.log.live.key
     return session.log.writer.db.read_now(lambda connection: facts.receipt(connection, key, turn))
 
 
-def with_receipt(session: Session, turn: TurnRecord, end: TurnEnd) -> TurnEnd:
-    """Give a turn's end with what its calls did, as it is stored once all observers have seen the end."""
+def add_receipt(session: Session, turn: TurnRecord, end: TurnEnd) -> TurnEnd:
+    """Return a turn's end with its stored receipt. Call it once all observers have seen the end."""
     if not turn.tool_calls:
         return end
     return msgspec.structs.replace(end, receipt=receipt_of(session, turn.number))

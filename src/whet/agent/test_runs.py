@@ -1,8 +1,8 @@
-"""Reads the counts that known test runners print: pytest, unittest, jest, go test, cargo test.
+"""Read the counts that known test runners print: pytest, unittest, jest, go test, cargo test.
 
-The one place where output is read for them. A summary that stands in the command itself is the model's own
-text and counts for nothing. A run answers for itself where nothing else of its command prints or decides the
-exit status; of any other command the part that runs tests can be taken out, to be run by itself.
+No other module parses their output. A summary that the command itself contains is the model's own text and
+is ignored. A run counts on its own if nothing else in its command prints or decides the exit status; from
+any other command the part that runs tests can be extracted.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _RUNNERS = {
     "go test": (("go", "test"),),
     "cargo test": (("cargo", "test"),),
 }
-# Programs that run what a file of the workspace names; an argument of theirs that is no plain name may be
-# the model's own program.
+# Programs that run tasks named in a file of the workspace; an argument that is not a plain name may be the
+# model's own program.
 _TASKS = frozenset({"make", "npm", "pnpm", "yarn", "tox", "nox"})
 _TASK_ARGUMENT = late_pattern(r"[A-Za-z0-9][\w.:/-]*$|-j\d*$|-[es]$")
-_MENTIONS = late_pattern(
+_RUNNER_MENTIONS = late_pattern(
     "|".join(r"\b" + r"\W{1,6}".join(words) + r"\b" for known in _RUNNERS.values() for words in known)
     + r"|--test\b"
 )
@@ -70,9 +70,11 @@ _MISLEADING = late_pattern(
 
 
 class OwnRun(msgspec.Struct, frozen=True):
-    """A command whose exit status and output are a test runner's own: its words with those that carry it, the
-    folders that it goes to first and the files that it reads into the shell. `runner` is empty where a file
-    of the workspace names it."""
+    """A command whose exit status and output are a test runner's own.
+
+    `words` includes the programs that carry the runner, `folders` are those it changes to first, and
+    `sourced` are the files read into the shell. `runner` is empty if a file of the workspace names it.
+    """
 
     runner: str
     words: tuple[str, ...]
@@ -81,18 +83,20 @@ class OwnRun(msgspec.Struct, frozen=True):
 
 
 def own_run(command: str) -> OwnRun | None:
-    """Give how a command runs a known runner last, after nothing that prints; None where it does not, or
-    where its exit status may be another's."""
+    """Return how a command runs a known runner last, after nothing that prints.
+
+    Return None if it does not, or if its exit status may be another program's.
+    """
     run = _own_end(command)
     if run is None:
         return None
-    runner = next((name for name, known in _RUNNERS.items() if _runs(run.words, known)), "")
+    runner = next((name for name, names in _RUNNERS.items() if _runs(run.words, names)), "")
     return msgspec.structs.replace(run, runner=runner) if runner else None
 
 
 def own_task(command: str) -> OwnRun | None:
-    """Give how a command runs a task of the workspace (`make test`) in the same way, and as that is written
-    there: with no variables, files or options of its own."""
+    """Return how a command runs a task of the workspace (`make test`) exactly as written there, without
+    variables, files or options of its own; else None."""
     run = _own_end(command)
     if run is None or run.words[0] not in _TASKS or run.sourced or "=" in command:
         return None
@@ -100,7 +104,7 @@ def own_task(command: str) -> OwnRun | None:
 
 
 def _own_end(command: str) -> OwnRun | None:
-    plain = _PLUMBING.sub(" ", _COMMENT.sub("", _QUOTED.sub(_unquoted, command)))
+    plain = _PLUMBING.sub(" ", _COMMENT.sub("", _QUOTED.sub(_unquote, command)))
     parts = [part.split() for part in _ONE_BY_ONE.split(plain) if part.strip()]
     if not parts or _MASKING.search(plain.replace("&&", "")):
         return None
@@ -115,74 +119,77 @@ def _own_end(command: str) -> OwnRun | None:
 
 
 def _is_silent(words: Sequence[str]) -> bool:
-    """Whether a simple command prints nothing, and says only where and with what the next one runs."""
+    """Return whether a simple command prints nothing and only decides where and with what the next one runs."""
     if words and words[0] in _SOURCES:
         return len(words) == _SOURCED_WORDS and PurePath(words[1]).name == "activate"
     return bool(words) and words[0] in _SILENT
 
 
-def alone(command: str) -> str:
-    """Give the part of a command that runs tests, with what says where it runs, as a command of its own whose
-    end and output are the runner's; empty where it has none."""
-    plain = _QUOTED.sub(lambda found: "_" * len(found[0]), command)
-    plain = _COMMENT.sub(lambda found: " " * len(found[0]), plain)
+def extract_test_run(command: str) -> str:
+    """Return the part of a command that runs tests, with the folder changes before it, as a command of its
+    own.
+
+    Its exit status and output are then the runner's. Return an empty string if there is no such part.
+    """
+    plain = _QUOTED.sub(lambda match: "_" * len(match[0]), command)
+    plain = _COMMENT.sub(lambda match: " " * len(match[0]), plain)
     if _OPAQUE.search(plain):
         return ""
-    plain = _REDIRECTION.sub(lambda found: " " * len(found[0]), plain)
-    kept: list[str] = []
+    plain = _REDIRECTION.sub(lambda match: " " * len(match[0]), plain)
+    parts: list[str] = []
     before: list[str] = []
-    for found in _SIMPLE.finditer(plain):
+    for match in _SIMPLE.finditer(plain):
         text = "".join(
-            there if here != " " else " "
-            for here, there in zip(found[0], command[slice(*found.span())], strict=True)
+            original if masked != " " else " "
+            for masked, original in zip(match[0], command[slice(*match.span())], strict=True)
         ).strip()
         if _is_silent(text.split()):
             before.append(text)
         elif (
-            any(_runs(text.split(), known) for known in _RUNNERS.values()) or text.split()[:1] in _TASK_WORDS
+            any(_runs(text.split(), names) for names in _RUNNERS.values()) or text.split()[:1] in _TASK_WORDS
         ):
-            kept = [*before, text]
-    wanted = " && ".join(kept)
-    return wanted if wanted and (own_run(wanted) or own_task(wanted)) else ""
+            parts = [*before, text]
+    test_command = " && ".join(parts)
+    return test_command if test_command and (own_run(test_command) or own_task(test_command)) else ""
 
 
-def _unquoted(found: re.Match[str]) -> str:
-    """Give a quoted text as one plain word."""
-    text = found[0]
+def _unquote(match: re.Match[str]) -> str:
+    """Return a quoted text as one plain word."""
+    text = match[0]
     if text == "\\\n":
         return " "
     return _SHELLS_OWN.sub("_", text[1:] if text[0] == "\\" else text[1:-1])
 
 
 def test_counts(command: str, output: str) -> TestCounts | None:
-    """Give what a runner printed at the end of a command's output; None where none did."""
+    """Return the counts that a runner printed at the end of a command's output, or None."""
     tail = output[-_TAIL_CHARS:]
     tail = _ESCAPES.sub("", tail) if "\x1b" in tail else tail
-    for runner, (sign, read) in _READERS.items():
-        found = read(tail) if sign in tail else None
-        if found is None:
+    for runner, (sign, read_summary) in _READERS.items():
+        reading = read_summary(tail) if sign in tail else None
+        if reading is None:
             continue
-        summary, counts, unit = found
+        summary, counts, unit = reading
         if summary.strip("= \n") in command:
             return None
         passed, failed, skipped = counts
-        own = own_run(command)
-        return TestCounts(runner, passed, failed, skipped, own is not None and own.runner == runner, unit)
+        run = own_run(command)
+        return TestCounts(runner, passed, failed, skipped, run is not None and run.runner == runner, unit)
     return None
 
 
 def mentions_runner(text: str) -> bool:
-    """Whether a program's source speaks of a known runner, as one that starts it does."""
-    return _MENTIONS.search(text) is not None
+    """Return whether a program's source mentions a known runner as if it started one."""
+    return _RUNNER_MENTIONS.search(text) is not None
 
 
 def names_runner(command: str) -> bool:
-    """Whether a command runs one of the known runners itself."""
+    """Return whether a command runs a known runner directly."""
     return any(_names(command, runners) for runners in _RUNNERS.values())
 
 
 def _names(command: str, runners: Sequence[Sequence[str]]) -> bool:
-    """Whether a simple command of `command` runs one of these programs, by itself or through a carrier."""
+    """Return whether a simple command of `command` runs one of these programs, directly or through a carrier."""
     return any(_runs(simple.split(), runners) for simple in _BREAKS.split(command))
 
 
@@ -194,65 +201,65 @@ def _runs(words: Sequence[str], runners: Sequence[Sequence[str]]) -> bool:
     return any(program[: len(runner)] == list(runner) for runner in runners)
 
 
-_Found = tuple[str, tuple[int, int, int], str] | None
+_Summary = tuple[str, tuple[int, int, int], str] | None
 
 
-def _pytest(text: str) -> _Found:
-    found = _last(_PYTEST, text)
-    if found is None:
+def _pytest(text: str) -> _Summary:
+    match = _last(_PYTEST, text)
+    if match is None:
         return None
-    counts = Counter({word.rstrip("s"): int(number) for number, word in _COUNT.findall(found[0])})
+    counts = Counter({word.rstrip("s"): int(number) for number, word in _COUNT.findall(match[0])})
     failed = counts["failed"] + counts["error"]
     skipped = counts["skipped"] + counts["xfailed"]
-    return found[0], (counts["passed"] + counts["xpassed"], failed, skipped), "tests"
+    return match[0], (counts["passed"] + counts["xpassed"], failed, skipped), "tests"
 
 
-def _unittest(text: str) -> _Found:
-    found = _last(_UNITTEST, text)
-    if found is None:
+def _unittest(text: str) -> _Summary:
+    match = _last(_UNITTEST, text)
+    if match is None:
         return None
-    named = Counter({name: int(number) for name, number in _NAMED.findall(found[3] or "")})
-    failed = named["failures"] + named["errors"]
-    if found[2] == "FAILED":
+    counts = Counter({name: int(number) for name, number in _NAMED.findall(match[3] or "")})
+    failed = counts["failures"] + counts["errors"]
+    if match[2] == "FAILED":
         failed = max(failed, 1)
-    skipped = named["skipped"] + named["expected failures"]
-    return found[0], (max(int(found[1]) - failed - skipped, 0), failed, skipped), "tests"
+    skipped = counts["skipped"] + counts["expected failures"]
+    return match[0], (max(int(match[1]) - failed - skipped, 0), failed, skipped), "tests"
 
 
-def _jest(text: str) -> _Found:
-    found = _last(_JEST, text)
-    if found is None:
+def _jest(text: str) -> _Summary:
+    match = _last(_JEST, text)
+    if match is None:
         return None
-    named = Counter({word: int(number) for number, word in _COUNT.findall(found[0])})
-    return found[0], (named["passed"], named["failed"], named["skipped"]), "tests"
+    counts = Counter({word: int(number) for number, word in _COUNT.findall(match[0])})
+    return match[0], (counts["passed"], counts["failed"], counts["skipped"]), "tests"
 
 
-def _cargo(text: str) -> _Found:
-    found = list(_CARGO.finditer(text))
-    if not found:
+def _cargo(text: str) -> _Summary:
+    matches = list(_CARGO.finditer(text))
+    if not matches:
         return None
-    sums = [sum(int(one[at]) for one in found) for at in (1, 2, 3)]
-    return found[-1][0], (sums[0], sums[1], sums[2]), "tests"
+    sums = [sum(int(match[at]) for match in matches) for at in (1, 2, 3)]
+    return matches[-1][0], (sums[0], sums[1], sums[2]), "tests"
 
 
-def _go(text: str) -> _Found:
+def _go(text: str) -> _Summary:
     packages = list(_GO_PACKAGE.finditer(text))
     if not packages:
         return None
     cases = [match[1] for match in _GO_TEST.finditer(text)]
-    last, failed = packages[-1][0], sum(one[1] == "FAIL" for one in packages)
+    last, failed = packages[-1][0], sum(package[1] == "FAIL" for package in packages)
     if "PASS" in cases:
         return last, (cases.count("PASS"), cases.count("FAIL"), cases.count("SKIP")), "tests"
     return last, (len(packages) - failed, failed, 0), "packages"
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    found = list(pattern.finditer(text))
-    return found[-1] if found else None
+    matches = list(pattern.finditer(text))
+    return matches[-1] if matches else None
 
 
-# Each with what its summary always holds: most outputs hold none of these, and need no pattern.
-_READERS: dict[str, tuple[str, Callable[[str], _Found]]] = {
+# Each reader with a string that its summary always contains: most outputs contain none, and need no pattern.
+_READERS: dict[str, tuple[str, Callable[[str], _Summary]]] = {
     "pytest": (" in ", _pytest),
     "unittest": ("Ran ", _unittest),
     "jest": ("Tests:", _jest),

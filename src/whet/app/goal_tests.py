@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet.agent.test_runs import OwnRun, alone, names_runner, own_run, own_task
+from whet.agent.test_runs import OwnRun, extract_test_run, names_runner, own_run, own_task
 from whet.app.goal_base import read_text
 from whet.app.goal_roles import is_test_name
 from whet.contract.receipts import CallEffects, TestCounts
@@ -59,7 +59,7 @@ def run_folder(command: str, folder: Path) -> Path:
 def again(command: str, folder: Path) -> str:
     """Give the part of a command in `folder` that Whet can run itself to see tests pass, and that begins
     there; empty where there is none."""
-    wanted = alone(command)
+    wanted = extract_test_run(command)
     if not wanted:
         return ""
     task = own_task(wanted)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from whet.agent.interruption import shielded
+from whet.agent.interruption import finish_shielded
 from whet.agent.session import InboxEntry, Session
 from whet.app import helper_turns, worktrees
 from whet.app.helper_turns import line_of, result_of
@@ -81,7 +81,7 @@ class HelperRuns:
                 await self._end(row, "failed", error.message, self._owner)
             except BaseException as error:
                 reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "crashed"
-                await shielded(self._end(row, reason, "its call was cut off", self._owner))
+                await finish_shielded(self._end(row, reason, "its call was cut off", self._owner))
                 raise
         return await self.with_edits(await self.stored(row.id), result_of)
 

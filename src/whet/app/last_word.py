@@ -65,7 +65,7 @@ class LastWord:
                 self._attempts += 1
                 told = f"a plugin has the turn go on: {wish}"
                 # Marked, so that nobody takes it for the person's own words later.
-                session.inbox.add(InboxEntry(Message("user", tagged("plugin", wish)), told=told))
+                session.inbox.add(InboxEntry(Message("user", tagged("plugin", wish)), notice=told))
                 return
 
 

@@ -23,7 +23,7 @@ from whet.contract.errors import ConfigError
 @click.option("--toolsets", metavar="A,B", help="Only these groups of tools.")
 @model_options
 @click.pass_obj
-def acp(home: Home, /, **given: Any) -> None:
+def acp(home: Home, /, **values: Any) -> None:
     """Serve an editor that speaks the Agent Client Protocol; the editor starts this itself.
 
     It needs the extra acp: pip install 'whet-agent[acp]'
@@ -34,9 +34,9 @@ def acp(home: Home, /, **given: Any) -> None:
         raise ConfigError(
             "this is for an editor to start, not for a terminal", hint="docs/editors.md has the settings"
         )
-    flags = model_flags(given) | {"approval.mode": given["approvals"], "tools.toolsets": given["toolsets"]}
+    flags = model_flags(values) | {"approval.mode": values["approvals"], "tools.toolsets": values["toolsets"]}
     options = ChatOptions(home=home, flags=flags)
-    # It needs the extra, and pydantic costs a quarter of a second.
+    # imported only now: it needs the extra, and pydantic takes 0.25 s to import
     from whet.editors.serve import serve  # noqa: PLC0415
 
     run_on_loop(serve(home, lambda: load_settings(options, None), list(builtin_commands())))

@@ -1,4 +1,4 @@
-"""How an answer's Markdown looks in a terminal: headings, code and tables. Loaded with the first answer."""
+"""How an answer's Markdown looks in a terminal: headings, code and tables. Imported with the first answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _LeftHeading(Heading):
 
 
 class _IndentedCode(CodeBlock):
-    """A fence indented by two columns, on the terminal's own background."""
+    """A fenced code block, indented by two columns, on the terminal's own background."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = Syntax(
@@ -35,7 +35,7 @@ class _IndentedCode(CodeBlock):
 
 
 class _WrappedTable(TableElement):
-    """A table whose cells break over lines, long words too; nothing of one is cut off."""
+    """A table whose cells wrap, long words included; no text is cut off."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for part in super().__rich_console__(console, options):
@@ -46,7 +46,7 @@ class _WrappedTable(TableElement):
 
 
 class AnswerMarkdown(Markdown):
-    """An answer, or a block of one."""
+    """An answer's Markdown, or a block of it."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,

@@ -1,6 +1,6 @@
-"""`whet approvals`: list what was allowed for good, and take it back.
+"""`whet approvals`: list permanent permissions and revoke them.
 
-Only the answers "always" are here; rules live in config.yaml, answers for a session end with it.
+Only "always" answers are listed. Rules are in config.yaml, and answers for a session end with the session.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ approvals: click.Group = click.Group("approvals", help="List what was allowed fo
 @approvals.command("list")
 @home_and_json
 def list_(home: Home, as_json: bool) -> None:
-    """List every answer \"always\" that still holds."""
-    found = _use(home, lambda database: database.read_now(grants.all_grants)) or []
+    """List every "always" answer that is in force."""
+    rows = _use(home, lambda database: database.read_now(grants.all_grants)) or []
     shape: list[Column[grants.GrantRow]] = [
         Column("id", lambda grant: str(grant.id)),
         Column("tool", lambda grant: grant.tool),
@@ -37,21 +37,21 @@ def list_(home: Home, as_json: bool) -> None:
         Column("since", lambda grant: grant.created[:10], rank=2),
     ]
     none = "Nothing was allowed for good. Rules are in: whet config get approval.allow"
-    emit_rows(found, shape, {"grants": found}, none=none, as_json=as_json)
+    emit_rows(rows, shape, {"grants": rows}, none=none, as_json=as_json)
 
 
 @approvals.command("revoke")
 @click.argument("grant_id", type=int)
 @home_and_json
 def revoke(home: Home, grant_id: int, as_json: bool) -> None:
-    """Take back the answer with this id; the next such call is asked about again."""
+    """Revoke the permission with this id; Whet asks again before the next such call."""
     if not _use(home, lambda database: database.write_now(lambda db: grants.remove(db, grant_id))):
         raise NotFound(f"there is no grant {grant_id}", hint="whet approvals list")
     emit({"revoked": grant_id}, f"grant {grant_id} no longer holds", as_json=as_json)
 
 
 def _use(home: Home, work: Callable[[StateDatabase], T]) -> T | None:
-    """Run `work` on the store; None where there is no store yet."""
+    """Run `work` on the store. Return None if there is no store yet."""
     if not has_store(home):
         return None
     with stored.opened(home) as database:

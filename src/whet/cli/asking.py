@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from whet.cli import wording
-from whet.cli.deciding import Deciding, coloured, has_colour
+from whet.cli.deciding import TerminalDecision, has_colour, paint_row
 from whet.cli.live import Fragment, Marks, wrapped
 from whet.cli.person import chosen
 from whet.cli.screen import PromptSignal
@@ -67,12 +67,12 @@ class TerminalQuestion:
         return f"{self._keys}\n{wording.printable(hint)}" if hint else self._keys
 
     def give(self, answer: str | None) -> None:
-        """Answer, once."""
+        """Set the answer. Later calls change nothing."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
     def rows(self, width: int, height: int) -> list[list[Fragment]]:
-        """Lay the question out; one that is too long for the screen keeps its head and its end."""
+        """Lay the question out. If it is too long for the screen, keep its head and its end."""
         rows: list[Fragment] = []
         for prefix, line, *style in self._lines:
             further = prefix if prefix == _BAR else " " * len(prefix)
@@ -112,15 +112,15 @@ class PickQuestion(TerminalQuestion):
         self._at = 0
 
     @property
-    def found(self) -> list[int]:
-        """The numbers of the choices that have every typed word."""
+    def matches(self) -> list[int]:
+        """Return the indexes of the choices that contain every typed word."""
         words = [] if self._decides else self._typed_text().lower().split()
         texts = [f"{line} {preview}".lower() for line, preview in self._choices]
         return [at for at, text in enumerate(texts) if all(word in text for word in words)]
 
     def move(self, by: int) -> None:
-        """Point at another one."""
-        self._at = max(0, min(self._at + by, len(self.found) - 1))
+        """Move the selection by `by` choices."""
+        self._at = max(0, min(self._at + by, len(self.matches) - 1))
 
     def give(self, answer: str | None) -> None:
         """Answer with the number of the one pointed at; None stays none. If the choice decides something, a
@@ -128,30 +128,30 @@ class PickQuestion(TerminalQuestion):
         if self._decides and answer is not None and (line := self._typed_text()).strip():
             self.line = line
             answer = None
-        found = self.found
-        at = min(self._at, len(found) - 1)
-        super().give(None if answer is None or not found else str(found[at]))
+        matches = self.matches
+        at = min(self._at, len(matches) - 1)
+        super().give(None if answer is None or not matches else str(matches[at]))
 
     def rows(self, width: int, height: int) -> list[list[Fragment]]:
-        """Give the title, the choices around the one pointed at, and its preview."""
-        found = self.found
-        self._at = max(0, min(self._at, len(found) - 1))
+        """Return the title, the choices around the selected one, and its preview."""
+        matches = self.matches
+        self._at = max(0, min(self._at, len(matches) - 1))
         rows: list[list[Fragment]] = [[("bold", wording.clip(self._title, width))]]
         preview: list[str] = []
-        if found:
-            preview = wrapped(wording.printable(self._choices[found[self._at]][1]), max(width - 4, 8))[:3]
-        most = max(height - 2 - len(preview), 3)
-        first = max(0, min(self._at - most // 2, len(found) - most))
-        for at in range(first, min(first + most, len(found))):
-            here = at == self._at
-            line = wording.cut(wording.printable(self._choices[found[at]][0]), width - 2)
-            rows.append([("class:sign" if here else "", f"{'>' if here else ' '} {line}")])
-            if here:
+        if matches:
+            preview = wrapped(wording.printable(self._choices[matches[self._at]][1]), max(width - 4, 8))[:3]
+        max_rows = max(height - 2 - len(preview), 3)
+        first = max(0, min(self._at - max_rows // 2, len(matches) - max_rows))
+        for at in range(first, min(first + max_rows, len(matches))):
+            is_selected = at == self._at
+            line = wording.cut(wording.printable(self._choices[matches[at]][0]), width - 2)
+            rows.append([("class:sign" if is_selected else "", f"{'>' if is_selected else ' '} {line}")])
+            if is_selected:
                 rows += [[("class:dim", f"    {text}")] for text in preview if text.strip()]
-        if not found:
+        if not matches:
             rows.append([("class:dim", "  nothing fits")])
         ways = "a number or words" if self._decides else "type to narrow"
-        hint = f"{len(found)} of {len(self._choices)} · {ways} · Enter takes · Esc leaves"
+        hint = f"{len(matches)} of {len(self._choices)} · {ways} · Enter takes · Esc leaves"
         rows.append([("class:dim", wording.clip(hint, width))])
         return rows
 
@@ -165,39 +165,39 @@ class TerminalPerson:
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is no option are a no."""
-        deciding = Deciding(request, max(self._terminal.height() - 20, 8))
+        decision = TerminalDecision(request, max(self._terminal.height() - 20, 8))
         is_drawn = False
         while True:
-            question = self._question(deciding)
+            question = self._question(decision)
             question.is_drawn = is_drawn  # asked again, it is still the question that was seen
             text = await self._terminal.ask(question)
             is_drawn = True
-            typed = read_line(text or "", deciding.options())
-            if deciding.choose(typed.option):
+            typed = read_line(text or "", decision.options())
+            if decision.choose(typed.option):
                 continue
             match typed.option:
                 case "view":
-                    self._show_whole(deciding)
+                    self._show_whole(decision)
                 case "edit":
-                    if edited := await self._edited(request):
+                    if edited := await self._edit(request):
                         return edited
                 case "because":
                     words = await self._terminal.ask(TerminalQuestion([("", "No, because:")]))
                     return Reply("no", words=words or "")
                 case "once" | "session" | "always":
-                    return self._said(deciding, typed.option)
+                    return self._report_grant(decision, typed.option)
                 case _:
                     return self._refused(typed)
 
-    def _question(self, deciding: Deciding) -> TerminalQuestion:
-        lines = [("", wording.printable(deciding.question.title), "bold")]
-        for prefix, row in deciding.rows():
+    def _question(self, decision: TerminalDecision) -> TerminalQuestion:
+        lines = [("", wording.printable(decision.question.title), "bold")]
+        for prefix, row in decision.rows():
             style = _ROW_STYLES.get(row.kind, "") if has_colour() else ""
             lines.append((prefix, wording.exact(row.text), style))
         return TerminalQuestion(
             lines,
-            keys=deciding.keys(self._terminal.width() - 1),
-            options=deciding.options(),
+            keys=decision.keys(self._terminal.width() - 1),
+            options=decision.options(),
             more=" (v shows all)",
         )
 
@@ -207,22 +207,22 @@ class TerminalPerson:
             self._terminal.wake(PromptSignal.INTERRUPT)
         return Reply("no", words=typed.words).short
 
-    def _said(self, deciding: Deciding, answer: Answer) -> Answer | Reply:
+    def _report_grant(self, decision: TerminalDecision, answer: Answer) -> Answer | Reply:
         if answer not in _GRANTS:
             return answer
-        said = f"allowed {_GRANTS[answer]}: {deciding.covers() or deciding.request.subject}"
-        self._terminal.write(wording.clip(wording.printable(said), self._terminal.width()) + "\n")
-        return deciding.reply(answer).short
+        text = f"allowed {_GRANTS[answer]}: {decision.scope_text() or decision.request.subject}"
+        self._terminal.write(wording.clip(wording.printable(text), self._terminal.width()) + "\n")
+        return decision.reply(answer).short
 
-    def _show_whole(self, deciding: Deciding) -> None:
-        rows = [f"{prefix}{wording.exact(row.text)}" for prefix, row in deciding.rows(whole=True)]
+    def _show_whole(self, decision: TerminalDecision) -> None:
+        rows = [f"{prefix}{wording.exact(row.text)}" for prefix, row in decision.rows(unfold=True)]
         painted = [
-            coloured(row, text, colour=has_colour())
-            for (_, row), text in zip(deciding.rows(whole=True), rows, strict=True)
+            paint_row(row, text, colour=has_colour())
+            for (_, row), text in zip(decision.rows(unfold=True), rows, strict=True)
         ]
-        self._terminal.write("\n".join([wording.printable(deciding.question.title), *painted]) + "\n")
+        self._terminal.write("\n".join([wording.printable(decision.question.title), *painted]) + "\n")
 
-    async def _edited(self, request: ApprovalRequest) -> Reply | None:
+    async def _edit(self, request: ApprovalRequest) -> Reply | None:
         from whet.cli.rewriting import rewrite  # noqa: PLC0415 - most questions are not edited
 
         try:
@@ -236,12 +236,12 @@ class TerminalPerson:
         return Reply("once", arguments=arguments)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Ask for a line; a number picks a choice, Esc gives no answer."""
+        """Ask for a line. A number picks a choice; Esc returns None."""
         options = [(f"  {number}. ", wording.printable(choice)) for number, choice in enumerate(choices, 1)]
         answer = await self._terminal.ask(TerminalQuestion([("", wording.printable(question)), *options]))
         if answer is None:
             return None
         answer = chosen(answer.strip(), choices)
-        said = f"{wording.printable(question)}\n  {self._marks.prompt}{wording.printable(answer)}\n"
-        self._terminal.write(said)
+        text = f"{wording.printable(question)}\n  {self._marks.prompt}{wording.printable(answer)}\n"
+        self._terminal.write(text)
         return answer

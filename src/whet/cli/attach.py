@@ -1,7 +1,7 @@
-"""What goes into a user message besides the typed text: piped input, pasted text, images.
+"""The parts of a user message besides the typed text: piped input, pasted text, images.
 
-Everything is bounded here: a model gets at most `CAP_CHARS` of piped or pasted text, head and tail, with
-the total named. It does not know about sessions.
+Everything is bounded here: a model gets at most `CAP_CHARS` characters of piped or pasted text, its head
+and tail, with the total named. This module does not know about sessions.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _IMAGE_MENTION = re.compile(
 )
 
 
-def capped(text: str, cap_chars: int = CAP_CHARS) -> str:
-    """Give `text`, or its head and tail with a line between that names what was left out and the total."""
+def cap_text(text: str, cap_chars: int = CAP_CHARS) -> str:
+    """Return `text`, or its head and tail with a line between them that names the omitted and the total
+    characters."""
     if len(text) <= cap_chars:
         return text
     head, tail = cap_chars * 3 // 4, cap_chars // 4
@@ -35,28 +36,30 @@ def capped(text: str, cap_chars: int = CAP_CHARS) -> str:
     return f"{text[:head]}\n{note}\n{text[-tail:]}"
 
 
-def fenced(text: str, label: str) -> str:
-    """Give `text` between fences that it can't close itself, under a line with its label and size."""
+def fence_text(text: str, label: str) -> str:
+    """Return `text` in a code fence that it can't close itself, below a line with its label and size."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     newline = "" if text.endswith("\n") else "\n"
-    return f"{label} ({len(text):,} characters):\n{fence}\n{capped(text)}{newline}{fence}"
+    return f"{label} ({len(text):,} characters):\n{fence}\n{cap_text(text)}{newline}{fence}"
 
 
-def with_piped(question: str, piped: str) -> str:
-    """Give the text of a user message made of a question and piped text, either of which may be empty."""
+def join_piped_text(question: str, piped: str) -> str:
+    """Return the text of a user message from a question and piped text. Either of them may be empty."""
     if not piped.strip():
-        return capped(question)
-    return f"{capped(question)}\n\n{fenced(piped, 'Standard input')}" if question else capped(piped)
+        return cap_text(question)
+    return f"{cap_text(question)}\n\n{fence_text(piped, 'Standard input')}" if question else cap_text(piped)
 
 
-def mentioned_images(text: str, folder: Path) -> tuple[list[Path], list[str]]:
-    """Give the image files that `text` names as @path or @"path", relative to `folder`, and the names for
-    which there is none."""
+def find_images(text: str, folder: Path) -> tuple[list[Path], list[str]]:
+    """Return the image files that `text` names as @path or @"path", and the names without a file.
+
+    Paths are relative to `folder`.
+    """
     names = [quoted or bare for quoted, bare in _IMAGE_MENTION.findall(text)]
     paths = {name: folder / os.path.expanduser(name) for name in names}
-    found = {name: path for name, path in paths.items() if path.is_file()}
-    return list(found.values()), [name for name in paths if name not in found]
+    files = {name: path for name, path in paths.items() if path.is_file()}
+    return list(files.values()), [name for name in paths if name not in files]
 
 
 def load_image(path: Path, folder: Path) -> ImagePart:
@@ -80,11 +83,12 @@ def load_image(path: Path, folder: Path) -> ImagePart:
     return ImagePart(media_type, base64.b64encode(data).decode("ascii"))
 
 
-def read_piped(fd: int = 0, *, wait_s: float | None = None) -> str | None:
-    """Read `fd` to its end as UTF-8; None when nothing at all came within `wait_s` (None waits).
+def read_pipe(fd: int = 0, *, wait_s: float | None = None) -> str | None:
+    """Read `fd` to its end as UTF-8. Return None if nothing arrives within `wait_s` seconds (None waits
+    forever).
 
-    A long input is not held whole: its first and last `CAP_CHARS` bytes are, with the bytes between
-    counted. Raises ConfigError for binary input.
+    A long input is not held whole: its first and last `4 * CAP_CHARS` bytes are kept, and the bytes
+    between them are counted. Raises ConfigError for binary input.
     """
     if wait_s is not None and not select.select([fd], [], [], wait_s)[0]:
         return None

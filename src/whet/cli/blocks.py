@@ -1,7 +1,7 @@
-"""Cuts streaming Markdown into blocks that will not change any more.
+"""Cut streaming Markdown into blocks that will not change any more.
 
-A block is a paragraph, a heading, a fence, a table, or one item of a list. `feed` costs in proportion to
-the new text, whatever came before. It does not know how a block is shown.
+A block is a paragraph, a heading, a fence, a table, or one item of a list. The cost of `feed` grows with
+the new text only, not with the text before it. This module does not know how a block is shown.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _INDENTED = re.compile(r"(?: {2,}|\t)\S")
 
 
 class MarkdownBlock(msgspec.Struct, frozen=True):
-    """A finished piece of Markdown; `tight` joins it to the one before without an empty line."""
+    """A finished piece of Markdown. If `tight`, no empty line separates it from the block before."""
 
     text: str
     tight: bool = False
 
 
 class Blocks:
-    """The cutter of one answer."""
+    """The block splitter of one answer."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -35,27 +35,28 @@ class Blocks:
 
     @property
     def tail(self) -> str:
-        """What was fed and is in no finished block yet."""
+        """The text that is in no finished block yet."""
         return "\n".join([*self._lines, "".join(self._open)]).strip("\n")
 
     def tail_end(self, lines: int, characters: int) -> str:
-        """Give the last `lines` lines of the tail, at most `characters` characters, without building it."""
+        """Return the last `lines` lines of the tail, at most `characters` characters, without building the
+        whole tail."""
         open_line = "".join(self._open)[-characters:]
         return "\n".join([*self._lines[-lines:], open_line])[-characters:].strip("\n")
 
     def feed(self, text: str) -> list[MarkdownBlock]:
-        """Take more text and give the blocks that it finished."""
+        """Add text and return the blocks that it completed."""
         done: list[MarkdownBlock] = []
-        first, *rest = text.split("\n")
+        first, *pieces = text.split("\n")
         self._open.append(first)
-        for piece in rest:
+        for piece in pieces:
             line = "".join(self._open)
             self._open = [piece]
             self._take(line, done)
         return done
 
     def finish(self) -> list[MarkdownBlock]:
-        """Give what is left as finished blocks, and start over."""
+        """Return the remaining text as finished blocks, and reset."""
         done: list[MarkdownBlock] = []
         if line := "".join(self._open):
             self._take(line, done)
@@ -92,7 +93,7 @@ class Blocks:
             self._close(done)
 
     def _starts(self, line: str, in_item: bool) -> bool:
-        """Whether `line` begins a block of its own after the lines that are held."""
+        """Return whether `line` begins a new block after the collected lines."""
         if _HEADING.match(line) or _is_item(line):
             return True
         if in_item:

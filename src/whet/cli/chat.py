@@ -1,7 +1,7 @@
 """`whet chat` and plain `whet`: a conversation at the terminal, or one question with -q.
 
-Only the options live here. The one-shot is `cli/oneshot.py`; the terminal is `cli/repl.py`, which is
-imported when it is needed and not before: rich and prompt_toolkit cost more than a one-shot may take.
+Only the options are defined here. `cli/oneshot.py` runs one question. `cli/repl.py` runs the terminal and
+is imported only when needed: rich and prompt_toolkit take longer to import than a single question may.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from whet.contract.errors import ConfigError
 @click.option("--warm", default="", metavar="NAME", help="Start with this template, auto, or off.")
 @click.option("--title", default="", help="The new session's title.")
 @click.pass_context
-def chat(context: click.Context, /, **given: Any) -> None:
+def chat(context: click.Context, /, **options: Any) -> None:
     """Chat at the terminal, or ask one question with -q."""
-    if given["session_id"] and given["go_on"]:
+    if options["session_id"] and options["go_on"]:
         raise click.UsageError("--session and --continue exclude each other")
-    if given["warm"] and (given["session_id"] or given["go_on"]):
+    if options["warm"] and (options["session_id"] or options["go_on"]):
         raise click.UsageError("--warm is for a new session; one that exists keeps how it was started")
-    if given["picks"] and (given["session_id"] or given["go_on"] or given["question"] is not None):
+    if options["picks"] and (options["session_id"] or options["go_on"] or options["question"] is not None):
         raise click.UsageError("--resume picks a session in the chat; it goes with no other and with no -q")
-    if given["as_json"] and given["stream_json"]:
+    if options["as_json"] and options["stream_json"]:
         raise click.UsageError("--json and --stream-json exclude each other")
-    context.exit(run(_options(context.obj, given)))
+    context.exit(run(_options(context.obj, options)))
 
 
 def run(options: ChatOptions) -> int:
-    """Start the one-shot or the terminal, and give the exit code."""
+    """Run one question or the terminal chat, and return the exit code."""
     if options.question is None and sys.stdin.isatty() and options.output == "text":
         from whet.cli import repl  # noqa: PLC0415 - rich and prompt_toolkit, which a one-shot must not pay for
 
@@ -62,19 +62,19 @@ def run(options: ChatOptions) -> int:
     return oneshot.run(options)
 
 
-def _options(home: Home, given: dict[str, Any]) -> ChatOptions:
-    plans = given["approvals"] == "plan"
-    flags = model_flags(given) | {
-        "approval.mode": None if plans else given["approvals"],
-        "agent.max_steps": given["max_steps"],
-        "tools.workspace": given["workspace"],
+def _options(home: Home, options: dict[str, Any]) -> ChatOptions:
+    plans = options["approvals"] == "plan"
+    flags = model_flags(options) | {
+        "approval.mode": None if plans else options["approvals"],
+        "agent.max_steps": options["max_steps"],
+        "tools.workspace": options["workspace"],
     }
-    if given["toolsets"] is not None:
-        flags["tools.toolsets"] = given["toolsets"]
-    if given["yes"] and not given["approvals"]:
+    if options["toolsets"] is not None:
+        flags["tools.toolsets"] = options["toolsets"]
+    if options["yes"] and not options["approvals"]:
         flags["approval.mode"] = "auto"
-    output: Output = "json" if given["as_json"] else "stream-json" if given["stream_json"] else "text"
-    named = ("question", "session_id", "go_on", "private", "title", "warm", "picks")
-    images = tuple(Path(name) for name in given["images"])
-    asked = {name: given[name] for name in named}
-    return ChatOptions(home, flags, output=output, images=images, plans=plans, **asked)
+    output: Output = "json" if options["as_json"] else "stream-json" if options["stream_json"] else "text"
+    names = ("question", "session_id", "go_on", "private", "title", "warm", "picks")
+    images = tuple(Path(name) for name in options["images"])
+    values = {name: options[name] for name in names}
+    return ChatOptions(home, flags, output=output, images=images, plans=plans, **values)

@@ -1,6 +1,6 @@
-"""What `whet doctor` looks at. Each check gives findings and raises nothing, whatever else is broken.
+"""The checks of `whet doctor`. Each check returns findings and raises nothing, whatever else is broken.
 
-The database is opened without the store, which would migrate or refuse it: here it is only looked at.
+The database is opened without the store, which would migrate or refuse it. The checks only read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _END_ROWS = 20
 
 
 class DoctorFinding(msgspec.Struct, frozen=True):
-    """One line of the report: what was looked at, how it is, and what to do where it is not ok."""
+    """One line of the report: the check's name, its state, a text, and the fix if the state is not ok."""
 
     name: str
     state: State
@@ -63,21 +63,21 @@ class DoctorFinding(msgspec.Struct, frozen=True):
 
 
 def check_python() -> Iterator[DoctorFinding]:
-    """Look at the interpreter and the packages."""
+    """Check the interpreter and the packages."""
     yield DoctorFinding(
         "whet", "ok", f"{__version__}, Python {platform.python_version()}, {platform.system()}"
     )
-    found: list[str] = []
+    versions: list[str] = []
     for name in _PACKAGES:
         try:
-            found.append(f"{name} {metadata.version(name)}")
+            versions.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             yield DoctorFinding("packages", "failed", f"{name} is missing", f"pip install {name}")
-    yield DoctorFinding("packages", "ok", ", ".join(found))
+    yield DoctorFinding("packages", "ok", ", ".join(versions))
 
 
 def check_home(home: Home) -> Iterator[DoctorFinding]:
-    """Look at the home folder: there, writable, closed to others."""
+    """Check that the home folder exists, can be written and is closed to other users."""
     root = home.root
     if not root.exists():
         parent = next(folder for folder in root.parents if folder.exists())
@@ -103,7 +103,7 @@ def check_home(home: Home) -> Iterator[DoctorFinding]:
 
 
 def check_disk(home: Home) -> Iterator[DoctorFinding]:
-    """Look at the space that is left where the home is."""
+    """Check the free disk space at the home folder."""
     folder = next(folder for folder in (home.root, *home.root.parents) if folder.exists())
     free = shutil.disk_usage(folder).free
     state: State = "failed" if free < _TOO_LOW_BYTES else "warning" if free < _LOW_BYTES else "ok"
@@ -113,23 +113,25 @@ def check_disk(home: Home) -> Iterator[DoctorFinding]:
 
 
 def check_config(home: Home, environ: Mapping[str, str]) -> tuple[list[DoctorFinding], LoadedSettings | None]:
-    """Read the settings; None where they are broken."""
+    """Read the settings. The second value is None if they are broken."""
     try:
         loaded = load(home, environ=environ)
     except ConfigError as error:
         return [DoctorFinding("config", "failed", error.message, error.hint)], None
     changed = sum(origin != "default" for origin in loaded.origins.values())
-    where = str(home.config) if home.config.exists() else "no config.yaml"
-    found = [DoctorFinding("config", "ok", f"{where}, {changed} of {len(loaded.origins)} settings changed")]
-    found += [
+    source = str(home.config) if home.config.exists() else "no config.yaml"
+    findings = [
+        DoctorFinding("config", "ok", f"{source}, {changed} of {len(loaded.origins)} settings changed")
+    ]
+    findings += [
         DoctorFinding("config", "warning", warning, "unset it or correct its name")
         for warning in loaded.warnings
     ]
-    return found, loaded
+    return findings, loaded
 
 
 def check_secrets(home: Home) -> Iterator[DoctorFinding]:
-    """Look at .env: readable, closed to others, understood."""
+    """Check that .env can be read and parsed and is closed to other users."""
     try:
         warnings = env_warnings(home)
     except ConfigError as error:
@@ -145,15 +147,17 @@ def check_secrets(home: Home) -> Iterator[DoctorFinding]:
 
 
 def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]:
-    """Look at SQLite itself, and whether state.db is whole and of a known schema; of a large file only the
-    ends of its tables, unless `full`."""
+    """Check SQLite itself, and that state.db is intact and has a known schema.
+
+    Of a large file only the ends of its tables are read, unless `full`.
+    """
     version = _sqlite_version()
     state: State = "ok" if tuple(map(int, version.split("."))) >= _SAFE_SQLITE else "warning"
     fix = "" if state == "ok" else "pip install --upgrade apsw: older SQLite can damage a WAL file"
     yield DoctorFinding("sqlite", state, version, fix)
     path = home.database
     if (url := team_url(home)[0]) != "":
-        yield _look_at_team(url)
+        yield _check_team_database(url)
         return
     if not path.exists():
         yield DoctorFinding("database", "ok", "none yet")
@@ -162,20 +166,22 @@ def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(2000)
             connection.pragma("query_only", True)
-            yield from _look_at(path, connection, full=full)
+            yield from _check_state_database(path, connection, full=full)
     except apsw.Error as error:
-        yield DoctorFinding("database", "failed", f"{path}: {error}", _restore(path))
+        yield DoctorFinding("database", "failed", f"{path}: {error}", _restore_hint(path))
 
 
-def _look_at_team(url: str) -> DoctorFinding:
+def _check_team_database(url: str) -> DoctorFinding:
     try:
         with needs_driver():
             from whet.store.team_status import read  # noqa: PLC0415 - brings psycopg, an extra
 
-            found = read(url, 1.0)
+            status = read(url, 1.0)
     except WhetError as error:
         return DoctorFinding("database", "failed", error.message, error.hint)
-    return DoctorFinding("database", "ok", f"{found.server}, {plural(found.steps, 'step')}, {found.address}")
+    return DoctorFinding(
+        "database", "ok", f"{status.server}, {plural(status.steps, 'step')}, {status.address}"
+    )
 
 
 def _sqlite_version() -> str:
@@ -184,7 +190,7 @@ def _sqlite_version() -> str:
     return str(row[0]) if row else "0"
 
 
-def _look_at(path: Path, connection: apsw.Connection, *, full: bool) -> Iterator[DoctorFinding]:
+def _check_state_database(path: Path, connection: apsw.Connection, *, full: bool) -> Iterator[DoctorFinding]:
     schema = int(connection.pragma("user_version"))
     if schema > len(STEPS):
         text = f"schema {schema} is newer than this Whet knows ({len(STEPS)})"
@@ -193,14 +199,14 @@ def _look_at(path: Path, connection: apsw.Connection, *, full: bool) -> Iterator
     companions = (path, path.with_name(path.name + "-wal"))
     total = sum(file.stat().st_size for file in companions if file.exists())
     is_whole = full or total <= _CHECKED_WHOLE_BYTES
-    problem = _checked(connection) if is_whole else _ends_checked(connection)
+    problem = _check_pages(connection) if is_whole else _check_table_ends(connection)
     if problem != "ok":
         yield DoctorFinding(
-            "database", "failed", f"{path} is damaged: {problem.splitlines()[-1]}", _restore(path)
+            "database", "failed", f"{path} is damaged: {problem.splitlines()[-1]}", _restore_hint(path)
         )
         return
-    looked = "whole" if is_whole else "opens and reads (all of it: whet doctor --full)"
-    yield DoctorFinding("database", "ok", f"{looked}, schema {schema}, {size(total)}")
+    extent = "whole" if is_whole else "opens and reads (all of it: whet doctor --full)"
+    yield DoctorFinding("database", "ok", f"{extent}, schema {schema}, {size(total)}")
     if schema:
         rows = connection.execute("SELECT host, pid, born FROM claims").fetchall()
         busy = [
@@ -212,15 +218,17 @@ def _look_at(path: Path, connection: apsw.Connection, *, full: bool) -> Iterator
             )
 
 
-def _checked(connection: apsw.Connection) -> str:
-    """Look at every page; reads 100 MB a second or so."""
+def _check_pages(connection: apsw.Connection) -> str:
+    """Check every page, at about 100 MB a second."""
     row = connection.execute("PRAGMA quick_check(1)").fetchone()
     return str(row[0]) if row else "no answer"
 
 
-def _ends_checked(connection: apsw.Connection) -> str:
-    """Read the first and last rows of every table; raises what SQLite does at a damaged page. Takes
-    milliseconds at any size."""
+def _check_table_ends(connection: apsw.Connection) -> str:
+    """Read the first and last rows of every table, in milliseconds at any size.
+
+    Raises what SQLite raises at a damaged page.
+    """
     tables = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
     ).fetchall()
@@ -234,12 +242,12 @@ def _ends_checked(connection: apsw.Connection) -> str:
     return "ok"
 
 
-def _restore(path: Path) -> str:
+def _restore_hint(path: Path) -> str:
     return f"restore a backup, or keep what is left: mv {path} {path}.broken (a new one is made)"
 
 
 def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
-    """Look whether a model is set and its key is there; asks no server."""
+    """Check that a model is set and its key exists. Sends no request."""
     if is_needed(settings):
         fix = "whet (asks and offers what it finds), or whet config set model.provider NAME"
         return DoctorFinding(
@@ -250,8 +258,8 @@ def check_provider(home: Home, settings: Settings, environ: Mapping[str, str]) -
             info = provider.info
     except WhetError as error:
         return DoctorFinding("model", "failed", error.message, error.hint)
-    said = f"{info.model or '(default)'} from {info.provider}; whet doctor --online asks its server"
-    return DoctorFinding("model", "ok", said)
+    text = f"{info.model or '(default)'} from {info.provider}; whet doctor --online asks its server"
+    return DoctorFinding("model", "ok", text)
 
 
 async def check_online(
@@ -261,19 +269,19 @@ async def check_online(
     start_s = clock.monotonic_s()
     try:
         with borrowed_provider(home, settings, load_secrets(home, environ)) as provider:
-            start_s, wanted = clock.monotonic_s(), provider.info.model
+            start_s, model_name = clock.monotonic_s(), provider.info.model
             async with aclosing(provider):
                 models = await provider.list_models()
     except WhetError as error:
         return DoctorFinding("server", "failed", error.message, error.hint)
     text = f"answers in {1000 * (clock.monotonic_s() - start_s):.0f} ms, {plural(len(models), 'model')}"
-    if models and wanted and wanted not in models:
-        return DoctorFinding("server", "warning", f"{text}, not among them: {wanted}", "whet model list")
+    if models and model_name and model_name not in models:
+        return DoctorFinding("server", "warning", f"{text}, not among them: {model_name}", "whet model list")
     return DoctorFinding("server", "ok", text)
 
 
 def check_commands(path: str | None = None) -> Iterator[DoctorFinding]:
-    """Look for the programs that tools use."""
+    """Check for the programs that tools use."""
     for name, (state, fix) in _COMMANDS.items():
         where = shutil.which(name, path=path)
         if where:
@@ -283,7 +291,7 @@ def check_commands(path: str | None = None) -> Iterator[DoctorFinding]:
 
 
 def check_terminal() -> Iterator[DoctorFinding]:
-    """Look at what the terminal can show."""
+    """Check the terminal's size, encoding and colours."""
     columns, lines = shutil.get_terminal_size((80, 24))
     encoding = (sys.stdout.encoding or "ascii").lower()
     text = f"{columns}x{lines}, {encoding}, {'colour' if has_colour() else 'no colour'}"
@@ -296,7 +304,7 @@ def check_terminal() -> Iterator[DoctorFinding]:
 
 
 def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
-    """Look at the MCP servers' settings and at what came of the last contact; reaches none."""
+    """Check the MCP servers' settings and the result of the last contact. Contacts no server."""
     for name, server in settings.mcp.servers.items():
         label = f"mcp {name}"
         try:
@@ -307,20 +315,20 @@ def check_servers(home: Home, settings: Settings) -> Iterator[DoctorFinding]:
         if not server.enabled:
             yield DoctorFinding(label, "ok", "switched off")
             continue
-        kept = read_kept(home, name, server)
-        if kept is None:
+        last_contact = read_kept(home, name, server)
+        if last_contact is None:
             yield DoctorFinding(label, "ok", "not reached yet; the first session does")
-        elif kept.failure:
-            yield DoctorFinding(label, "warning", kept.failure, f"whet mcp test {name}")
+        elif last_contact.failure:
+            yield DoctorFinding(label, "warning", last_contact.failure, f"whet mcp test {name}")
         else:
-            listing = read_listing(name, server, kept.catalogue)
+            listing = read_listing(name, server, last_contact.catalogue)
             left_out = f", {len(listing.left_out)} left out" if listing.left_out else ""
             count = len(listing.offered)
             yield DoctorFinding(label, "ok", f"{plural(count, 'tool')}{left_out}")
 
 
 def check_confirmations(home: Home) -> Iterator[DoctorFinding]:
-    """Say where the confirmation service's files belong to the user that agents run as."""
+    """Warn if the confirmation service's files belong to the user that agents run as."""
     folder = home.root / "confirm"
     if is_same_user(folder):
         yield DoctorFinding(
@@ -332,7 +340,7 @@ def check_confirmations(home: Home) -> Iterator[DoctorFinding]:
 
 
 def check_folders(home: Home) -> Iterator[DoctorFinding]:
-    """Look at plugins and logs."""
+    """List plugins and the log."""
     plugins = home.root / "plugins"
     names = sorted(entry.name for entry in plugins.iterdir() if entry.is_dir()) if plugins.is_dir() else []
     yield DoctorFinding("plugins", "ok", ", ".join(names) or "none")

@@ -1,4 +1,4 @@
-"""An image on the system's clipboard, read by the program that the system has for that."""
+"""Read an image from the system's clipboard with the program that the system has for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from whet.contract.errors import NotFound
 
 _LIMIT_S = 5.0
 _PNG = b"\x89PNG\r\n\x1a\n"
-# What must be set for a program to find its display, and how it writes the clipboard's image to its output.
+# The environment variable that a program needs to find its display, and the command that writes the
+# clipboard's image to its output.
 _READERS = (
     ("WAYLAND_DISPLAY", "wl-paste --type image/png"),
     ("DISPLAY", "xclip -selection clipboard -target image/png -out"),
@@ -18,8 +19,11 @@ _READERS = (
 )
 
 
-def image() -> bytes:
-    """Give the clipboard's image as PNG. Blocks for some milliseconds. Raises NotFound."""
+def read_image() -> bytes:
+    """Return the clipboard's image as PNG. Blocks for some milliseconds.
+
+    Raises NotFound if there is no image or no program that reads images.
+    """
     readers = [command.split() for variable, command in _READERS if not variable or os.environ.get(variable)]
     readers = [command for command in readers if shutil.which(command[0])]
     if not readers:
@@ -28,11 +32,11 @@ def image() -> bytes:
             hint="install wl-clipboard, xclip or pngpaste, or give the image's path: @shot.png",
         )
     try:
-        done = subprocess.run(readers[0], capture_output=True, timeout=_LIMIT_S, check=False)
+        process = subprocess.run(readers[0], capture_output=True, timeout=_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotFound(f"{readers[0][0]} does not answer", hint="give the image's path: @shot.png") from error
-    if not done.stdout.startswith(_PNG):
+    if not process.stdout.startswith(_PNG):
         raise NotFound(
             "there is no image on the clipboard", hint="text is pasted with the terminal's own key"
         )
-    return done.stdout
+    return process.stdout

@@ -1,7 +1,7 @@
 """The built-in slash commands.
 
-Each is a few lines on what the chat offers (`ChatControl`), the session and the store. It does not know how
-the terminal works.
+Each is a few lines on `ChatControl`, the session and the store. This module does not know how the terminal
+works.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from whet.app.build import App
 from whet.app.slash import Commands, SlashCommand
 from whet.beneath import explain_failure, replace_file
 from whet.cli import mode, picking, wording
-from whet.cli.context_report import OUTCOMES, report
+from whet.cli.context_report import OUTCOMES, report_lines
 from whet.cli.forks import fork_commands, tree_line
 from whet.cli.goal_command import goal_commands
 from whet.cli.jobs import jobs
@@ -34,59 +34,61 @@ from whet.memory.desk import LearningService
 from whet.store import compactions, forks, outcomes, sessions, warm
 
 _LISTED = 12
-_WIDE = 70  # columns from which on /help has room for what may follow a name
+_WIDE = 70  # columns from which /help also shows a command's arguments
 
 
 class ChatControl(Protocol):
-    """What a command may do with the chat."""
+    """The operations of the chat that commands may use."""
 
     app: App
     session: Session
 
     @property
     def commands(self) -> Commands[ChatControl]:
-        """Every command, plugins' ones included."""
+        """Every command, including those of plugins."""
         ...
 
     def say(self, text: str, style: str = "") -> None:
-        """Show text of ours."""
+        """Show a text of Whet's own."""
         ...
 
     @property
     def recall(self) -> Callable[[str, int], None]:
-        """Show the last lines, so many, of an answer of before, as answers are shown."""
+        """Show the last lines of an earlier answer, formatted as answers are. Takes the text and the number
+        of lines."""
         ...
 
     def width(self) -> int:
-        """The columns of the terminal."""
+        """Return the number of columns of the terminal."""
         ...
 
     def send(self, text: str | None) -> None:
-        """Start a turn with a message, or go on with the unfinished one (None)."""
+        """Start a turn with a message, or continue the unfinished turn if `text` is None."""
         ...
 
     def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
-        """Do something long as a turn is done: shown as `doing`, Ctrl-C cancels it, typed text waits.
+        """Run a long task like a turn: shown as `doing`, cancelled by Ctrl-C, with typed text kept until it
+        ends.
 
-        `work` gets where its events are shown.
+        `work` receives the function that shows its events.
         """
         ...
 
     @property
     def desk(self) -> LearningService:
-        """The memory and skills of whoever talks."""
+        """The learning service of the person who is talking: their memory and skills."""
         ...
 
     async def begin(self, title: str = "", *, warm: str = "") -> None:
-        """Go on in a new session of the same conversation; `warm` names a template."""
+        """Continue the conversation in a new session. `warm` names a template."""
         ...
 
     async def switch_model(self, model: str) -> None:
-        """Have another model answer from the next request on. Raises WhetError."""
+        """Switch to another model from the next request on. Raises WhetError."""
         ...
 
     async def switch_to(self, session: Session) -> None:
-        """Talk in another session from now on; the old one stays stored."""
+        """Switch to another session. The old session stays stored."""
         ...
 
     def leave(self) -> None:
@@ -94,26 +96,27 @@ class ChatControl(Protocol):
         ...
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Have the person pick one of some (line, preview); None where they don't, or can't."""
+        """Ask the person to pick one of several (line, preview) choices. Return None if they cancel or can't
+        pick."""
         ...
 
     def put_out(self, text: str) -> None:
-        """Write to the terminal as it is."""
+        """Write text to the terminal unchanged."""
         ...
 
     def put_back(self, text: str) -> None:
-        """Put text into the input line again."""
+        """Put text back into the input line."""
         ...
 
     def put_in(self, text: str) -> None:
-        """Type text for the person, where the cursor stands."""
+        """Insert text at the cursor of the input line."""
         ...
 
 
-async def _warm(chat: ChatControl, rest: str) -> None:
-    if rest:
-        await chat.begin(warm=rest)
-        chat.say(f"new session, to be started warm with {rest}", "dim")
+async def _warm(chat: ChatControl, argument: str) -> None:
+    if argument:
+        await chat.begin(warm=argument)
+        chat.say(f"new session, to be started warm with {argument}", "dim")
         return
     session_id = chat.session.id
     start = await chat.app.database.read(lambda db: warm.start_of(db, session_id))
@@ -125,20 +128,20 @@ async def _warm(chat: ChatControl, rest: str) -> None:
         )
 
 
-async def _help(chat: ChatControl, rest: str) -> None:
+async def _help(chat: ChatControl, argument: str) -> None:
     is_wide = chat.width() >= _WIDE
     from whet.app.own_commands import prompt_commands  # noqa: PLC0415 - only /help lists them
 
-    # A chat platform's people may see the workspace's, not what the owner keeps at home.
+    # People on a chat platform may see the workspace's commands, but not those in the owner's home.
     root = chat.app.home.root if chat.desk is chat.app.learning.desk else None
-    own = [one.as_slash() for one in prompt_commands(root, chat.session.workspace)]
-    commands = [*chat.commands, *(one for one in own if one.name not in chat.commands)]
+    user_commands = [prompt.as_slash() for prompt in prompt_commands(root, chat.session.workspace)]
+    commands = [*chat.commands, *(prompt for prompt in user_commands if prompt.name not in chat.commands)]
     rows = [(f"/{c.name} {c.argument if is_wide else ''}".rstrip(), c) for c in commands]
-    wide = max(len(label) for label, _ in rows)
+    label_width = max(len(label) for label, _ in rows)
     for label, command in rows:
         also = " ".join(f"/{alias}" for alias in command.aliases)
-        about = f"{command.help} Also {also}." if also else command.help
-        chat.say(wording.cut(f"  {label:<{wide}}  {about}", chat.width()))
+        text = f"{command.help} Also {also}." if also else command.help
+        chat.say(wording.cut(f"  {label:<{label_width}}  {text}", chat.width()))
     chat.say(
         "\nAlt-Enter or a trailing \\ starts a new line, @ finds a file, //x sends /x, !x runs x here,\n"
         "# x remembers x. Esc stops a turn, Esc Esc goes back to an earlier message, Shift-Tab changes\n"
@@ -148,58 +151,58 @@ async def _help(chat: ChatControl, rest: str) -> None:
     )
 
 
-async def _new(chat: ChatControl, rest: str) -> None:
-    await chat.begin(rest)
+async def _new(chat: ChatControl, argument: str) -> None:
+    await chat.begin(argument)
     chat.say("new session; the last one is kept", "dim")
 
 
-async def _resume(chat: ChatControl, rest: str) -> None:
-    if not rest and await chat.session.log.unfinished_turn() is not None:
+async def _resume(chat: ChatControl, argument: str) -> None:
+    if not argument and await chat.session.log.unfinished_turn() is not None:
         chat.send(None)
         return
-    if not rest:
+    if not argument:
         picked = await picking.pick_session(chat)
         if picked is None:
             chat.say("/resume ID opens one", "dim")
             return
-        rest = picked
-    session_id = await chat.app.database.read(lambda db: sessions.resolve(db, rest))
+        argument = picked
+    session_id = await chat.app.database.read(lambda db: sessions.resolve(db, argument))
     if session_id == chat.session.id:
         raise NotFound("this session is open already")
     await chat.switch_to(await chat.app.open_session(session_id, leaving=chat.session))
 
 
-async def _sessions(chat: ChatControl, rest: str) -> None:
-    found = await chat.app.database.read(
-        lambda db: forks.as_trees(db, sessions.list_sessions(db, _LISTED, query=rest))
+async def _sessions(chat: ChatControl, argument: str) -> None:
+    rows = await chat.app.database.read(
+        lambda db: forks.as_trees(db, sessions.list_sessions(db, _LISTED, query=argument))
     )
     now = chat.app.clock.now()
-    for one in found:
-        chat.say(wording.cut(tree_line(one, chat.session.id, now), chat.width()))
-    if not found:
+    for row in rows:
+        chat.say(wording.cut(tree_line(row, chat.session.id, now), chat.width()))
+    if not rows:
         chat.say("there is no such session", "dim")
 
 
-async def _model(chat: ChatControl, rest: str) -> None:
-    if rest:
-        await chat.switch_model("" if rest == "default" else rest)
+async def _model(chat: ChatControl, argument: str) -> None:
+    if argument:
+        await chat.switch_model("" if argument == "default" else argument)
     info = chat.session.model
     chat.say(f"{info.model} ({info.provider}), window {wording.count(info.window_tokens)} tokens")
     if chat.session.log.session.model_chosen:
         chat.say("chosen for this conversation; /model default goes back to the configured one", "dim")
-    elif not rest:
+    elif not argument:
         chat.say("/model NAME switches; `whet model list` asks the server what it has", "dim")
 
 
-async def _tools(chat: ChatControl, rest: str) -> None:
-    names = list(chat.session.tools.values())
-    wide = min(max((len(tool.name) for tool in names), default=0), max(16, chat.width() // 3))
-    for tool in names:
-        line = f"  {tool.name:<{wide}}  {tool.spec.description}"
+async def _tools(chat: ChatControl, argument: str) -> None:
+    tools = list(chat.session.tools.values())
+    name_width = min(max((len(tool.name) for tool in tools), default=0), max(16, chat.width() // 3))
+    for tool in tools:
+        line = f"  {tool.name:<{name_width}}  {tool.spec.description}"
         chat.say(wording.cut(wording.printable(line), chat.width()))
 
 
-async def _usage(chat: ChatControl, rest: str) -> None:
+async def _usage(chat: ChatControl, argument: str) -> None:
     usage = chat.session.usage
     cost = "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}" if usage.cost_usd else "nothing"
     if usage.estimated_tokens:
@@ -211,23 +214,23 @@ async def _usage(chat: ChatControl, rest: str) -> None:
     )
 
 
-async def _context(chat: ChatControl, rest: str) -> None:
+async def _context(chat: ChatControl, argument: str) -> None:
     session_id = chat.session.id
     sums = await chat.app.database.read(lambda db: compactions.of_session(db, session_id))
-    for line in report(await chat.session.context.status(), sums, chat.session.usage, chat.width()):
+    for line in report_lines(await chat.session.context.status(), sums, chat.session.usage, chat.width()):
         chat.say(wording.cut(wording.printable(line), chat.width()))
 
 
-async def _compress(chat: ChatControl, rest: str) -> None:
+async def _compress(chat: ChatControl, argument: str) -> None:
     async def work(show: Callable[[Event], None]) -> None:
-        for line in OUTCOMES[await chat.session.context.compact(rest, show)]:
+        for line in OUTCOMES[await chat.session.context.compact(argument, show)]:
             chat.say(line, "dim")
 
     chat.work("compacting", work)
 
 
-async def _refine(chat: ChatControl, rest: str) -> None:
-    await chat.app.reviews.ask(chat.session.id, rest)
+async def _refine(chat: ChatControl, argument: str) -> None:
+    await chat.app.reviews.ask(chat.session.id, argument)
     if chat.app.settings.review.worker == "off":
         chat.say("review queued; `whet worker --drain` runs it (review.worker is off)", "dim")
     else:
@@ -235,21 +238,22 @@ async def _refine(chat: ChatControl, rest: str) -> None:
         chat.say("reviewing this conversation; what comes of it is shown here", "dim")
 
 
-async def _undo(chat: ChatControl, rest: str) -> None:
-    turn, text = await _take_back(chat, rest)
+async def _undo(chat: ChatControl, argument: str) -> None:
+    turn, text = await _take_back(chat, argument)
     chat.say(wording.clip(f"taken back: {typed(text)}", chat.width()), "dim")
     chat.say(await files_line(chat, turn), "dim")
 
 
-async def _retry(chat: ChatControl, rest: str) -> None:
-    _, text = await _take_back(chat, rest)
+async def _retry(chat: ChatControl, argument: str) -> None:
+    _, text = await _take_back(chat, argument)
     session_id, now = chat.session.id, iso(chat.app.clock.now())
     await chat.app.database.write(lambda db: outcomes.signal(db, session_id, "retry", now))
     chat.send(text)
 
 
-async def _take_back(chat: ChatControl, rest: str) -> tuple[int, str]:
-    if rest:  # `whet undo 12` takes a learned change back; here the last turn would go for it
+async def _take_back(chat: ChatControl, argument: str) -> tuple[int, str]:
+    # `whet undo 12` undoes a learned change; here the argument would be ignored and the last turn taken back
+    if argument:
         raise ConfigError(
             "only the last turn is taken back, so nothing may follow the command",
             hint="/rewind goes back to an earlier turn; `whet undo N` takes a learned change back",
@@ -260,30 +264,30 @@ async def _take_back(chat: ChatControl, rest: str) -> tuple[int, str]:
     return undone
 
 
-async def _title(chat: ChatControl, rest: str) -> None:
-    if rest:
-        await chat.session.log.details.set_title(rest)
+async def _title(chat: ChatControl, argument: str) -> None:
+    if argument:
+        await chat.session.log.details.set_title(argument)
     chat.say(chat.session.log.session.title or "this session has no title yet")
 
 
-async def _private(chat: ChatControl, rest: str) -> None:
-    private = _switch(rest, not chat.session.log.session.private)
+async def _private(chat: ChatControl, argument: str) -> None:
+    private = _read_switch(argument, not chat.session.log.session.private)
     await chat.session.log.details.set_private(private)
     state = "private: not searched, not learned from" if private else "not private"
     chat.say(f"this session is {state}", "dim")
 
 
-def _switch(text: str, otherwise: bool) -> bool:
+def _read_switch(text: str, otherwise: bool) -> bool:
     if text not in ("", "on", "off"):
         raise ConfigError(f"{text!r} is neither on nor off")
     return text == "on" if text else otherwise
 
 
-async def _export(chat: ChatControl, rest: str) -> None:
+async def _export(chat: ChatControl, argument: str) -> None:
     from whet.cli.session_page import FORMATS  # noqa: PLC0415 - few chats are exported
 
     session_id = chat.session.id
-    path = chat.app.workspace / os.path.expanduser(rest or f"{session_id}.md")
+    path = chat.app.workspace / os.path.expanduser(argument or f"{session_id}.md")
     kind = {".json": "jsonl", ".htm": "html"}.get(path.suffix, path.suffix[1:])
     write = FORMATS.get(kind, FORMATS["md"])
     text = await chat.app.database.read(lambda db: "".join(write(db, session_id)))
@@ -296,24 +300,24 @@ async def _export(chat: ChatControl, rest: str) -> None:
     chat.say(f"written to {path}", "dim")
 
 
-async def _approvals(chat: ChatControl, rest: str) -> None:
-    if rest:
-        if rest not in mode.ABOUT:
-            raise ConfigError(f"there is no mode {rest!r}", hint="ask, plan, auto or deny")
-        await mode.set_mode(chat.app, chat.session, rest)
+async def _approvals(chat: ChatControl, argument: str) -> None:
+    if argument:
+        if argument not in mode.ABOUT:
+            raise ConfigError(f"there is no mode {argument!r}", hint="ask, plan, auto or deny")
+        await mode.set_mode(chat.app, chat.session, argument)
     chat.say(f"approvals: {mode.mode_of(chat.app.gate, chat.session)}")
 
 
-async def _plan(chat: ChatControl, rest: str) -> None:
+async def _plan(chat: ChatControl, argument: str) -> None:
     from whet.app import planning  # noqa: PLC0415 - few sessions plan
 
-    done = await planning.command(chat.app, chat.session.id, rest)
+    done = await planning.command(chat.app, chat.session.id, argument)
     chat.say(done.said)
     if done.sends:
         chat.send(done.sends)
 
 
-async def _copy(chat: ChatControl, rest: str) -> None:
+async def _copy(chat: ChatControl, argument: str) -> None:
     text = picking.last_exchange(chat.session.log.messages)[1]
     if not text:
         raise NotFound("nothing has been answered in this session yet")
@@ -322,12 +326,12 @@ async def _copy(chat: ChatControl, rest: str) -> None:
     chat.say(f"copied {len(text):,} characters, if your terminal lets programs copy (OSC 52)", "dim")
 
 
-async def _quit(chat: ChatControl, rest: str) -> None:
+async def _quit(chat: ChatControl, argument: str) -> None:
     chat.leave()
 
 
 def add_plugin_commands(app: App, commands: Commands[ChatControl]) -> list[str]:
-    """Add the plugins' commands after the built-in ones and say which names could not be had."""
+    """Add the plugins' commands after the built-in ones. Return a line for each name that was refused."""
     refused: list[str] = []
     for command in app.plugins.commands if app.plugins else ():
         run = _plugin_run(command.name)
@@ -339,18 +343,19 @@ def add_plugin_commands(app: App, commands: Commands[ChatControl]) -> list[str]:
 
 
 def _plugin_run(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, None]]:
-    async def run(chat: ChatControl, rest: str) -> None:
+    async def run(chat: ChatControl, argument: str) -> None:
         plugins = chat.app.plugins
-        # The engine's own instance where it has one: a command of the prototype would report on nothing.
+        # Use the session's own engine if it has one: a command of the prototype engine would report on
+        # nothing.
         engine = chat.app.contexts.host(chat.session.context).seat.engine
         command = plugins.command(name, engine) if plugins else None
         if plugins is None or command is None:
             return
         row = chat.session.log.session
         with plugins.scope(row.id, row.conversation_id):
-            said = await command.run(rest)
-        if said:
-            chat.say(said)
+            reply = await command.run(argument)
+        if reply:
+            chat.say(reply)
 
     return run
 
@@ -377,7 +382,7 @@ _PLAN = SlashCommand(
 
 
 def builtin_commands() -> list[SlashCommand[ChatControl]]:
-    """Give the built-in commands, in the order that /help shows them."""
+    """Return the built-in commands in the order that /help shows them."""
     return [
         SlashCommand("help", "Show this.", _help, anytime=True, aliases=("h",), remote=True),
         SlashCommand("new", "Start a new session.", _new, "[title]", aliases=("clear", "reset"), remote=True),

@@ -1,6 +1,7 @@
 """`whet completion SHELL`: the script that lets a shell complete commands, options, keys and session ids.
 
-The script calls `whet` itself with a variable set (click's protocol); `answer` is that other end.
+The script calls `whet` with an environment variable set (click's protocol); `print_completions` handles
+that call.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _INSTALL = {
 
 
 class _Bash(BashComplete):
-    # click starts a bash to ask for its version; the person who asks for the script knows theirs.
+    # click starts bash to check its version; the person who asks for the script knows theirs
     @staticmethod
     def _check_version() -> None:
         return None
@@ -43,6 +44,6 @@ def completion(shell: str) -> None:
         click.echo(f"to install: {_INSTALL[shell]}", err=True)
 
 
-def answer(command: click.Command, variable: str) -> int:
-    """Answer the shell's question for completions; gives the exit code."""
+def print_completions(command: click.Command, variable: str) -> int:
+    """Print the completions that the shell asks for, and return the exit code."""
     return shell_complete(command, {}, "whet", variable, os.environ[variable])

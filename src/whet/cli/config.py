@@ -1,7 +1,7 @@
-"""`whet config`: read and change settings, and say where each value comes from.
+"""`whet config`: read and change settings, and show where each value comes from.
 
-Keys such as model.provider live in config.yaml; names such as OPENAI_API_KEY are secrets, live in .env
-and are never printed.
+Keys such as model.provider are stored in config.yaml. Names such as OPENAI_API_KEY are secrets, are stored
+in .env, and are never printed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def complete_key(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 _key = click.argument("key", shell_complete=complete_key)
 
 
-def _safe(key: str, value: Value) -> Value:
-    """Give a value for showing: a table may hold keys that somebody wrote into it."""
+def _redact(key: str, value: Value) -> Value:
+    """Return a value that is safe to print: secrets that a person wrote into a table are masked."""
     return secrets_masked(str(value)) if fields()[key].kind == "table" else value
 
 
@@ -56,8 +56,10 @@ def get(home: Home, key: str, as_json: bool) -> None:
     known(key)
     loaded = _load(home)
     if as_json:
-        return emit_json({"key": key, "value": _safe(key, loaded.value(key)), "origin": loaded.origins[key]})
-    click.echo(printable(show(_safe(key, loaded.value(key)))))
+        return emit_json(
+            {"key": key, "value": _redact(key, loaded.value(key)), "origin": loaded.origins[key]}
+        )
+    click.echo(printable(show(_redact(key, loaded.value(key)))))
 
 
 def _get_secret(home: Home, name: str, as_json: bool) -> None:
@@ -90,19 +92,19 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
         secret = _secret_value(key, value)
         if not secret:
             raise ConfigError(f"no value came for {key}", hint=f"whet config set {key} asks for it unseen")
-        place = secrets.keep_secret(home, key, secret)
-        return _say({"key": key, "path": place}, f"{key} is stored in {place}", as_json)
+        location = secrets.keep_secret(home, key, secret)
+        return _emit({"key": key, "path": location}, f"{key} is stored in {location}", as_json)
     if value is None:
         raise click.UsageError("Missing argument 'VALUE'.", click.get_current_context())
-    _refuse(home, key, value)
+    _refuse_unusable(home, key, value)
     change = set_value(home, key, value)
-    after = show(_safe(key, change.after)) if change.after is not None else ""
+    after = show(_redact(key, change.after)) if change.after is not None else ""
     before = (
-        f" (was {show(_safe(key, change.before))})"
+        f" (was {show(_redact(key, change.before))})"
         if change.before is not None and change.before != change.after
         else ""
     )
-    _say(
+    _emit(
         {"key": key, "value": change.after, "before": change.before, "path": str(home.config)},
         f"{key} = {after}{before}",
         as_json,
@@ -110,17 +112,20 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     if fields()[key].variable in os.environ:
         click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)
     if key == "model.provider" and change.before != change.after:
-        named = load(home, environ=os.environ).settings.model.model
-        if named:
+        model_name = load(home, environ=os.environ).settings.model.model
+        if model_name:
             click.echo(
-                f"note: model.model is still {named}; whet config unset model.model takes the default",
+                f"note: model.model is still {model_name}; whet config unset model.model takes the default",
                 err=True,
             )
 
 
-def _refuse(home: Home, key: str, value: str) -> None:
-    """Raise ConfigError for a value of the right form that every chat would refuse: a folder that is none, a
-    tool that there is not. A plugin's and a server's tools are known to a chat alone."""
+def _refuse_unusable(home: Home, key: str, value: str) -> None:
+    """Raise ConfigError for a well-formed value that every chat would refuse: a missing folder or an unknown
+    tool.
+
+    If plugins or MCP servers are configured, tool names are not checked: only a chat knows those tools.
+    """
     if key == "tools.workspace" and value and not Path(value).expanduser().is_dir():
         raise ConfigError(f"tools.workspace can't be {value!r}: it is not a folder")
     if key not in ("tools.toolsets", "tools.disabled"):
@@ -130,12 +135,12 @@ def _refuse(home: Home, key: str, value: str) -> None:
         return
     from whet.tools.registry import TOOLSETS  # noqa: PLC0415 - for this setting alone
 
-    there = list(TOOLSETS) if key == "tools.toolsets" else list(BUILT_IN)
-    if unknown := [name for name in split_list(value) if name not in there]:
-        close = nearest(unknown[0], there)
+    known_names = list(TOOLSETS) if key == "tools.toolsets" else list(BUILT_IN)
+    if unknown := [name for name in split_list(value) if name not in known_names]:
+        close = nearest(unknown[0], known_names)
         raise ConfigError(
             f"{key} can't name {unknown[0]!r}" + (f", did you mean {close}?" if close else ""),
-            hint=f"known: {', '.join(there)}",
+            hint=f"known: {', '.join(known_names)}",
         )
 
 
@@ -149,7 +154,7 @@ def _secret_value(name: str, value: str | None) -> str:
 @_key
 @home_and_json
 def unset(home: Home, key: str, as_json: bool) -> None:
-    """Take a setting out of config.yaml, so that its default counts."""
+    """Remove a setting from config.yaml, so that its default applies."""
     change = unset_value(home, key)
     default = show(fields()[key].default) or "(empty)"
     text = (
@@ -157,14 +162,14 @@ def unset(home: Home, key: str, as_json: bool) -> None:
         if change.before is None
         else f"{key} is back to its default: {default}"
     )
-    _say({"key": key, "before": change.before, "default": fields()[key].default}, text, as_json)
+    _emit({"key": key, "before": change.before, "default": fields()[key].default}, text, as_json)
 
 
 @config.command("path")
 @home_and_json
 def path(home: Home, as_json: bool) -> None:
     """Print where config.yaml is."""
-    _say(
+    _emit(
         {"config": str(home.config), "env": str(home.env), "home": str(home.root)}, str(home.config), as_json
     )
 
@@ -173,25 +178,25 @@ def path(home: Home, as_json: bool) -> None:
 @_key
 @home_and_json
 def why(home: Home, key: str, as_json: bool) -> None:
-    """Say what a setting is, where its value comes from, and what that overrides."""
+    """Explain a setting, the origin of its value, and the values that it overrides."""
     field = known(key)
     value, origin, overridden, broken = field.default, "default", (), ""
     try:
         loaded = _load(home)
         value, origin, overridden = loaded.value(key), loaded.origins[key], loaded.overridden[key]
     except ConfigError as error:
-        # The help for a key must be there above all when its value is wrong.
+        # The help for a key matters most when its value is wrong.
         broken = error.message
-    value = _safe(key, value)
+    value = _redact(key, value)
     if as_json:
-        rows = [{"value": _safe(key, setting.value), "origin": setting.origin} for setting in overridden]
+        rows = [{"value": _redact(key, setting.value), "origin": setting.origin} for setting in overridden]
         facts: dict[str, object] = {"key": key, "value": value, "origin": origin, "overrides": rows}
         facts |= {"allowed": field.allowed, "help": helps()[key], "variable": field.variable, "error": broken}
         return emit_json(facts)
     click.echo(f"{styled(key, 'bold')} = {printable(show(value)) or '(empty)'}")
     _row("from", origin)
     for setting in overridden:
-        _row("overrides", f"{printable(show(_safe(key, setting.value))) or '(empty)'}, {setting.origin}")
+        _row("overrides", f"{printable(show(_redact(key, setting.value))) or '(empty)'}, {setting.origin}")
     _row("allowed", field.allowed)
     _row("variable", field.variable)
     _row("meaning", helps()[key])
@@ -207,15 +212,15 @@ def _row(label: str, text: str) -> None:
 @click.option("--changed", is_flag=True, help="Only what is not the default.")
 @home_and_json
 def list_(home: Home, changed: bool, as_json: bool) -> None:
-    """List every setting with its value and where that comes from."""
+    """List every setting with its value and its origin."""
     loaded = _load(home)
     keys = [key for key in fields() if not changed or loaded.origins[key] != "default"]
     shape: list[Column[str]] = [
         Column("setting", str),
-        Column("value", lambda key: show(_safe(key, loaded.value(key))) or "-", grows=True, least=8),
+        Column("value", lambda key: show(_redact(key, loaded.value(key))) or "-", grows=True, least=8),
         Column("from", lambda key: loaded.origins[key], rank=1),
     ]
-    facts = {key: {"value": _safe(key, loaded.value(key)), "origin": loaded.origins[key]} for key in keys}
+    facts = {key: {"value": _redact(key, loaded.value(key)), "origin": loaded.origins[key]} for key in keys}
     none = "Every setting has its default. Change one: whet config set KEY VALUE"
     emit_rows(keys, shape, facts, none=none, as_json=as_json)
 
@@ -232,5 +237,5 @@ def edit(home: Home) -> None:
     click.echo(f"{home.config} is fine.")
 
 
-def _say(facts: dict[str, object], text: str, as_json: bool) -> None:
+def _emit(facts: dict[str, object], text: str, as_json: bool) -> None:
     emit(facts, printable(text), as_json=as_json)

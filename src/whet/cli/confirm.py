@@ -1,6 +1,6 @@
-"""`whet confirm`: run the confirmation service, see what waits, decide.
+"""`whet confirm`: run the confirmation service, list waiting requests, decide.
 
-The commands that decide speak HTTP with the service, as any client does; `token`, `policy` and `audit`
+The commands that decide talk to the service over HTTP, as any client does. `token`, `policy` and `audit`
 work on its files and need no running service.
 """
 
@@ -35,9 +35,9 @@ _url = click.option(
     "--url", default="", metavar="URL", help="The service; else WHET_CONFIRM_URL or port 6000."
 )
 _NARROW = 64
-# What an event is about, in the order of telling most.
-_TELLING = ("action", "status", "verdict", "result", "channel")
-_LISTENING = (
+# The fields that describe an event, the most informative first.
+_EVENT_FIELDS = ("action", "status", "verdict", "result", "channel")
+_LISTEN_OPTIONS = (
     "host", "port", "web_port", "hosts", "allow_private_callbacks", "public_url", "channels", "exports",
     "socket",
 )  # fmt: skip
@@ -125,7 +125,7 @@ def serve(home: Home, **options: Any) -> None:
     whet confirm serve
     whet confirm serve --policy policy.toml --rate-limit 100
     """
-    # The server's modules cost more than all other commands together, and only this one needs them.
+    # Only this command needs the server's modules, which take longer to import than all other commands.
     from whet.cli.confirm_risk import read_risk  # noqa: PLC0415
     from whet.confirm.oidc import read_oidc  # noqa: PLC0415
     from whet.confirm.open import StartTerms, make_first_tokens, open_service, places  # noqa: PLC0415
@@ -142,7 +142,7 @@ def serve(home: Home, **options: Any) -> None:
         peers=peers_of(options["approvers"], options["submitters"]),
         secrets=load_secrets(home, os.environ),
         oidc=read_oidc(options["oidc"] or places(home).folder / "oidc.toml", options["oidc"] is not None),
-        **{name: options[name] for name in _LISTENING},
+        **{name: options[name] for name in _LISTEN_OPTIONS},
     )
     check(settings)
     home.ensure()
@@ -157,10 +157,12 @@ def serve(home: Home, **options: Any) -> None:
     )
     service.read_risk = read_risk
     try:
-        made = [] if settings.is_open or options["no_first_tokens"] else make_first_tokens(service, where)
+        first_tokens = (
+            [] if settings.is_open or options["no_first_tokens"] else make_first_tokens(service, where)
+        )
 
         def ready(ports: Sequence[int]) -> None:
-            for line in first_lines(settings, ports, made):
+            for line in first_lines(settings, ports, first_tokens):
                 click.echo(line, err=line.startswith("WARNING"))
             sys.stdout.flush()
 
@@ -186,19 +188,19 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
     """List requests, newest first."""
     with BlockingClient(url, role="approve") as client:
         try:
-            found = client.run(client.calls.list("" if status == "all" else status, limit))
+            records = client.run(client.calls.list("" if status == "all" else status, limit))
         except Failed as error:
-            raise explained(error) from error
+            raise explain_failure(error) from error
     now_s = time.time()
     shape: list[Column[dict[str, Any]]] = [
-        Column("id", lambda one: one["id"]),
-        Column("action", lambda one: _on_one_line(one["action"]), grows=True),
-        Column("from", lambda one: _on_one_line(one["requester"]), rank=3),
-        Column("status", lambda one: _when(one, now_s), rank=1),
-        Column("what", _line, grows=True, rank=2),
+        Column("id", lambda record: record["id"]),
+        Column("action", lambda record: _on_one_line(record["action"]), grows=True),
+        Column("from", lambda record: _on_one_line(record["requester"]), rank=3),
+        Column("status", lambda record: _status_text(record, now_s), rank=1),
+        Column("what", _description_line, grows=True, rank=2),
     ]
     none = f"Nothing is {status}." if status != "all" else "Nothing was ever asked."
-    emit_rows(found, shape, {"requests": found}, none=none, as_json=as_json)
+    emit_rows(records, shape, {"requests": records}, none=none, as_json=as_json)
 
 
 @confirm.command()
@@ -206,10 +208,10 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
 @_url
 @json_option
 def show(request_id: str, url: str, as_json: bool) -> None:
-    """Show a request whole: what exactly would run, who asked, what became of it."""
+    """Show a whole request: what exactly would run, who asked, what became of it."""
     with BlockingClient(url, role="approve") as client:
-        record = _found(client, request_id)
-    emit(record, "\n".join(_described(record)), as_json=as_json)
+        record = _find_record(client, request_id)
+    emit(record, "\n".join(_describe(record)), as_json=as_json)
 
 
 @confirm.command()
@@ -219,13 +221,13 @@ def show(request_id: str, url: str, as_json: bool) -> None:
 @click.option("--code", default="", help="Six digits of your second factor, where the policy wants them.")
 @_url
 @json_option
-def approve(request_id: str, url: str, as_json: bool, **given: str) -> None:
+def approve(request_id: str, url: str, as_json: bool, **options: str) -> None:
     """Approve a request.
 
     \b
     whet confirm show ID && whet confirm approve ID
     """
-    _decide(request_id, "approve", given, (url, as_json))
+    _decide(request_id, "approve", options, (url, as_json))
 
 
 @confirm.command()
@@ -234,20 +236,20 @@ def approve(request_id: str, url: str, as_json: bool, **given: str) -> None:
 @click.option("--digest", default="", help="Refuse if the request is not the one with this digest.")
 @_url
 @json_option
-def deny(request_id: str, url: str, as_json: bool, **given: str) -> None:
+def deny(request_id: str, url: str, as_json: bool, **options: str) -> None:
     """Deny a request."""
-    _decide(request_id, "deny", given, (url, as_json))
+    _decide(request_id, "deny", options, (url, as_json))
 
 
 @confirm.command()
 @_url
 @json_option
 def watch(url: str, as_json: bool) -> None:
-    """Follow what is asked and decided, live; --json prints one event a line. Ends with Ctrl-C."""
+    """Follow requests and decisions live; --json prints one event a line. Ends with Ctrl-C."""
     try:
         run_on_loop(_watch(url, as_json))
     except Failed as error:
-        raise explained(error) from error
+        raise explain_failure(error) from error
 
 
 @confirm.command()
@@ -265,7 +267,8 @@ def hook(url: str, patterns: tuple[str, ...], timeout_s: int) -> None:
     """
     from whet.confirm.hook import run_hook  # noqa: PLC0415 only this command needs it
 
-    text = sys.stdin.buffer.read().decode("utf-8", "replace")  # a hook that fails lets the tool run
+    # if the hook fails on invalid UTF-8, the tool runs without approval
+    text = sys.stdin.buffer.read().decode("utf-8", "replace")
     click.echo(run_hook(text, url=url, patterns=patterns, timeout_s=timeout_s))
 
 
@@ -278,14 +281,14 @@ def mcp(url: str) -> None:
     run_on_loop(serve(url))
 
 
-def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[str, bool]) -> None:
-    url, as_json = shown
+def _decide(request_id: str, verdict: str, options: dict[str, str], url_and_format: tuple[str, bool]) -> None:
+    url, as_json = url_and_format
     with BlockingClient(url, role="approve") as client:
-        found = _found(client, request_id)["id"] if len(request_id) < 22 else request_id
+        full_id = _find_record(client, request_id)["id"] if len(request_id) < 22 else request_id
         try:
-            answer = client.run(client.calls.decide(found, verdict, **given))
+            answer = client.run(client.calls.decide(full_id, verdict, **options))
         except Failed as error:
-            raise explained(error) from error
+            raise explain_failure(error) from error
     if as_json:
         return emit_json(answer)
     if answer["status"] == "pending":
@@ -293,8 +296,8 @@ def _decide(request_id: str, verdict: str, given: dict[str, str], shown: tuple[s
     click.echo(f"{answer['status'].capitalize()}: {_on_one_line(answer['action'])} ({answer['id']})")
 
 
-def explained(error: Failed) -> WhetError:
-    """Say what to do about an answer that is an error."""
+def explain_failure(error: Failed) -> WhetError:
+    """Return the error with a hint on what to do."""
     if error.status == 401:
         return ConfigError(error.message, hint="set CONFIRMATION_TOKEN to a token of role approve")
     if error.body.get("reason") == "code":
@@ -306,19 +309,19 @@ def explained(error: Failed) -> WhetError:
     return error
 
 
-def _found(client: BlockingClient, request_id: str) -> dict[str, Any]:
-    """Give a record by its id, or by the beginning of a pending one's."""
+def _find_record(client: BlockingClient, request_id: str) -> dict[str, Any]:
+    """Return the record with this id, or the pending record whose id begins with it."""
     try:
         if len(request_id) < 22:
             pending = client.run(client.calls.list("pending", 500))
-            matching = [one for one in pending if one["id"].startswith(request_id)]
+            matching = [record for record in pending if record["id"].startswith(request_id)]
             if len(matching) != 1:
-                what = "several pending requests begin" if matching else "no pending request begins"
-                raise NotFound(f"{what} with {request_id!r}", hint="whet confirm list")
+                problem = "several pending requests begin" if matching else "no pending request begins"
+                raise NotFound(f"{problem} with {request_id!r}", hint="whet confirm list")
             return matching[0]
         return client.run(client.calls.status(request_id))
     except Failed as error:
-        raise explained(error) from error
+        raise explain_failure(error) from error
 
 
 async def _watch(url: str, as_json: bool) -> None:
@@ -333,28 +336,28 @@ async def _watch(url: str, as_json: bool) -> None:
 
 def _event_line(event: dict[str, Any]) -> str:
     data = event["data"]
-    what = next((data[name] for name in _TELLING if data.get(name)), "")
+    subject = next((data[name] for name in _EVENT_FIELDS if data.get(name)), "")
     stamp = time.strftime("%H:%M:%S", time.localtime(event["at"]))
     width = output.terminal_width()
-    head, whose = f"{stamp}  {event['kind']:<10}", f"{event['request_id']:<22}  {event['principal']}"
+    head, source = f"{stamp}  {event['kind']:<10}", f"{event['request_id']:<22}  {event['principal']}"
     if width < _NARROW:
-        return "\n".join(cut(_on_one_line(line), width) for line in (f"{head} {what}", f"  {whose}"))
-    return cut(_on_one_line(f"{head} {whose}  {what}"), width)
+        return "\n".join(cut(_on_one_line(line), width) for line in (f"{head} {subject}", f"  {source}"))
+    return cut(_on_one_line(f"{head} {source}  {subject}"), width)
 
 
-def _when(one: dict[str, Any], now_s: float) -> str:
-    if one["status"] != "pending":
-        return str(one["status"])
-    left_s = max(0, int(one["expires_at"] - now_s))
+def _status_text(record: dict[str, Any], now_s: float) -> str:
+    if record["status"] != "pending":
+        return str(record["status"])
+    left_s = max(0, int(record["expires_at"] - now_s))
     return f"{left_s // 60}:{left_s % 60:02d} left"
 
 
-def _line(one: dict[str, Any]) -> str:
-    return _on_one_line(" ".join(one["description"].split()))
+def _description_line(record: dict[str, Any]) -> str:
+    return _on_one_line(" ".join(record["description"].split()))
 
 
-def _moment(at_s: float, now_s: float) -> str:
-    """Write a time of day, with the date where it is not today's, and how long ago it was."""
+def _format_time(at_s: float, now_s: float) -> str:
+    """Format a time of day, with the date unless it is today, and how long ago it was."""
     at, now = datetime.fromtimestamp(at_s), datetime.fromtimestamp(now_s)
     shape = "%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S"
     ago = output.age(datetime.fromtimestamp(at_s, UTC).isoformat(), datetime.fromtimestamp(now_s, UTC))
@@ -365,23 +368,27 @@ def _on_one_line(text: str) -> str:
     return spelled(text.replace("\n", "⏎"))
 
 
-def _indented(text: str) -> list[str]:
+def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in spelled(text).split("\n")]
 
 
-def _described(record: dict[str, Any]) -> list[str]:
+def _describe(record: dict[str, Any]) -> list[str]:
     lines = [
         styled(spelled(record["action"]), "bold") + ("  HIGH RISK" if record.get("high_risk") else ""),
         f"status       {record['status']}"
-        + (f" by {record['resolved_by']}" if record["resolved_by"] else f"  ({_when(record, time.time())})"),
+        + (
+            f" by {record['resolved_by']}"
+            if record["resolved_by"]
+            else f"  ({_status_text(record, time.time())})"
+        ),
         f"asked by     {spelled(record['requester'])} (token: {record['principal']})",
-        f"asked        {_moment(record['created_at'], time.time())}",
+        f"asked        {_format_time(record['created_at'], time.time())}",
         f"digest       {record['digest']}",
     ]
     if record["session_key"]:
         lines.append(f"session      {_on_one_line(record['session_key'])}")
     if record["resolved_at"]:
-        lines.insert(4, f"ended        {_moment(record['resolved_at'], time.time())}")
+        lines.insert(4, f"ended        {_format_time(record['resolved_at'], time.time())}")
     if record.get("quorum"):
         lines.append(f"it takes     {record['quorum']}")
     if record.get("reason"):
@@ -389,7 +396,7 @@ def _described(record: dict[str, Any]) -> list[str]:
     if record.get("unclear"):
         lines.append(f"look closely characters that hide or look like others: {', '.join(record['unclear'])}")
     lines.append("description, written by the agent:")
-    lines += _indented(record["description"])
+    lines += _indent(record["description"])
     lines.append("details, exactly as they would run:")
-    lines += _indented(json.dumps(record["details"], indent=2, ensure_ascii=False))
+    lines += _indent(json.dumps(record["details"], indent=2, ensure_ascii=False))
     return lines

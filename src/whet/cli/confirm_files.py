@@ -1,4 +1,7 @@
-"""`whet confirm token | policy | audit | prune`: what works on the service's files, running or not."""
+"""`whet confirm token | policy | audit | prune`: commands that work on the service's files.
+
+The service may be running or not.
+"""
 
 from __future__ import annotations
 
@@ -50,31 +53,31 @@ from whet.contract.texts import plural
 T = TypeVar("T")
 
 
-class DatabasePlace(click.ParamType[Path | str]):
-    """Where the service's database is: a file, or the address of a team's."""
+class DatabaseLocation(click.ParamType[Path | str]):
+    """The location of the service's database: a file, or the URL of a team's PostgreSQL database."""
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
-        """Read the text."""
+        """Parse the option's text."""
         return value if isinstance(value, Path) or value.startswith(DATABASE_SCHEMES) else Path(value)
 
 
 db_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
-    "--db-path", type=DatabasePlace(), help="A file, or a team's postgresql://; else confirmations.db."
+    "--db-path", type=DatabaseLocation(), help="A file, or a team's postgresql://; else confirmations.db."
 )
 _AGE = re.compile(r"(\d+)\s*(s|m|h|d)")
-_ENOUGH_FOR_A_RATE = 10_000  # below, the start costs more than the walk
+_ENOUGH_FOR_A_RATE = 10_000  # with fewer events the start-up takes longer than the check
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Age(click.ParamType[float]):
-    """A length of time: 90d, 12h, 30m, 45s; read as seconds."""
+    """A duration such as 90d, 12h, 30m or 45s, parsed as seconds."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the text."""
+        """Parse the option's text."""
         if isinstance(value, int | float):
             return float(value)
         match = _AGE.fullmatch(str(value).strip())
@@ -84,10 +87,14 @@ class Age(click.ParamType[float]):
 
 
 @contextmanager
-def opened(
+def open_files(
     home: Home, db_path: Path | str | None, *, may_make: bool = False
 ) -> Generator[tuple[ConfirmDatabase, Places]]:
-    """Open the files; `may_make`: made where they are not there, as tokens may be before the first start."""
+    """Open the service's files. With `may_make` they are created if missing, since tokens may precede the
+    first start.
+
+    Raises NotFound if there is no database and `may_make` is false.
+    """
     where = places(home, db_path)
     try:
         is_new = not where.url and not where.database.exists()
@@ -112,8 +119,8 @@ def change(database: ConfirmDatabase, where: Places, work: Callable[[Tx], T]) ->
     return database.write_now(lambda db: work(Tx(db, timeline.now_s(), key)))
 
 
-def me() -> str:
-    """Name who works on the files, for the log."""
+def actor_name() -> str:
+    """Return the name under which the audit log records this user."""
     return f"cli:{getpass.getuser()}"
 
 
@@ -136,9 +143,9 @@ def create(
     \b
     whet confirm token create --role approve --name alice
     """
-    with opened(home, db_path, may_make=True) as (database, where):
+    with open_files(home, db_path, may_make=True) as (database, where):
         token_id, secret = change(
-            database, where, lambda tx: tokens.create(tx, name, role, by=me(), valid_s=valid_s)
+            database, where, lambda tx: tokens.create(tx, name, role, by=actor_name(), valid_s=valid_s)
         )
     _show_secret(token_id, secret, as_json)
 
@@ -148,8 +155,8 @@ def create(
 @home_and_json
 def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     """List tokens; secrets are not stored, so they can't be shown."""
-    with opened(home, db_path) as (database, _):
-        found = database.read_now(tokens.TOKENS.all)
+    with open_files(home, db_path) as (database, _):
+        rows = database.read_now(tokens.TOKENS.all)
         enrolled = database.read_now(factors.names)
     now_s = time.time()
     shape: list[Column[tokens.ConfirmTokenRow]] = [
@@ -160,9 +167,9 @@ def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
         Column("2nd factor", lambda row: "yes" if row.name in enrolled else "", rank=2),
         Column("since", lambda row: (iso(row.created_at) or "")[:10], rank=1),
     ]
-    facts = [{**msgspec.to_builtins(row), "second_factor": row.name in enrolled} for row in found]
+    facts = [{**msgspec.to_builtins(row), "second_factor": row.name in enrolled} for row in rows]
     none = "No tokens yet. Make one: whet confirm token create --role approve --name alice"
-    emit_rows(found, shape, {"tokens": facts}, none=none, as_json=as_json)
+    emit_rows(rows, shape, {"tokens": facts}, none=none, as_json=as_json)
 
 
 @token.command()
@@ -170,9 +177,9 @@ def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
 @db_option
 @click.pass_obj
 def revoke(home: Home, token_id: str, db_path: Path | str | None) -> None:
-    """Take a token back; the next request with it is refused."""
-    with opened(home, db_path) as (database, where):
-        change(database, where, lambda tx: tokens.revoke(tx, token_id, by=me()))
+    """Revoke a token; the next request with it is refused."""
+    with open_files(home, db_path) as (database, where):
+        change(database, where, lambda tx: tokens.revoke(tx, token_id, by=actor_name()))
     click.echo(f"Revoked {token_id}.")
 
 
@@ -184,12 +191,12 @@ def revoke(home: Home, token_id: str, db_path: Path | str | None) -> None:
 @db_option
 @home_and_json
 def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | str | None, as_json: bool) -> None:
-    """Make a new token of the same name and role in place of an old one."""
-    with opened(home, db_path) as (database, where):
-        made, secret = change(
-            database, where, lambda tx: tokens.rotate(tx, token_id, by=me(), overlap_s=overlap_s)
+    """Replace a token by a new one with the same name and role."""
+    with open_files(home, db_path) as (database, where):
+        new_id, secret = change(
+            database, where, lambda tx: tokens.rotate(tx, token_id, by=actor_name(), overlap_s=overlap_s)
         )
-    _show_secret(made, secret, as_json)
+    _show_secret(new_id, secret, as_json)
 
 
 @token.command()
@@ -206,22 +213,22 @@ def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | str |
     \b
     whet confirm token enrol --name alice
     """
-    with opened(home, db_path) as (database, where):
+    with open_files(home, db_path) as (database, where):
         if lost:
-            change(database, where, lambda tx: passkeys.remove(tx, name, by=me()))
+            change(database, where, lambda tx: passkeys.remove(tx, name, by=actor_name()))
             return emit({"name": name}, f"{name} has no passkey now.", as_json=as_json)
         if remove:
-            change(database, where, lambda tx: factors.remove(tx, name, by=me()))
+            change(database, where, lambda tx: factors.remove(tx, name, by=actor_name()))
             return emit({"name": name}, f"{name} has no second factor now.", as_json=as_json)
         if not any(
             row.name == name and row.revoked_at is None for row in database.read_now(tokens.TOKENS.all)
         ):
             raise NotFound(f"nobody holds a token as {name!r}", hint="whet confirm token list")
-        made = change(database, where, lambda tx: factors.enrol(tx, name, by=me()))
+        factor = change(database, where, lambda tx: factors.enrol(tx, name, by=actor_name()))
     if as_json:
-        return emit_json({"name": name, "secret": made.secret, "uri": made.uri})
-    click.echo(" ".join(made.secret[at : at + 4] for at in range(0, len(made.secret), 4)))
-    click.echo(made.uri)
+        return emit_json({"name": name, "secret": factor.secret, "uri": factor.uri})
+    click.echo(" ".join(factor.secret[at : at + 4] for at in range(0, len(factor.secret), 4)))
+    click.echo(factor.uri)
     click.echo("Type the first line into an authenticator app; it is not shown again.", err=True)
 
 
@@ -244,12 +251,12 @@ def policy() -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @json_option
 def check(path: Path, as_json: bool) -> None:
-    """Say whether a policy file is right; exit 1 with the place where it is not."""
-    read = load_policy(path)
-    idle = without_effect(read)
+    """Check a policy file; exit 1 and name the location if it is wrong."""
+    policy = load_policy(path)
+    idle = without_effect(policy)
     if as_json:
-        return emit_json({"ok": True, "version": read.version, "rules": len(read.rules), "notes": idle})
-    click.echo(f"{path} is right: {plural(len(read.rules), 'rule')}, version {read.version}")
+        return emit_json({"ok": True, "version": policy.version, "rules": len(policy.rules), "notes": idle})
+    click.echo(f"{path} is right: {plural(len(policy.rules), 'rule')}, version {policy.version}")
     for line in idle:
         click.echo(f"note: {line}")
 
@@ -262,7 +269,7 @@ def check(path: Path, as_json: bool) -> None:
 @click.option("--principal", default="agent", show_default=True, help="Whose token it has.")
 @click.option("--session", default="", help="The session it is in.")
 @json_option
-def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> None:
+def test(path: Path, action: str, details: str, as_json: bool, **identity: str) -> None:
     """Try a policy out on a request that is not made.
 
     \b
@@ -275,7 +282,9 @@ def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> No
     if not isinstance(parsed, dict):
         raise ConfigError("--details must be a JSON object")
     facts = _facts(
-        action, cast("dict[str, Any]", parsed), (who["principal"], who["requester"], who["session"])
+        action,
+        cast("dict[str, Any]", parsed),
+        (identity["principal"], identity["requester"], identity["session"]),
     )
     _show_judgement(load_policy(path), facts, as_json)
 
@@ -288,11 +297,11 @@ def test(path: Path, action: str, details: str, as_json: bool, **who: str) -> No
 def explain(
     home: Home, request_id: str, path: Path | None, db_path: Path | str | None, as_json: bool
 ) -> None:
-    """Say which rules fit a stored request, and what they make of it now."""
+    """Show which rules match a stored request, and how they would judge it now."""
     sql = (
         "SELECT action, details, principal, requester, session_key, policy_version FROM requests WHERE id = ?"
     )
-    with opened(home, db_path) as (database, _):
+    with open_files(home, db_path) as (database, _):
         row = database.read_now(lambda db: db.execute(sql, (request_id,)).fetchone())
     if row is None:
         raise NotFound(f"there is no request {request_id!r}", hint="whet confirm list --status all")
@@ -315,14 +324,14 @@ def allow(
     home: Home, action: str, principal: str, session: str, seconds: float, db_path: Path | str | None
 ) -> None:
     """Let an action pass without asking for a while; each pass is recorded. Never a high-risk action."""
-    wanted = whitelist.WhitelistRequest(action.strip(), principal, session, seconds)
-    with opened(home, db_path) as (database, where):
+    request = whitelist.WhitelistRequest(action.strip(), principal, session, seconds)
+    with open_files(home, db_path) as (database, where):
         try:
-            made = change(database, where, lambda tx: whitelist.add(tx, wanted, me()))
+            whitelist_entry = change(database, where, lambda tx: whitelist.add(tx, request, actor_name()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
-    until = iso(made.expires_at)
-    click.echo(f"{made.action} of {principal} passes until {until} (entry {made.id}).")
+    until = iso(whitelist_entry.expires_at)
+    click.echo(f"{whitelist_entry.action} of {principal} passes until {until} (entry {whitelist_entry.id}).")
 
 
 @policy.command()
@@ -330,9 +339,9 @@ def allow(
 @db_option
 @click.pass_obj
 def disallow(home: Home, entry: int, db_path: Path | str | None) -> None:
-    """Take an entry of `allow` back."""
-    with opened(home, db_path) as (database, where):
-        change(database, where, lambda tx: whitelist.remove(tx, entry, me()))
+    """Remove an entry of `allow`."""
+    with open_files(home, db_path) as (database, where):
+        change(database, where, lambda tx: whitelist.remove(tx, entry, actor_name()))
     click.echo(f"Entry {entry} is gone.")
 
 
@@ -358,8 +367,8 @@ def verify(
     whet confirm audit verify --checkpoint /mnt/elsewhere/checkpoints.jsonl
     """
     progress = ProgressLine("verifying", SystemClock())
-    with opened(home, db_path) as (database, where):
-        keys = _with_own(checks.read_keys(key_path or where.public_key), where)
+    with open_files(home, db_path) as (database, where):
+        keys = _with_private_key(checks.read_keys(key_path or where.public_key), where)
         outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
         exported = [*outside]
         outside += checks.read_checkpoints(checkpoint) if checkpoint else []
@@ -378,7 +387,7 @@ def verify(
         took = f" in {report.seconds:.2f} s"
         if report.events >= _ENOUGH_FOR_A_RATE:
             took += f" ({report.events / report.seconds:,.0f} events/s)"
-        click.echo(", ".join(plural(*one) for one in counts) + took)
+        click.echo(", ".join(plural(*pair) for pair in counts) + took)
         click.echo(
             styled("Nothing was altered.", "green") if report.is_good else "The log or a record WAS ALTERED."
         )
@@ -386,15 +395,17 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-def _with_own(keys: dict[str, PublicKey], where: Places) -> checks.Keys:
-    """Give the keys, the service's own whole where this user may read it: it alone checks what is not signed
-    yet."""
+def _with_private_key(keys: dict[str, PublicKey], where: Places) -> checks.Keys:
+    """Return the keys, with the service's private key if this user may read it.
+
+    Only the private key can verify events that are not signed yet.
+    """
     try:
-        own = load_key(where.key, may_make=False)
+        key = load_key(where.key, may_make=False)
     except WhetError:
         return keys
-    is_known = own.id in keys and keys[own.id].raw == own.raw
-    return {**keys, own.id: own} if is_known else keys
+    is_known = key.id in keys and keys[key.id].raw == key.raw
+    return {**keys, key.id: key} if is_known else keys
 
 
 @audit.command()
@@ -403,7 +414,7 @@ def _with_own(keys: dict[str, PublicKey], where: Places) -> checks.Keys:
 @click.pass_obj
 def export(home: Home, after: int, db_path: Path | str | None) -> None:
     """Print the log as JSON lines, one event each."""
-    with opened(home, db_path) as (database, _):
+    with open_files(home, db_path) as (database, _):
 
         def write(db: apsw.Connection) -> None:
             for line in checks.export(db, after):
@@ -426,18 +437,18 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
 
     The log still verifies: it then begins at a signed checkpoint.
     """
-    with opened(home, db_path) as (database, where):
-        cut = database.read_now(lambda db: retention.plan(db, time.time() - age_s))
-        what = f"{plural(cut.requests, 'request')} and {plural(cut.events, 'event')}"
+    with open_files(home, db_path) as (database, where):
+        prune_plan = database.read_now(lambda db: retention.plan(db, time.time() - age_s))
+        text = f"{plural(prune_plan.requests, 'request')} and {plural(prune_plan.events, 'event')}"
         if dry_run:
-            return click.echo(f"Would take {what}.")
+            return click.echo(f"Would take {text}.")
         if archive is not None:
             with archive.open("ab") as file:
-                database.read_now(lambda db: file.writelines(checks.export(db, 0, cut.size)))
-        change(database, where, lambda tx: retention.note(tx, cut, me()))
-        while database.write_now(lambda db: retention.take(db, cut)):
+                database.read_now(lambda db: file.writelines(checks.export(db, 0, prune_plan.size)))
+        change(database, where, lambda tx: retention.note(tx, prune_plan, actor_name()))
+        while database.write_now(lambda db: retention.take(db, prune_plan)):
             pass
-    click.echo(f"Took {what}.")
+    click.echo(f"Took {text}.")
 
 
 def _show_secret(token_id: str, secret: str, as_json: bool) -> None:
@@ -453,29 +464,29 @@ def _state(row: tokens.ConfirmTokenRow, now_s: float) -> str:
     return "ended" if row.expires_at is not None and now_s >= row.expires_at else "in use"
 
 
-def _facts(action: str, details: dict[str, Any], who: tuple[str, str, str]) -> Facts:
+def _facts(action: str, details: dict[str, Any], identity: tuple[str, str, str]) -> Facts:
     key = action_key(action)
-    return Facts(key, *who, details, is_high_risk(key), time.time())
+    return Facts(key, *identity, details, is_high_risk(key), time.time())
 
 
 def _show_judgement(policy: ConfirmPolicy, facts: Facts, as_json: bool) -> None:
-    found = policy.judge(facts)
-    fitting = [rule.name for rule in policy.rules if matches(rule, facts)]
+    judgement = policy.judge(facts)
+    matching = [rule.name for rule in policy.rules if matches(rule, facts)]
     if as_json:
         return emit_json(
             {
-                "effect": found.effect,
-                "why": found.why,
-                "rule": found.rule,
-                "matching": fitting,
-                "quorum": describe(found.plan.quorum),
+                "effect": judgement.effect,
+                "why": judgement.why,
+                "rule": judgement.rule,
+                "matching": matching,
+                "quorum": describe(judgement.plan.quorum),
                 "high_risk": facts.is_high_risk,
                 "version": policy.version,
             }
         )
-    click.echo(f"{styled(found.effect, 'bold')}: {found.why}")
-    click.echo(f"rules that fit: {', '.join(fitting) or 'none'}")
-    if found.effect == "ask":
-        count = found.plan.deny_threshold
-        ends = f"{plural(count, 'denial')} end{'s' if count == 1 else ''} it"
-        click.echo(f"it takes: {describe(found.plan.quorum)}; {ends}")
+    click.echo(f"{styled(judgement.effect, 'bold')}: {judgement.why}")
+    click.echo(f"rules that fit: {', '.join(matching) or 'none'}")
+    if judgement.effect == "ask":
+        count = judgement.plan.deny_threshold
+        denials = f"{plural(count, 'denial')} end{'s' if count == 1 else ''} it"
+        click.echo(f"it takes: {describe(judgement.plan.quorum)}; {denials}")

@@ -1,4 +1,4 @@
-"""`whet confirm install`: the service as an OS user of its own, so that no agent can reach its files."""
+"""`whet confirm install`: run the service as an OS user of its own, so that no agent can reach its files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNIT = Path("/etc/systemd/system/whet-confirm.service")
 
 
 class InstallPlan(msgspec.Struct, frozen=True):
-    """What is done: commands in their order, and the unit's text."""
+    """The steps of an installation: the commands in order, and the systemd unit."""
 
     commands: tuple[tuple[str, ...], ...]
     unit_path: str
@@ -33,7 +33,7 @@ class InstallPlan(msgspec.Struct, frozen=True):
 def plan_for(
     program: tuple[str, ...], approvers: tuple[str, ...], submitters: tuple[str, ...], has_user: bool
 ) -> InstallPlan:
-    """Give what to do. The unit lets the service write its own folder and nothing else."""
+    """Return the installation plan. Its unit lets the service write its own folder and nothing else."""
     words = [*program, "confirm", "serve", "--socket", str(SOCKET), "--no-first-tokens"]
     for option, names in (("--approver", approvers), ("--submitter", submitters)):
         for name in names:
@@ -117,36 +117,36 @@ def install(approvers: tuple[str, ...], submitters: tuple[str, ...], dry_run: bo
     """
     if same := sorted({*approvers} & {*submitters}):
         raise ConfigError(f"{same[0]} would ask and decide", hint="let agents run as a user of their own")
-    found = shutil.which("whet")
-    program = (found,) if found else (sys.executable, "-m", "whet")
+    path = shutil.which("whet")
+    program = (path,) if path else (sys.executable, "-m", "whet")
     if program[0].startswith(_HOMES) and not dry_run:
         raise ConfigError(
             f"{program[0]} is in a home folder, which its owner can change and the service can't read",
             hint="install whet for the whole machine first, for example in /opt/whet",
         )
-    made = plan_for(program, approvers, submitters, _has_user())
+    plan = plan_for(program, approvers, submitters, _has_user())
     if as_json:
-        emit_json(msgspec.to_builtins(made))
+        emit_json(msgspec.to_builtins(plan))
     else:
-        click.echo(f"# {made.unit_path}\n{made.unit}")
-        click.echo("\n".join(f"# {shlex.join(command)}" for command in made.commands))
+        click.echo(f"# {plan.unit_path}\n{plan.unit}")
+        click.echo("\n".join(f"# {shlex.join(command)}" for command in plan.commands))
     if dry_run:
         return
     if os.geteuid() != 0:
         raise ConfigError("installing takes root", hint="sudo whet confirm install, or look first: --dry-run")
-    _carry_out(made)
+    _run_plan(plan)
 
 
-def _carry_out(made: InstallPlan) -> None:
-    for command in made.commands:
+def _run_plan(plan: InstallPlan) -> None:
+    for command in plan.commands:
         if command[0] == "systemctl" and command[1] == "daemon-reload":
-            replace(Path(made.unit_path), made.unit, mode=0o644)
+            replace(Path(plan.unit_path), plan.unit, mode=0o644)
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            process = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:
             raise ConfigError(f"{shlex.join(command)}: {error.strerror}") from error
-        if done.returncode:
-            raise ConfigError(f"{shlex.join(command)} failed: {done.stderr.strip()[:300]}")
+        if process.returncode:
+            raise ConfigError(f"{shlex.join(command)} failed: {process.stderr.strip()[:300]}")
 
 
 def _has_user() -> bool:

@@ -1,4 +1,4 @@
-"""`whet confirm away | people`: who stands in for whom, and who signs in with a provider."""
+"""`whet confirm away | people`: who decides in whose place, and who signs in with a provider."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.cli.confirm_files import change, db_option, me, opened
+from whet.cli.confirm_files import actor_name, change, db_option, open_files
 from whet.cli.output import Column, emit, emit_rows, home_and_json, json_option
 from whet.cli.wording import printable
 from whet.config.paths import Home
@@ -41,24 +41,24 @@ def away(stand_in: str, until: str, number: int, url: str, as_json: bool) -> Non
     with BlockingClient(url, role="approve") as client:
         try:
             if stand_in:
-                body = {"stand_in": stand_in, "until": _time(until)}
-                made = client.run(client.calls.call("POST", "/delegations", body))
-                told = f"{made['stand_in']} decides for {made['giver']} until {iso(made['until'])}."
-                return emit(made, told, as_json=as_json)
+                body = {"stand_in": stand_in, "until": _parse_time(until)}
+                row = client.run(client.calls.call("POST", "/delegations", body))
+                text = f"{row['stand_in']} decides for {row['giver']} until {iso(row['until'])}."
+                return emit(row, text, as_json=as_json)
             if number:
                 ended = client.run(client.calls.call("DELETE", f"/delegations/{number}"))
                 return emit(ended, f"Delegation {number} has ended.", as_json=as_json)
-            found = client.run(client.calls.call("GET", "/delegations"))["delegations"]
+            delegations = client.run(client.calls.call("GET", "/delegations"))["delegations"]
         except Failed as error:
             hint = "set CONFIRMATION_TOKEN to a token of role approve" if error.status == 401 else ""
             raise ConfigError(error.message, hint=hint) from error
     shape: list[Column[dict[str, object]]] = [
-        Column("id", lambda one: str(one["id"])),
-        Column("away", lambda one: printable(str(one["giver"])), grows=True),
-        Column("stands in", lambda one: printable(str(one["stand_in"])), grows=True),
-        Column("until", lambda one: iso(float(str(one["until"]))) or ""),
+        Column("id", lambda entry: str(entry["id"])),
+        Column("away", lambda entry: printable(str(entry["giver"])), grows=True),
+        Column("stands in", lambda entry: printable(str(entry["stand_in"])), grows=True),
+        Column("until", lambda entry: iso(float(str(entry["until"]))) or ""),
     ]
-    emit_rows(found, shape, {"delegations": found}, none="Nobody is away.", as_json=as_json)
+    emit_rows(delegations, shape, {"delegations": delegations}, none="Nobody is away.", as_json=as_json)
 
 
 people: click.Group = click.Group(
@@ -70,17 +70,17 @@ people: click.Group = click.Group(
 @db_option
 @home_and_json
 def list_people(home: Home, db_path: Path | str | None, as_json: bool) -> None:
-    """List who ever signed in with the provider."""
-    with opened(home, db_path) as (database, _):
-        found = database.read_now(rows.everybody)
+    """List everyone who ever signed in with the provider."""
+    with open_files(home, db_path) as (database, _):
+        person_rows = database.read_now(rows.everybody)
     shape: list[Column[rows.PersonRow]] = [
         Column("name", lambda row: printable(row.name), grows=True),
         Column("role", lambda row: row.role),
         Column("signed in until", lambda row: iso(row.until) or "" if row.until > time.time() else "not now"),
         Column("issuer", lambda row: printable(row.issuer), rank=1),
     ]
-    facts = [msgspec.to_builtins(row) for row in found]
-    emit_rows(found, shape, {"people": facts}, none="Nobody has signed in so.", as_json=as_json)
+    facts = [msgspec.to_builtins(row) for row in person_rows]
+    emit_rows(person_rows, shape, {"people": facts}, none="Nobody has signed in so.", as_json=as_json)
 
 
 @people.command()
@@ -88,14 +88,14 @@ def list_people(home: Home, db_path: Path | str | None, as_json: bool) -> None:
 @db_option
 @click.pass_obj
 def forget(home: Home, name: str, db_path: Path | str | None) -> None:
-    """End a person's sign-in, and let another account of the provider take the name."""
-    with opened(home, db_path) as (database, where):
-        change(database, where, lambda tx: rows.forget(tx, name, by=me()))
+    """End a person's sign-in, and let another account of the provider use the name."""
+    with open_files(home, db_path) as (database, where):
+        change(database, where, lambda tx: rows.forget(tx, name, by=actor_name()))
     click.echo(f"Forgot {printable(name)}.")
 
 
-def _time(text: str) -> float:
-    """Read a time or a span as Unix seconds. Raises ConfigError."""
+def _parse_time(text: str) -> float:
+    """Parse a time or a duration as Unix seconds. Raises ConfigError."""
     if match := _SPAN.fullmatch(text):
         return time.time() + int(match[1]) * _UNITS_S[match[2]]
     try:

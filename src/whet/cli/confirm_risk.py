@@ -1,4 +1,4 @@
-"""Whet's own reading of the commands in a request, for the confirmation service's page and messages."""
+"""Whet's own risk rating of the commands in a request, for the confirmation service's page and messages."""
 
 from __future__ import annotations
 
@@ -14,32 +14,35 @@ _MOST = 20
 
 
 def read_risk(details: Mapping[str, Any]) -> RiskReading | None:
-    """Read every command in the details, at any depth; the worst counts. None where there is none."""
-    commands = [text for text in _commands(details) if text.strip()][:_MOST]
+    """Rate every command in the details, at any depth, and return the worst rating.
+
+    Returns None if there is no command.
+    """
+    commands = [text for text in _find_commands(details) if text.strip()][:_MOST]
     if not commands:
         return None
-    # tree-sitter and the tables of programs: 60 ms, when the first command is shown.
+    # tree-sitter and the program tables take 60 ms to import, so they are imported for the first command.
     from whet.approval.risk import RiskScope, worst  # noqa: PLC0415
     from whet.approval.shell_risk import analyse  # noqa: PLC0415
 
-    place = RiskScope("/nowhere/workspace", "/nowhere/home", "/nowhere/home/.whet")
-    found = [analyse(command, place.workspace, place) for command in commands]
-    level = worst(one.level for one in found)
-    reasons = tuple(dict.fromkeys(reason for one in found for reason in one.reasons))
+    scope = RiskScope("/nowhere/workspace", "/nowhere/home", "/nowhere/home/.whet")
+    readings = [analyse(command, scope.workspace, scope) for command in commands]
+    level = worst(reading.level for reading in readings)
+    reasons = tuple(dict.fromkeys(reason for reading in readings for reason in reading.reasons))
     if level in ("dangerous", "forbidden"):
         return RiskReading("dangerous", reasons[:6] or ("it can't be told what it runs",))
     return RiskReading("safe" if level == "safe" else "normal", reasons[:6])
 
 
-def _commands(value: object, name: str = "") -> Iterator[str]:
+def _find_commands(value: object, name: str = "") -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, inner in cast("Mapping[str, object]", value).items():
-            yield from _commands(inner, key.lower())
+            yield from _find_commands(inner, key.lower())
     elif isinstance(value, list):
         items = cast("list[object]", value)
-        if name in _COMMANDS and items and all(isinstance(one, str) for one in items):
+        if name in _COMMANDS and items and all(isinstance(item, str) for item in items):
             yield " ".join(cast("list[str]", items))
         for inner in items:
-            yield from _commands(inner, name)
+            yield from _find_commands(inner, name)
     elif isinstance(value, str) and name in _COMMANDS:
         yield value

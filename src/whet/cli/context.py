@@ -1,6 +1,6 @@
-"""`whet context`: which engines there are, how full a session's window is, and compacting it by hand.
+"""`whet context`: list context engines, show how full a session's window is, and compact it by hand.
 
-`status` reads and sends nothing, and no engine is told that a session was opened for it; `compact` does.
+`status` sends nothing and does not notify an engine that a session was opened; `compact` does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from whet.app.build import App
 from whet.app.discover import is_needed
 from whet.cli import stored
-from whet.cli.context_report import OUTCOMES, report
+from whet.cli.context_report import OUTCOMES, report_lines
 from whet.cli.launch import ChatOptions, load_settings, start_app
 from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit, emit_json, home_and_json, table, terminal_width
@@ -32,7 +32,7 @@ from whet.store import compactions
 from whet.store.sessions import SessionRow
 
 T = TypeVar("T")
-# Where no model is set yet, engines are listed all the same; nothing is sent to this address.
+# Engines are listed even if no model is set yet; no request is sent to this address.
 _NO_MODEL = {"model.provider": "practice", "model.base_url": "http://127.0.0.1:9/v1"}
 
 _session = click.option(
@@ -67,7 +67,7 @@ def engines(home: Home, as_json: bool) -> None:
 @_session
 @home_and_json
 def status(home: Home, session_id: str, as_json: bool) -> None:
-    """Say how full a session's window is and what compactions saved."""
+    """Show how full a session's window is and what compactions saved."""
     flags = _NO_MODEL if is_needed(_settings(home)) else None
     row, lines = _with_app(home, lambda app: _status(app, session_id), flags=flags)
     emit(row, "\n".join(lines), as_json=as_json)
@@ -78,7 +78,7 @@ def status(home: Home, session_id: str, as_json: bool) -> None:
 @click.argument("focus", nargs=-1)
 @click.pass_obj
 def compact(home: Home, session_id: str, focus: tuple[str, ...]) -> None:
-    """Make a session's context smaller now, keeping what concerns FOCUS; nothing leaves the store."""
+    """Make a session's context smaller now, keeping what concerns FOCUS; the store keeps every message."""
     lines = _with_app(home, lambda app: _compact(app, session_id, " ".join(focus)))
     click.echo("\n".join(printable(mask(line)) for line in lines))
 
@@ -102,17 +102,17 @@ async def _engines(app: App) -> tuple[list[dict[str, Any]], str]:
 
 
 async def _status(app: App, session_id: str) -> tuple[dict[str, Any], list[str]]:
-    row = await _find(app, session_id)
+    row = await _find_session(app, session_id)
     state = await app.sessions.context_status(row.id)
     sums = await app.database.read(lambda db: compactions.of_session(db, row.id))
     facts = {"session_id": row.id, **msgspec.to_builtins(state)}
     facts |= {"compactions": sums.count, "saved_tokens": sums.saved_tokens, "repairs": sums.repairs}
     facts |= {"cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
-    return facts, [f"session    {row.id}", *report(state, sums, row.usage, terminal_width())]
+    return facts, [f"session    {row.id}", *report_lines(state, sums, row.usage, terminal_width())]
 
 
 async def _compact(app: App, session_id: str, focus: str) -> list[str]:
-    row = await _find(app, session_id)
+    row = await _find_session(app, session_id)
     session = await app.open_session(row.id)
     lines: list[str] = []
 
@@ -123,7 +123,7 @@ async def _compact(app: App, session_id: str, focus: str) -> list[str]:
     return [*lines, *OUTCOMES[done]]
 
 
-async def _find(app: App, session_id: str) -> SessionRow:
+async def _find_session(app: App, session_id: str) -> SessionRow:
     return await app.database.read(lambda db: stored.named_or_latest(db, session_id))
 
 

@@ -14,20 +14,20 @@ OUTCOMES: dict[Compacted, tuple[str, ...]] = {
     "unchanged": ("the context stays as it is",),
     "nothing": ("nothing to compress yet",),
 }
-"""What is said after a compaction by hand, beside its event."""
+"""The lines to print after a manual compaction, besides its event."""
 
 
-def report(status: ContextStatus, sums: CompactionSums, usage: Usage, width: int = 80) -> list[str]:
-    """Give the lines: a bar that fits into `width` columns, the numbers, what compactions saved, and why they
-    stopped if they did."""
+def report_lines(status: ContextStatus, sums: CompactionSums, usage: Usage, width: int = 80) -> list[str]:
+    """Return the report's lines: a bar that fits into `width` columns, the numbers, what compactions saved,
+    and why automatic compaction stopped if it did."""
     window = max(status.window_tokens, 1)
     share = status.used_tokens / window
-    about = "" if status.counted else "about "
+    prefix = "" if status.counted else "about "
     of_all = f" {share:.0%} of {count(status.window_tokens)} tokens"
     lines = [
-        f"[{bar(status, max(10, min(_BAR, width - len(of_all) - 2)))}]{of_all}",
+        f"[{draw_bar(status, max(10, min(_BAR, width - len(of_all) - 2)))}]{of_all}",
         f"engine     {status.engine} ({status.source})",
-        f"used       {about}{status.used_tokens:,} tokens",
+        f"used       {prefix}{status.used_tokens:,} tokens",
         f"messages   {status.messages:,}",
     ]
     threshold = f"{status.threshold_tokens:,} tokens" if status.threshold_tokens else "none"
@@ -44,8 +44,8 @@ def report(status: ContextStatus, sums: CompactionSums, usage: Usage, width: int
     return lines
 
 
-def bar(status: ContextStatus, length: int = _BAR) -> str:
-    """Draw the window in `length` signs: # is used, | the threshold."""
+def draw_bar(status: ContextStatus, length: int = _BAR) -> str:
+    """Draw the window as `length` characters: # is used, | is the threshold."""
     window = max(status.window_tokens, 1)
     filled = min(length, round(status.used_tokens / window * length))
     drawn = list("#" * filled + "." * (length - filled))

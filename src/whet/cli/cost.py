@@ -1,4 +1,4 @@
-"""`whet cost`: what model calls have cost, what the day will come to, and how near the caps are."""
+"""`whet cost`: show the cost of model calls, a forecast for today, and how near the caps are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from whet.providers.catalog import PRICES_AS_OF
 from whet.store import costs, wallet
 from whet.store.costs import Spending
 
-_LOOKED_BACK_DAYS = 28
+_HISTORY_DAYS = 28
 _FEW_DAYS = 3
 _SATURDAY = 5
 
@@ -38,9 +38,12 @@ class CapUse(msgspec.Struct, frozen=True):
 
 
 class CostReport(msgspec.Struct, frozen=True):
-    """What `whet cost` says. `forecast_usd` is what today will come to; both are None where today has
-    turns and no price of them is known. `unsettled` counts calls that a stop left without their price, which
-    count at their most."""
+    """The report of `whet cost`.
+
+    `forecast_usd` is the expected cost of the whole day. It and `today_usd` are None if today has turns
+    and none of them has a known price. `unsettled` counts interrupted calls without a known price, which
+    count at their maximum.
+    """
 
     today_usd: float | None
     forecast_usd: float | None
@@ -56,71 +59,80 @@ class CostReport(msgspec.Struct, frozen=True):
 @click.option("--days", type=click.IntRange(1, 366), default=7, help="How many days back.")
 @home_and_json
 def cost(home: Home, days: int, as_json: bool) -> None:
-    """Show the last days, each model, today's forecast, and what is near its cap."""
+    """Show the last days, each model, today's forecast, and the caps."""
     stored.must_exist(home)
     settings = load(home, {}, environ=os.environ).settings.wallet
     now = SystemClock().now().astimezone()
-    found = stored.read(home, lambda db: report(db, settings, now, days))
+    cost_report = stored.read(home, lambda db: build_report(db, settings, now, days))
     if as_json:
-        return emit_json(found)
-    click.echo(table(found.days, _shape("day")))
-    click.echo(table(found.models, _shape("model")))
-    click.echo(f"today {as_usd(found.today_usd)}, by its end about {as_usd(found.forecast_usd)}")
-    for cap in found.caps:
+        return emit_json(cost_report)
+    click.echo(table(cost_report.days, _shape("day")))
+    click.echo(table(cost_report.models, _shape("model")))
+    click.echo(f"today {as_usd(cost_report.today_usd)}, by its end about {as_usd(cost_report.forecast_usd)}")
+    for cap in cost_report.caps:
         line = f"{cap.setting}: {cap.used:,.2f} of {cap.cap:,.2f}".replace(".00", "")
         click.echo(styled(f"{line}, near its cap", "yellow") if cap.is_near else line)
-    if any(one.estimated_tokens for one in found.models):
+    if any(one.estimated_tokens for one in cost_report.models):
         click.echo("~: the server reported no tokens or too few, so Whet estimated some of them")
-    if found.unpriced_turns:
-        click.echo(f"{found.unpriced_turns} turns have no known price and are not in the sums (prices.csv)")
-    click.echo(f"list prices as of {found.prices_as_of}; prices.csv in the home goes before them")
+    if cost_report.unpriced_turns:
+        click.echo(
+            f"{cost_report.unpriced_turns} turns have no known price and are not in the sums (prices.csv)"
+        )
+    click.echo(f"list prices as of {cost_report.prices_as_of}; prices.csv in the home goes before them")
 
 
-def report(connection: apsw.Connection, settings: WalletSettings, now: datetime, days: int) -> CostReport:
-    """Work the report out for `now`, a local time."""
+def build_report(
+    connection: apsw.Connection, settings: WalletSettings, now: datetime, days: int
+) -> CostReport:
+    """Build the report for `now`, a local time."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     since = iso(midnight - timedelta(days=days - 1))
-    turns = _turns(connection, iso(midnight - timedelta(days=_LOOKED_BACK_DAYS)), now)
+    turns = _read_turns(connection, iso(midnight - timedelta(days=_HISTORY_DAYS)), now)
     prices = [usd for at, usd in turns if at >= midnight]
     today = None if prices and not any(usd is not None for usd in prices) else sum(usd or 0 for usd in prices)
     before = [(at, usd or 0.0) for at, usd in turns if at < midnight]
     models = costs.spent_by(connection, "model", since)
     return CostReport(
         today,
-        None if today is None else today + rest_of_day(before, now),
+        None if today is None else today + estimate_rest_of_day(before, now),
         costs.spent_by(connection, "day", since),
         models,
-        _caps(connection, settings, now.strftime("%Y-%m-%d")),
-        sum(one.unpriced for one in models),
+        _read_caps(connection, settings, now.strftime("%Y-%m-%d")),
+        sum(group.unpriced for group in models),
         wallet.unsettled(connection),
     )
 
 
-def rest_of_day(before: Sequence[tuple[datetime, float]], now: datetime) -> float:
-    """Say what is still to come today: what came after this time of day on the days with turns before it,
-    of which a weekend's tell of weekends and the others of working days where there are some."""
+def estimate_rest_of_day(before: Sequence[tuple[datetime, float]], now: datetime) -> float:
+    """Estimate today's further cost: the mean cost after this time of day on earlier days with turns.
+
+    Weekends are compared only with weekends, and working days only with working days, if there are enough
+    of them.
+    """
     days: dict[date, float] = {}
     for at, usd in before:
         days[at.date()] = days.get(at.date(), 0.0) + (usd if at.time() > now.time() else 0.0)
     alike = [usd for day, usd in days.items() if _is_weekend(day) == _is_weekend(now)]
-    found = alike if len(alike) >= _FEW_DAYS else list(days.values())
-    return mean(found) if found else 0.0
+    amounts = alike if len(alike) >= _FEW_DAYS else list(days.values())
+    return mean(amounts) if amounts else 0.0
 
 
 def _is_weekend(day: date) -> bool:
     return day.weekday() >= _SATURDAY
 
 
-def _turns(connection: apsw.Connection, since: str, now: datetime) -> list[tuple[datetime, float | None]]:
-    found = connection.execute(
+def _read_turns(
+    connection: apsw.Connection, since: str, now: datetime
+) -> list[tuple[datetime, float | None]]:
+    rows = connection.execute(
         "SELECT t.started, json_extract(t.usage, '$.cost_usd') FROM turns t"
         " WHERE t.started >= ? AND t.usage <> ''",
         (since,),
     )
-    return [(datetime.fromisoformat(at).astimezone(now.tzinfo), usd) for at, usd in found]
+    return [(datetime.fromisoformat(at).astimezone(now.tzinfo), usd) for at, usd in rows]
 
 
-def _caps(connection: apsw.Connection, settings: WalletSettings, day: str) -> list[CapUse]:
+def _read_caps(connection: apsw.Connection, settings: WalletSettings, day: str) -> list[CapUse]:
     usd, tokens = wallet.spent(connection, ("day", day))
     rows = [("wallet.daily_usd", usd, settings.daily_usd)]
     rows.append(("wallet.daily_tokens", float(tokens), float(settings.daily_tokens)))
@@ -129,16 +141,16 @@ def _caps(connection: apsw.Connection, settings: WalletSettings, day: str) -> li
 
 def _shape(title: str) -> list[Column[Spending]]:
     return [
-        Column(title, lambda one: one.label, grows=True),
-        Column("turns", lambda one: str(one.turns), right=True, rank=2),
-        Column("tokens", lambda one: count(one.prompt_tokens + one.output_tokens), right=True, rank=1),
-        Column("cost", _spent, right=True),
+        Column(title, lambda row: row.label, grows=True),
+        Column("turns", lambda row: str(row.turns), right=True, rank=2),
+        Column("tokens", lambda row: count(row.prompt_tokens + row.output_tokens), right=True, rank=1),
+        Column("cost", _cost_text, right=True),
     ]
 
 
-def _spent(one: Spending) -> str:
-    """Write what is known of a group's cost: a price that nobody knows is not nothing."""
-    if one.unpriced >= one.turns:
+def _cost_text(row: Spending) -> str:
+    """Format a group's cost; turns without a known price show as unknown, not as free."""
+    if row.unpriced >= row.turns:
         return as_usd(None)
-    text = as_usd(one.cost_usd, is_estimate=bool(one.estimated_tokens))
-    return f"{text} + ?" if one.unpriced else text
+    text = as_usd(row.cost_usd, is_estimate=bool(row.estimated_tokens))
+    return f"{text} + ?" if row.unpriced else text

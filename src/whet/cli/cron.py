@@ -1,4 +1,4 @@
-"""`whet cron`: have the agent work at set times, and see what came of it."""
+"""`whet cron`: run the agent at set times, and show the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.schedules import goals, quiet, timing
 from whet.schedules.execution import NOTIFY, check, is_chat
-from whet.schedules.worker import Finished, ScheduleWorker
+from whet.schedules.worker import FinishedRun, ScheduleWorker
 from whet.store import jobs, schedules, sessions
 from whet.store.database import StateDatabase, has_store, time_of
 from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun
@@ -40,10 +40,10 @@ _NEW = "new"
 
 
 class _Seconds(click.FloatRange):
-    """A limit in seconds; nan lies in every range, and is none."""
+    """A limit in seconds. Rejects nan, which click's range check accepts."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read it."""
+        """Parse the option's text."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail(f"{value!r} is no number of seconds", param, ctx)
@@ -83,33 +83,33 @@ cron: click.Group = click.Group("cron", help="Have the agent work at set times."
 @click.option("--quiet", default="", metavar="22:00-07:00", help="Send a chat nothing then; together after.")
 @click.option("--timeout", "timeout_s", type=_SECONDS, metavar="SECONDS", help="A run's limit.")
 @home_and_json
-def add(home: Home, expression: str | None, at: str | None, as_json: bool, **given: Any) -> None:
+def add(home: Home, expression: str | None, at: str | None, as_json: bool, **options: Any) -> None:
     """Add a schedule: a cron EXPRESSION of five fields, or one time with --at.
 
-    Nobody is there when it runs: what would need an approval is denied unless a rule allows it. A worker must
-    run: whet worker, or an open chat.
+    No one is there when it runs: calls that need an approval are denied unless a rule allows them. A
+    worker must run: whet worker, or an open chat.
     """
     if bool(expression) == bool(at):
         raise click.UsageError("give a cron expression or --at TIME, one of them")
     clock = SystemClock()
-    with _opened(home) as database:
+    with _open_store(home) as database:
         now = database.read_now(lambda db: time_of(db, clock))
-        made, due = _made(home, (expression or "", at or ""), given, clock.new_id(), now)
-        database.read_now(lambda db: check(db, made.target))
-        if made.session_id:
-            found = database.read_now(lambda db: sessions.resolve(db, made.session_id))
-            made = msgspec.structs.replace(made, session_id=found)
+        schedule, due = _build_schedule(home, (expression or "", at or ""), options, clock.new_id(), now)
+        database.read_now(lambda db: check(db, schedule.target))
+        if schedule.session_id:
+            full_id = database.read_now(lambda db: sessions.resolve(db, schedule.session_id))
+            schedule = msgspec.structs.replace(schedule, session_id=full_id)
 
         def work(db: apsw.Connection) -> Schedule:
-            name = made.name or _free_name(db, made.prompt)
-            named = msgspec.structs.replace(made, name=name)
-            schedules.add(db, named, due, clock)
-            return named
+            name = schedule.name or _free_name(db, schedule.prompt)
+            named_schedule = msgspec.structs.replace(schedule, name=name)
+            schedules.add(db, named_schedule, due, clock)
+            return named_schedule
 
         stored = database.write_now(work)
     if as_json:
         return emit_json({"schedule": msgspec.to_builtins(stored) | {"next": due}})
-    click.echo(f"{printable(stored.name)}: next {_local(due, stored)}. It needs a worker: whet worker")
+    click.echo(f"{printable(stored.name)}: next {_format_time(due, stored)}. It needs a worker: whet worker")
 
 
 @cron.command("list")
@@ -120,7 +120,7 @@ def list_(home: Home, as_json: bool) -> None:
     def work(db: apsw.Connection) -> list[_State]:
         return [_state(db, schedule) for schedule in schedules.every(db)]
 
-    found = _read(home, work) or []
+    states = _read(home, work) or []
     now = SystemClock().now()
     shape: list[Column[_State]] = [
         Column("name", lambda row: printable(row[0].name), grows=True, least=10),
@@ -130,8 +130,8 @@ def list_(home: Home, as_json: bool) -> None:
         Column("result", lambda row: _result(row[2]) if row[2] else "-"),
         Column("to", lambda row: printable(row[0].target) or "-", grows=True, rank=4),
     ]
-    facts = {"schedules": [_object(*row) for row in found]}
-    emit_rows(found, shape, facts, none=_NONE_YET, as_json=as_json)
+    facts = {"schedules": [_as_object(*row) for row in states]}
+    emit_rows(states, shape, facts, none=_NONE_YET, as_json=as_json)
 
 
 @cron.command("show")
@@ -147,18 +147,18 @@ def show(home: Home, name: str, limit: int, as_json: bool) -> None:
         schedule = schedules.find(db, name)
         return _state(db, schedule), schedules.runs(db, schedule.id, limit)
 
-    found = _read(home, work)
-    if found is None:
+    state_and_runs = _read(home, work)
+    if state_and_runs is None:
         raise NotFound(f"there is no schedule {name}", hint="`whet cron list` shows them")
-    state, runs = found
+    state, runs = state_and_runs
     if as_json:
-        return emit_json(_object(*state) | {"runs": runs})
+        return emit_json(_as_object(*state) | {"runs": runs})
     click.echo("\n".join(_lines(*state)))
     click.echo("Runs:" if runs else "It has not run yet.")
     for run in runs:
         where = f"  session {run.session_id}" if run.session_id else ""
         note = f"  {printable(run.note)}" if run.note else ""
-        click.echo(f"  {_local(run.started, state[0])}  {_result(run)}{where}{note}")
+        click.echo(f"  {_format_time(run.started, state[0])}  {_result(run)}{where}{note}")
 
 
 @cron.command("run")
@@ -166,19 +166,19 @@ def show(home: Home, name: str, limit: int, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def run(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Run a schedule now and print its answer; its next time stays."""
+    """Run a schedule now and print its answer; its next time stays the same."""
     home: Home = ctx.obj
     finished = run_on_loop(_run_now(home, name))
-    came = finished.run
+    row = finished.run
     if as_json:
-        emit_json({"run": came})
+        emit_json({"run": row})
     else:
-        if came.text:
-            click.echo(printable(came.text))
-        if sys.stderr.isatty() or came.result != "answered":
-            note = f": {printable(came.note)}" if came.note else ""
-            click.echo(f"{_result(came)} in session {came.session_id or '-'}{note}", err=True)
-    ctx.exit(0 if came.result in ("answered", "budget") else 1)
+        if row.text:
+            click.echo(printable(row.text))
+        if sys.stderr.isatty() or row.result != "answered":
+            note = f": {printable(row.note)}" if row.note else ""
+            click.echo(f"{_result(row)} in session {row.session_id or '-'}{note}", err=True)
+    ctx.exit(0 if row.result in ("answered", "budget") else 1)
 
 
 @cron.command("rm")
@@ -186,120 +186,122 @@ def run(ctx: click.Context, name: str, as_json: bool) -> None:
 @click.pass_obj
 def remove(home: Home, name: str) -> None:
     """Remove a schedule; the sessions of its runs stay."""
-    found = _change(home, name, lambda db, one, _: schedules.remove(db, one.id))
-    click.echo(f"removed {printable(found.name)}; its sessions stay: whet sessions list")
+    schedule = _change(home, name, lambda db, row, _: schedules.remove(db, row.id))
+    click.echo(f"removed {printable(schedule.name)}; its sessions stay: whet sessions list")
 
 
 @cron.command("pause")
 @click.argument("name")
 @click.pass_obj
 def pause(home: Home, name: str) -> None:
-    """Let no further time come until `whet cron resume`; one that runs goes on."""
-    found = _change(home, name, lambda db, one, _: schedules.pause(db, one.id))
-    click.echo(f"paused {printable(found.name)}; to go on: whet cron resume {printable(found.name)}")
+    """Stop further runs until `whet cron resume`; a current run continues."""
+    schedule = _change(home, name, lambda db, row, _: schedules.pause(db, row.id))
+    click.echo(f"paused {printable(schedule.name)}; to go on: whet cron resume {printable(schedule.name)}")
 
 
 @cron.command("resume")
 @click.argument("name")
 @click.pass_obj
 def resume(home: Home, name: str) -> None:
-    """Let a paused schedule's times come again; those that passed are not made up."""
+    """Resume a paused schedule; the times that passed are not made up."""
 
-    def work(db: apsw.Connection, one: Schedule, clock: Clock) -> None:
+    def work(db: apsw.Connection, row: Schedule, clock: Clock) -> None:
         now = time_of(db, clock)
-        if one.at and one.at <= iso(now):
+        if row.at and row.at <= iso(now):
             raise ConfigError(
-                f"its only time, {_local(one.at, one)}, has passed", hint="whet cron add makes a new one"
+                f"its only time, {_format_time(row.at, row)}, has passed",
+                hint="whet cron add makes a new one",
             )
-        check(db, one.target)
-        if one.paused:
-            due = one.at or iso(timing.next_after(one, now))
-            schedules.resume(db, one.id, due, clock)
+        check(db, row.target)
+        if row.paused:
+            due = row.at or iso(timing.next_after(row, now))
+            schedules.resume(db, row.id, due, clock)
 
-    found = _change(home, name, work)
-    due = _read(home, lambda db: schedules.next_due(db, found.id)) or ""
-    click.echo(f"{printable(found.name)}: next {_local(due, found)}")
+    schedule = _change(home, name, work)
+    due = _read(home, lambda db: schedules.next_due(db, schedule.id)) or ""
+    click.echo(f"{printable(schedule.name)}: next {_format_time(due, schedule)}")
 
 
-async def _run_now(home: Home, name: str) -> Finished:
+async def _run_now(home: Home, name: str) -> FinishedRun:
     clock = SystemClock()
     settings = load(home, {}, environ=os.environ).settings
-    with _opened(home) as database:
+    with _open_store(home) as database:
 
         def work(db: apsw.Connection) -> tuple[Schedule, str]:
-            found = schedules.find(db, name)
-            if jobs.running_owner(db, schedules.KIND, found.id, clock):
-                raise WhetError(f"{found.name} is running now", hint=f"whet cron show {found.name}")
-            return found, schedules.run_now(db, found.id, clock)
+            row = schedules.find(db, name)
+            if jobs.running_owner(db, schedules.KIND, row.id, clock):
+                raise WhetError(f"{row.name} is running now", hint=f"whet cron show {row.name}")
+            return row, schedules.run_now(db, row.id, clock)
 
-        found, job_id = database.write_now(work)
+        schedule, job_id = database.write_now(work)
         worker = ScheduleWorker(home, database, clock, settings.schedules.catch_up_s, _silent)
         finished = await worker.run_one(job_id)
     if finished is None:
-        raise WhetError(f"another worker runs {found.name} now", hint=f"whet cron show {found.name}")
+        raise WhetError(f"another worker runs {schedule.name} now", hint=f"whet cron show {schedule.name}")
     return finished
 
 
-def _silent(finished: Finished) -> None:
-    """Print nothing: the command does."""
+def _silent(finished: FinishedRun) -> None:
+    """Print nothing: the command prints the run itself."""
 
 
-def _made(
-    home: Home, when: tuple[str, str], given: dict[str, Any], schedule_id: str, now: datetime
+def _build_schedule(
+    home: Home, when: tuple[str, str], options: dict[str, Any], schedule_id: str, now: datetime
 ) -> tuple[Schedule, str]:
-    """Make a schedule of what was typed, and its first time. Raises ConfigError."""
+    """Build a schedule from the options, and return it with its first time. Raises ConfigError."""
     expression, at = when
-    zone = given["time_zone"] or timing.local_zone()
-    timing.zone(zone)
-    prompt = _readable(sys.stdin.read() if given["prompt"] == "-" else given["prompt"], "prompt")
+    zone = options["time_zone"] or timing.local_zone()
+    timing.find_zone(zone)
+    prompt = _check_text(sys.stdin.read() if options["prompt"] == "-" else options["prompt"], "prompt")
     if not prompt.strip():
         raise ConfigError("there is no prompt", hint='--prompt "..." says what to do')
     settings = load(home, {}, environ=os.environ).settings
-    workspace = _path(given["workspace"] or settings.tools.workspace or os.getcwd())
+    workspace = _path(options["workspace"] or settings.tools.workspace or os.getcwd())
     if not workspace.is_dir():
         raise ConfigError(f"{workspace} is not a folder", hint="--workspace DIR names one")
-    named: str = given["toolsets"]
-    toolsets = tuple(name.strip() for name in named.split(",") if name.strip())
+    names: str = options["toolsets"]
+    toolsets = tuple(name.strip() for name in names.split(",") if name.strip())
     if unknown := [name for name in toolsets if name not in TOOLSETS]:
         raise ConfigError(f"there is no toolset {unknown[0]}", hint=f"they are: {', '.join(TOOLSETS)}")
-    aim = _goal(given)
+    aim = _read_goal(options)
     schedule = Schedule(
         id=schedule_id,
-        name=_readable(" ".join(given["name"].split()), "name"),
+        name=_check_text(" ".join(options["name"].split()), "name"),
         created=iso(now),
-        expression=timing.expression(expression) if expression else "",
-        at=iso(timing.single_time(at, zone, now)) if at else "",
+        expression=timing.parse_expression(expression) if expression else "",
+        at=iso(timing.parse_single_time(at, zone, now)) if at else "",
         time_zone=zone,
         prompt=prompt,
-        session_id="" if given["session"] == _NEW else given["session"],
+        session_id="" if options["session"] == _NEW else options["session"],
         workspace=str(workspace),
-        target=_target(given["target"]),
+        target=_read_target(options["target"]),
         toolsets=toolsets,
-        timeout_s=given["timeout_s"] or settings.agent.turn_timeout_s,
+        timeout_s=options["timeout_s"] or settings.agent.turn_timeout_s,
         goal=aim,
-        quiet=quiet.span(given["quiet"]),
+        quiet=quiet.parse_span(options["quiet"]),
     )
     if aim is not None:
         goals.check(aim, schedule.session_id)
     return schedule, schedule.at or iso(timing.next_after(schedule, now))
 
 
-def _goal(given: dict[str, Any]) -> ScheduleGoal | None:
-    """Read what makes a schedule's runs goals; None where nothing does. Raises ConfigError."""
+def _read_goal(options: dict[str, Any]) -> ScheduleGoal | None:
+    """Return the goal settings of a schedule's runs, or None if no option asks for a goal. Raises
+    ConfigError."""
     aim = ScheduleGoal(
-        given["verify"],
-        parse_usd(given["budget"]),
-        given["steps"],
-        may_change=given["may_change"],
-        until_achieved=given["until_achieved"],
+        options["verify"],
+        parse_usd(options["budget"]),
+        options["steps"],
+        may_change=options["may_change"],
+        until_achieved=options["until_achieved"],
     )
-    return aim if given["is_goal"] or aim != ScheduleGoal() else None
+    return aim if options["is_goal"] or aim != ScheduleGoal() else None
 
 
-def _target(text: str) -> str:
+def _read_target(text: str) -> str:
     if text in ("", NOTIFY) or is_chat(text):
         return text
-    path = _path(_readable(text, "target"))
+    path = _path(_check_text(text, "target"))
     if path.is_dir() or text.endswith(("/", os.sep)):
         raise ConfigError(f"{path} is a folder", hint="name a file in it, e.g. " + str(path / "{date}.md"))
     return str(path)
@@ -312,13 +314,13 @@ def _path(text: str) -> Path:
         raise ConfigError(f"{text} names the home of nobody here") from error
 
 
-def _readable(text: str, what: str) -> str:
-    """Give a text that was typed or piped in. Raises ConfigError for bytes that are no text."""
+def _check_text(text: str, label: str) -> str:
+    """Return typed or piped text unchanged. Raises ConfigError if it is not valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
-            f"the {what} is no UTF-8 text", hint="iconv turns other encodings into it"
+            f"the {label} is no UTF-8 text", hint="iconv turns other encodings into it"
         ) from error
     return text
 
@@ -338,16 +340,16 @@ def _state(db: apsw.Connection, schedule: Schedule) -> _State:
     return schedule, schedules.next_due(db, schedule.id), runs[0] if runs else None
 
 
-def _object(schedule: Schedule, due: str, last: ScheduleRun | None) -> dict[str, Any]:
+def _as_object(schedule: Schedule, due: str, last: ScheduleRun | None) -> dict[str, Any]:
     return msgspec.to_builtins(schedule) | {"next": due, "last": last}
 
 
 def _next(schedule: Schedule, due: str) -> str:
-    return "paused" if schedule.paused else _local(due, schedule) if due else "-"
+    return "paused" if schedule.paused else _format_time(due, schedule) if due else "-"
 
 
 def _lines(schedule: Schedule, due: str, last: ScheduleRun | None) -> list[str]:
-    when = schedule.expression or f"once, {_local(schedule.at, schedule)}"
+    when = schedule.expression or f"once, {_format_time(schedule.at, schedule)}"
     rows = {
         "when": f"{when} ({schedule.time_zone})",
         "next": _next(schedule, due),
@@ -374,13 +376,13 @@ def _result(run: ScheduleRun) -> str:
     return styled(text, colour)
 
 
-def _local(moment: str, schedule: Schedule) -> str:
-    """Write a stored time in the schedule's zone."""
+def _format_time(moment: str, schedule: Schedule) -> str:
+    """Format a stored time in the schedule's zone."""
     if not moment:
         return "-"
     return (
         datetime.fromisoformat(moment)
-        .astimezone(timing.zone(schedule.time_zone))
+        .astimezone(timing.find_zone(schedule.time_zone))
         .strftime("%Y-%m-%d %H:%M %Z")
     )
 
@@ -389,22 +391,22 @@ def _change(home: Home, name: str, work: Callable[[apsw.Connection, Schedule, Cl
     clock = SystemClock()
 
     def change(db: apsw.Connection) -> Schedule:
-        found = schedules.find(db, name)
-        work(db, found, clock)
-        return found
+        schedule = schedules.find(db, name)
+        work(db, schedule, clock)
+        return schedule
 
-    with _opened(home) as database:
+    with _open_store(home) as database:
         return database.write_now(change)
 
 
 def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T | None:
-    """Read the store; None where there is none yet."""
+    """Run `work` on the store. Return None if there is no store yet."""
     if not has_store(home):
         return None
-    with _opened(home) as database:
+    with _open_store(home) as database:
         return database.read_now(work)
 
 
-def _opened(home: Home) -> closing[StateDatabase]:
+def _open_store(home: Home) -> closing[StateDatabase]:
     home.ensure()
     return stored.opened(home)

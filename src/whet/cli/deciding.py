@@ -17,11 +17,11 @@ _COLOURS: dict[RowKind, str] = {"added": "32", "removed": "31", "hunk": "36", "f
 _BAR = "  | "
 
 
-class Deciding:
-    """One question while it is answered."""
+class TerminalDecision:
+    """The state of one approval request while the person answers it."""
 
-    def __init__(self, request: ApprovalRequest, most: int = FOLDED_ROWS) -> None:
-        self.most = most
+    def __init__(self, request: ApprovalRequest, max_rows: int = FOLDED_ROWS) -> None:
+        self.max_rows = max_rows
         self.request = request
         self.question: QuestionText = worded(request)
         self.scope: int = 0
@@ -37,20 +37,20 @@ class Deciding:
 
     @property
     def is_long(self) -> bool:
-        """Whether some of the question is folded away."""
-        return self.question.folded(self.most) != self.question.body
+        """Whether some rows of the question are folded."""
+        return self.question.folded(self.max_rows) != self.question.body
 
-    def rows(self, *, whole: bool = False) -> list[tuple[str, Row]]:
-        """Give the question's rows below its title, each with what stands before it."""
-        body = self.question.body if whole else self.question.folded(self.most)
-        shown = [(_BAR, row) for row in body]
+    def rows(self, *, unfold: bool = False) -> list[tuple[str, Row]]:
+        """Return the rows below the question's title, each with its prefix. `unfold` includes folded rows."""
+        body = self.question.body if unfold else self.question.folded(self.max_rows)
+        prefixed_rows = [(_BAR, row) for row in body]
         for row in self.question.notes:
             if row.kind == "scope":
                 is_chosen = row.text.startswith(f"{self.scope + 1} ") and len(self.request.scopes) > 1
-                shown.append(("› " if is_chosen else "  ", row))
+                prefixed_rows.append(("› " if is_chosen else "  ", row))
             else:
-                shown.append(("  - " if row.kind == "reason" else "  ", row))
-        return shown
+                prefixed_rows.append(("  - " if row.kind == "reason" else "  ", row))
+        return prefixed_rows
 
     def options(self) -> tuple[AnswerOption, ...]:
         """Return the options that may be typed; "always" only if the request says what it would cover."""
@@ -70,26 +70,26 @@ class Deciding:
         """Return the answer for the scope that is marked."""
         return Reply(answer, self.scope)
 
-    def covers(self) -> str:
-        """Say what a lasting yes covers now."""
+    def scope_text(self) -> str:
+        """Return the text of the chosen scope, or of the request's grant if it has no scopes."""
         return self.request.scopes[self.scope].text if self.request.scopes else self.request.grant
 
 
 def has_colour(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether a terminal wants colours."""
+    """Return whether the terminal shows colours."""
     environ = os.environ if environ is None else environ
     return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
-def coloured(row: Row, text: str, *, colour: bool) -> str:
-    """Give a row's text in its colour."""
+def paint_row(row: Row, text: str, *, colour: bool) -> str:
+    """Return a row's text in its colour."""
     code = _COLOURS.get(row.kind, "")
     return f"\x1b[{code}m{text}\x1b[0m" if colour and code and text else text
 
 
-def diff_lines(diff: str, most: int) -> list[Row]:
-    """Give a diff as rows, at most `most` of them; the last then says how many there are more."""
+def diff_lines(diff: str, max_rows: int) -> list[Row]:
+    """Return a diff as at most `max_rows` rows; if it is longer, the last row counts the rest."""
     rows = [row_of(line) for line in diff.split("\n")] if diff else []
-    if len(rows) <= most:
+    if len(rows) <= max_rows:
         return rows
-    return [*rows[: most - 1], Row("fold", f"… {len(rows) - most + 1:,} more lines")]
+    return [*rows[: max_rows - 1], Row("fold", f"… {len(rows) - max_rows + 1:,} more lines")]

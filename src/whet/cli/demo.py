@@ -1,7 +1,7 @@
 """`whet demo`: a guided minute on the practice model, in a temporary folder, without a key.
 
-This is the command and its table of chapters. The story is `cli/demo_story.py`; what a chapter works with
-is `cli/demo_play.py`.
+This is the command and its table of chapters. `cli/demo_story.py` is the main chapter; `cli/demo_play.py`
+is shared by all chapters.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from whet.cli.demo_stage import DemoStage, Speed
 from whet.cli.demo_world import DemoWorld
 from whet.cli.output import emit_json
 
-# Name: what it plays. `story` is what is played without --chapter.
+# Chapter name to function. `story` runs without --chapter.
 CHAPTERS: dict[str, Callable[[DemoRun], None]] = {
-    "story": demo_story.play,
-    "context": demo_context.play,
-    "learning": demo_learning.play,
-    "warm": demo_warm.play,
-    "confirm": demo_confirm.play,
-    "sandbox": demo_sandbox.play,
-    "goals": demo_goals.play,
-    "team": demo_team.play,
+    "story": demo_story.run_chapter,
+    "context": demo_context.run_chapter,
+    "learning": demo_learning.run_chapter,
+    "warm": demo_warm.run_chapter,
+    "confirm": demo_confirm.run_chapter,
+    "sandbox": demo_sandbox.run_chapter,
+    "goals": demo_goals.run_chapter,
+    "team": demo_team.run_chapter,
 }
 
 _NEXT = (
@@ -57,26 +57,26 @@ _NEXT = (
 def demo(context: click.Context, speed: Speed | None, chapter: str, as_json: bool, keep: bool) -> None:
     """Watch the whole loop on the practice model: a scripted stand-in, not a language model."""
     stage = DemoStage(speed or ("normal" if sys.stdout.isatty() else "fast"), silent=as_json)
-    # A closed terminal ends the demo as Ctrl-C does; without this its processes and folder would stay.
+    # A closed terminal ends the demo like Ctrl-C; otherwise its processes and folder would remain.
     signal.signal(signal.SIGHUP, _stop)
     with DemoWorld(keep=keep) as world:
-        play = DemoRun(stage, world)
-        CHAPTERS[chapter](play)
+        run = DemoRun(stage, world)
+        CHAPTERS[chapter](run)
         folder = str(world.folder)
-    failed = [check for check in play.checks if not check.ok]
+    failed = [check for check in run.checks if not check.ok]
     if as_json:
         emit_json(
             {
                 "chapter": chapter,
                 "ok": not failed,
-                "checks": play.checks,
-                "measured": play.measured,
+                "checks": run.checks,
+                "measured": run.measured,
                 "folder": folder,
                 "kept": keep,
             }
         )
     else:
-        _close(play, keep)
+        _show_end(run, keep)
     for check in failed:
         click.echo(f"error: the check {check.name} failed: {check.detail or 'see above'}", err=True)
     context.exit(1 if failed else 0)
@@ -86,11 +86,11 @@ def _stop(signum: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + signum)
 
 
-def _close(play: DemoRun, keep: bool) -> None:
-    stage, good = play.stage, sum(check.ok for check in play.checks)
-    stage.saw(f"{good} of {len(play.checks)} checks hold. To see what each is: whet demo --json")
+def _show_end(run: DemoRun, keep: bool) -> None:
+    stage, good = run.stage, sum(check.ok for check in run.checks)
+    stage.show_conclusion(f"{good} of {len(run.checks)} checks hold. To see what each is: whet demo --json")
     stage.title("Now with a real model")
     stage.write("\n")
     stage.table(list(_NEXT))
     if keep:
-        stage.write(f"\nKept: {play.world.folder}\n")
+        stage.write(f"\nKept: {run.world.folder}\n")

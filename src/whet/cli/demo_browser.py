@@ -1,6 +1,7 @@
-"""A Chromium of the demo's own, driven over a pair of pipes; its security key is a virtual one.
+"""A Chromium of the demo's own, controlled over a pair of pipes; its security key is a virtual one.
 
-It has its own profile in the demo's folder and ends with the chapter. It knows nothing of what is shown.
+It has its own profile in the demo's folder and ends with the chapter. This module knows nothing about the
+demo's output.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _KEY = {
     "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
     "isUserVerified": True, "automaticPresenceSimulation": True,
 }  # fmt: skip
-# Chromium reads its orders from file descriptor 3 and answers on 4.
+# Chromium reads its commands from file descriptor 3 and answers on 4.
 _START = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4);"
     " os.execv(sys.argv[3], sys.argv[3:])"
@@ -42,12 +43,12 @@ _LIMIT_S = 60.0
 
 
 def find_program() -> str:
-    """Give the path of a Chromium, "" where none is installed."""
+    """Return the path of an installed Chromium, or an empty string."""
     return next((path for name in PROGRAMS if (path := shutil.which(name))), "")
 
 
 class DemoBrowser:
-    """One tab with a virtual security key. Every wait has a limit, after which Unavailable is raised."""
+    """One tab with a virtual security key. Every wait has a limit; when it passes, Unavailable is raised."""
 
     def __init__(self, orders: int, answers: int) -> None:
         self._orders = orders
@@ -55,18 +56,18 @@ class DemoBrowser:
         self._buffer = b""
         self._number = 0
         self._session = ""
-        made = self.call("Target.createTarget", url="about:blank")
-        attached = self.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
-        self._session: str = attached["sessionId"]
+        target = self.call("Target.createTarget", url="about:blank")
+        attachment = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        self._session: str = attachment["sessionId"]
         self.call("WebAuthn.enable")
         self.call("WebAuthn.addVirtualAuthenticator", options=_KEY)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Make a DevTools call and give its result."""
+        """Make a DevTools call and return its result. Raises Unavailable."""
         self._number += 1
-        asked = {"id": self._number, "method": method, "params": params}
-        asked |= {"sessionId": self._session} if self._session else {}
-        os.write(self._orders, msgspec.json.encode(asked) + b"\0")
+        request = {"id": self._number, "method": method, "params": params}
+        request |= {"sessionId": self._session} if self._session else {}
+        os.write(self._orders, msgspec.json.encode(request) + b"\0")
         deadline_s = time.monotonic() + _LIMIT_S
         while (answer := self._next(deadline_s)).get("id") != self._number:
             pass
@@ -75,21 +76,21 @@ class DemoBrowser:
         return answer["result"]
 
     def open(self, address: str) -> None:
-        """Go to an address; `until` waits for what is there."""
+        """Go to an address. Does not wait for the page; `wait_until` does."""
         self.call("Page.navigate", url=address)
 
     def run(self, code: str) -> Any:
-        """Run JavaScript in the page and give its value; None where the page goes elsewhere meanwhile."""
+        """Run JavaScript in the page and return its value, or None if the page navigates away meanwhile."""
         try:
-            found = self.call("Runtime.evaluate", expression=code, returnByValue=True)
+            result = self.call("Runtime.evaluate", expression=code, returnByValue=True)
         except Unavailable as error:
             if "navigated" in error.message or "context" in error.message:
                 return None
             raise
-        return found["result"].get("value")
+        return result["result"].get("value")
 
-    def until(self, code: str) -> None:
-        """Wait until JavaScript gives something true, on this page or the next."""
+    def wait_until(self, code: str) -> None:
+        """Wait until JavaScript returns a true value, on this page or the next. Raises Unavailable."""
         deadline_s = time.monotonic() + _LIMIT_S
         while not self.run(f"document.readyState === 'complete' && !!({code})"):
             if time.monotonic() > deadline_s:
@@ -109,13 +110,13 @@ class DemoBrowser:
 
 
 @contextmanager
-def browser(program: str, profile: Path) -> Generator[DemoBrowser]:
-    """Run Chromium with a new profile; it ends with the context. Raises Unavailable."""
+def open_browser(program: str, profile: Path) -> Generator[DemoBrowser]:
+    """Run Chromium with a new profile, and end it when the context ends. Raises Unavailable."""
     flags = [*_FLAGS, f"--user-data-dir={profile}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    # What it keeps besides its profile goes there, too, not into the person's home.
+    # Keep files outside the profile out of the person's home.
     home = {"HOME": str(profile), "XDG_CONFIG_HOME": str(profile), "XDG_CACHE_HOME": str(profile)}
-    theirs, orders = (_high(one) for one in os.pipe())
-    answers, replies = (_high(one) for one in os.pipe())
+    theirs, orders = (_move_handle(handle) for handle in os.pipe())
+    answers, replies = (_move_handle(handle) for handle in os.pipe())
     process = subprocess.Popen(
         [sys.executable, "-c", _START, str(theirs), str(replies), program, *flags],
         pass_fds=(theirs, replies), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -126,7 +127,7 @@ def browser(program: str, profile: Path) -> Generator[DemoBrowser]:
     try:
         yield DemoBrowser(orders, answers)
     finally:
-        os.close(orders)  # a Chromium without orders ends
+        os.close(orders)  # Chromium ends when its command pipe closes
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:
@@ -135,8 +136,8 @@ def browser(program: str, profile: Path) -> Generator[DemoBrowser]:
         os.close(answers)
 
 
-def _high(handle: int) -> int:
-    """Move a descriptor out of the way of 3 and 4."""
-    moved = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 10)
+def _move_handle(handle: int) -> int:
+    """Move a descriptor to 10 or above, away from 3 and 4."""
+    copy = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(handle)
-    return moved
+    return copy

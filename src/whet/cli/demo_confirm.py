@@ -1,6 +1,6 @@
-"""The demo's chapter `confirm`: a high-risk action waits for a decision, and an altered record is found.
+"""The demo's chapter `confirm`: a high-risk action waits for a decision, and an altered record is detected.
 
-The approver is a script, and is called so on the screen and in the record. What is claimed is checked on the
+The approver is a script, and is called so on the screen and in the record. Every claim is checked on the
 shop's database, the service's records and page, the recorded requests, and the exit codes of `verify`.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.cli.demo_browser import browser, find_program
+from whet.cli.demo_browser import find_program, open_browser
 from whet.cli.demo_play import DemoRun, DemoTurn
 from whet.cli.demo_service import APPROVER, SIGNED_ACTION, DemoConfirmService
 from whet.cli.wording import clip
@@ -34,28 +34,28 @@ _ACTIONS = {
 _OLD = sum(age > _DAYS for age in CART_AGES_DAYS)
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What a request looked like while it waited: the event, the carts in the database, its page."""
+class RequestObservation(msgspec.Struct, frozen=True):
+    """A request as it was while it waited: the event, the number of carts in the database, its page."""
 
-    asked: ConfirmationAsked
+    event: ConfirmationAsked
     carts: int
     page: str
 
 
-def play(play: DemoRun) -> None:
-    """Tell the chapter."""
-    make_shop(play.world.project)
-    service = _open(play)
-    turn, seen = _ask(play, service)
-    _records(play, service, seen)
-    _alter(play, service)
-    _approve_itself(play, service)
-    _sign(play, service)
-    _measure(play, service, turn)
+def run_chapter(run: DemoRun) -> None:
+    """Run the chapter."""
+    make_shop(run.world.project)
+    service = _start_service(run)
+    turn, observations = _ask_too_much(run, service)
+    _show_records(run, service, observations)
+    _alter_record(run, service)
+    _approve_itself(run, service)
+    _sign(run, service)
+    _measure(run, service, turn)
 
 
-def _open(play: DemoRun) -> DemoConfirmService:
-    stage = play.stage
+def _start_service(run: DemoRun) -> DemoConfirmService:
+    stage = run.stage
     stage.title("whet demo, chapter confirm")
     stage.say(
         "The model is the practice model: a scripted stand-in, not a language model. The approver is a "
@@ -63,78 +63,85 @@ def _open(play: DemoRun) -> DemoConfirmService:
         "shop's SQLite database, the agent, the confirmation service, its page, its records."
     )
     stage.command("whet confirm serve")
-    service = DemoConfirmService(play.world, passkeys=not _missing())
+    service = DemoConfirmService(run.world, passkeys=not _missing_requirement())
     stage.block(f"confirmation service: {service.url}\nweb page: {service.page_url}")
     stage.say("These lines of its settings make the agent ask there before it touches data:")
-    stage.block(service.furnish(play.world.home, _ACTIONS))
+    stage.block(service.configure_agent(run.world.home, _ACTIONS))
     return service
 
 
-def _ask(play: DemoRun, service: DemoConfirmService) -> tuple[DemoTurn, list[Seen]]:
-    stage, shop = play.stage, play.world.project / DATABASE
+def _ask_too_much(run: DemoRun, service: DemoConfirmService) -> tuple[DemoTurn, list[RequestObservation]]:
+    stage, shop = run.stage, run.world.project / DATABASE
     stage.title("1  The agent asks for too much")
-    stage.say(f"The shop has {_carts(shop)} carts, most of them forgotten. The agent is to tidy up.")
-    seen: list[Seen] = []
+    stage.say(f"The shop has {_count_carts(shop)} carts, most of them forgotten. The agent is to tidy up.")
+    observations: list[RequestObservation] = []
 
     def decide(event: Event) -> None:
         if isinstance(event, ConfirmationAsked):
-            page = service.page(event.page_url)
-            seen.append(Seen(event, _carts(shop), page))
-            _decide(play, service, seen)
+            page = service.read_page(event.page_url)
+            observations.append(RequestObservation(event, _count_carts(shop), page))
+            _decide(run, service, observations)
 
-    turn = play.chat(["-q", _TIDY], meanwhile=decide, limit_s=_LIMIT_S)
-    play.answered("tidied", turn)
-    wanted = [WIPE, delete_command(str(_DAYS))]
-    play.check("wipe_asked_then_narrower", [one.asked.subject for one in seen] == wanted)
-    play.check("page_shows_each_request", all(one.asked.subject in one.page for one in seen))
+    turn = run.chat(["-q", _TIDY], meanwhile=decide, limit_s=_LIMIT_S)
+    run.check_turn("tidied", turn)
+    expected = [WIPE, delete_command(str(_DAYS))]
+    run.check(
+        "wipe_asked_then_narrower", [observation.event.subject for observation in observations] == expected
+    )
+    run.check(
+        "page_shows_each_request",
+        all(observation.event.subject in observation.page for observation in observations),
+    )
     before = len(CART_AGES_DAYS)
-    play.check("nothing_ran_while_it_waited", [one.carts for one in seen] == [before, before])
-    told = any(_REASON in request.body for request in play.world.requests())
-    play.check("denial_read_by_the_model", told)
-    play.conclude(
+    run.check(
+        "nothing_ran_while_it_waited", [observation.carts for observation in observations] == [before, before]
+    )
+    has_reason = any(_REASON in request.body for request in run.world.requests())
+    run.check("denial_read_by_the_model", has_reason)
+    run.conclude(
         "What you just saw: each request waited, and nothing ran meanwhile. The denial and its reason went "
         "back to the model as the call's result, and the next request was the narrower one."
     )
-    return turn, seen
+    return turn, observations
 
 
-def _decide(play: DemoRun, service: DemoConfirmService, seen: list[Seen]) -> None:
-    """Do what a person at the page or the command line would do: look, then say no or yes."""
-    stage, asked = play.stage, seen[-1].asked
-    is_first = len(seen) == 1
+def _decide(run: DemoRun, service: DemoConfirmService, observations: list[RequestObservation]) -> None:
+    """Decide as a person at the page or the command line would: read the request, then deny or approve it."""
+    stage, event = run.stage, observations[-1].event
+    is_first = len(observations) == 1
     verdict = "deny" if is_first else "approve"
     stage.say(f"The script {APPROVER} decides, with a command that you can type as well:")
-    why = ["-r", _REASON] if is_first else []
-    arguments = ["confirm", verdict, asked.request_id, *why]
+    reason_options = ["-r", _REASON] if is_first else []
+    arguments = ["confirm", verdict, event.request_id, *reason_options]
     stage.command("whet " + " ".join(f"'{text}'" if " " in text else text for text in arguments))
-    code, said = service.whet(*arguments)
-    stage.block(said.strip())
-    play.check(f"{verdict}_accepted", code == 0, clip(said, 200))
+    code, output = service.whet(*arguments)
+    stage.block(output.strip())
+    run.check(f"{verdict}_accepted", code == 0, clip(output, 200))
 
 
-def _records(play: DemoRun, service: DemoConfirmService, seen: list[Seen]) -> None:
-    stage, shop = play.stage, play.world.project / DATABASE
+def _show_records(run: DemoRun, service: DemoConfirmService, observations: list[RequestObservation]) -> None:
+    stage, shop = run.stage, run.world.project / DATABASE
     stage.title("2  What ran, and how often")
-    changes, carts = _rows(shop, "SELECT what, rows FROM changes"), _carts(shop)
-    records = service.records()
-    left = len(CART_AGES_DAYS) - _OLD
+    changes, carts = _read_rows(shop, "SELECT what, rows FROM changes"), _count_carts(shop)
+    records = service.list_records()
+    expected_carts = len(CART_AGES_DAYS) - _OLD
     stage.write("\n")
     stage.table(
         [
-            ("carts", f"{seen[0].carts if seen else '?'} before, {carts} now"),
-            ("changes", "; ".join(f"{what}: {rows} rows" for what, rows in changes) or "none"),
-            *((str(one["action"]), _outcome(one)) for one in records),
+            ("carts", f"{observations[0].carts if observations else '?'} before, {carts} now"),
+            ("changes", "; ".join(f"{name}: {rows} rows" for name, rows in changes) or "none"),
+            *((str(record["action"]), _outcome(record)) for record in records),
         ]
     )
-    play.check("only_old_carts_gone", carts == left, f"{carts} of {left}")
-    play.check("ran_exactly_once", changes == [(f"delete carts older than {_DAYS} days", _OLD)], str(changes))
-    outcomes = [(one["action"], one["status"]) for one in records]
-    wanted = [("wipe_database", "denied"), ("delete_data", "approved")]
-    play.check("recorded_as_decided", outcomes == wanted, str(outcomes))
-    play.check("decided_by_the_script", {one["resolved_by"] for one in records} == {APPROVER})
-    used = [bool(one.get("consumed_at")) and one.get("execution") == "executed" for one in records]
-    play.check("consumed_and_executed_once", used == [False, True], str(used))
-    play.conclude(
+    run.check("only_old_carts_gone", carts == expected_carts, f"{carts} of {expected_carts}")
+    run.check("ran_exactly_once", changes == [(f"delete carts older than {_DAYS} days", _OLD)], str(changes))
+    outcomes = [(record["action"], record["status"]) for record in records]
+    expected = [("wipe_database", "denied"), ("delete_data", "approved")]
+    run.check("recorded_as_decided", outcomes == expected, str(outcomes))
+    run.check("decided_by_the_script", {record["resolved_by"] for record in records} == {APPROVER})
+    used = [bool(record.get("consumed_at")) and record.get("execution") == "executed" for record in records]
+    run.check("consumed_and_executed_once", used == [False, True], str(used))
+    run.conclude(
         "What you just saw: the approval was bound to that one command, used up before it ran, and closed "
         "with a report that it was executed. The denied one never ran."
     )
@@ -143,66 +150,71 @@ def _records(play: DemoRun, service: DemoConfirmService, seen: list[Seen]) -> No
 def _outcome(record: dict[str, Any]) -> str:
     text = f"{record['status']} by {record['resolved_by']}"
     if record.get("consumed_at"):
-        text += f"; used up {_clock(record['consumed_at'])}"
+        text += f"; used up {_format_time(record['consumed_at'])}"
     if record.get("executed_at"):
-        text += f"; {record['execution']} {_clock(record['executed_at'])}"
+        text += f"; {record['execution']} {_format_time(record['executed_at'])}"
     return text
 
 
-def _clock(at: float) -> str:
+def _format_time(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
-def _alter(play: DemoRun, service: DemoConfirmService) -> None:
-    stage = play.stage
+def _alter_record(run: DemoRun, service: DemoConfirmService) -> None:
+    stage = run.stage
     stage.title("3  Somebody alters the record")
     stage.say(
         "Each event of the service's log holds the hash of the one before. In a copy of its database, one "
         f"byte of the recorded denial is changed now: the {_DAYS} days become 10 days."
     )
     before = f'"reason":"{_REASON}'.encode()
-    home, differing = service.altered_copy(before, before.replace(b"90 days", b"10 days"))
-    altered, said_altered = _verify(play, service, home)
+    home, differing = service.copy_with_change(before, before.replace(b"90 days", b"10 days"))
+    altered, altered_output = _verify(run, service, home)
     stage.say("And the log that nobody touched:")
-    untouched, said = _verify(play, service, service.home.root)
-    play.check("one_byte_differs", differing == 1, f"{differing} bytes")
-    play.check("altered_log_found", altered == 1 and "wrong: " in said_altered, clip(said_altered, 200))
-    play.check("untouched_log_verifies", untouched == 0 and "Nothing was altered" in said, clip(said, 200))
-    play.conclude("What you just saw: one byte is enough, and the line says which event it is in.")
+    untouched, output = _verify(run, service, service.home.root)
+    run.check("one_byte_differs", differing == 1, f"{differing} bytes")
+    run.check("altered_log_found", altered == 1 and "wrong: " in altered_output, clip(altered_output, 200))
+    run.check("untouched_log_verifies", untouched == 0 and "Nothing was altered" in output, clip(output, 200))
+    run.conclude("What you just saw: one byte is enough, and the line says which event it is in.")
 
 
-def _approve_itself(play: DemoRun, service: DemoConfirmService) -> None:
-    stage = play.stage
+def _approve_itself(run: DemoRun, service: DemoConfirmService) -> None:
+    stage = run.stage
     stage.title("4  The agent tries to approve itself")
     stage.say("A script with the agent's own token asks for a wipe, and then tries five ways to a yes:")
-    tried, status = service.attempts()
+    attempts, status = service.try_approving()
     stage.write("\n")
-    stage.table([(way, f"refused, HTTP {code}") if code >= 400 else (way, "let in") for way, code in tried])
-    is_refused = len(tried) == 5 and all(code in (401, 403) for _, code in tried)
-    play.check("five_ways_refused", is_refused, str(tried))
-    play.check("still_pending", status == "pending", status)
+    stage.table(
+        [
+            (method, f"refused, HTTP {code}") if code >= 400 else (method, "let in")
+            for method, code in attempts
+        ]
+    )
+    is_refused = len(attempts) == 5 and all(code in (401, 403) for _, code in attempts)
+    run.check("five_ways_refused", is_refused, str(attempts))
+    run.check("still_pending", status == "pending", status)
     stage.say(
         "What is left is the database itself: in a copy of it, a vote is written straight into the table."
     )
-    wiped = service.records()[0]["id"]
+    wiped = service.list_records()[0]["id"]
     forged = f"INSERT OR REPLACE INTO votes VALUES ('{wiped}', 'owner', 'approve', 1.0, '')"
-    code, said = _verify(play, service, service.forged_copy(forged))
-    play.check("forged_vote_found", code == 1 and "vote" in said, clip(said, 200))
-    play.conclude(
+    code, output = _verify(run, service, service.copy_with_sql(forged))
+    run.check("forged_vote_found", code == 1 and "vote" in output, clip(output, 200))
+    run.conclude(
         "What you just saw: a token that submits approves nothing, and a vote that nobody cast is named."
     )
 
 
-def _verify(play: DemoRun, service: DemoConfirmService, home: Path) -> tuple[int, str]:
-    """Check the log in a home, and give the exit code and what was said."""
-    play.stage.command(f"WHET_HOME={home} whet confirm audit verify")
-    code, said = service.whet("confirm", "audit", "verify", home=home)
-    play.stage.block(said.strip())
-    return code, said
+def _verify(run: DemoRun, service: DemoConfirmService, home: Path) -> tuple[int, str]:
+    """Verify the log in a home; return the exit code and the output."""
+    run.stage.command(f"WHET_HOME={home} whet confirm audit verify")
+    code, output = service.whet("confirm", "audit", "verify", home=home)
+    run.stage.block(output.strip())
+    return code, output
 
 
-def _missing() -> str:
-    """Say what is not here of what signing takes."""
+def _missing_requirement() -> str:
+    """Return the reason why signing can't be shown here, or an empty string."""
     if not find_program():
         return "Chromium is not installed (apt-get install chromium)"
     return (
@@ -210,10 +222,10 @@ def _missing() -> str:
     )
 
 
-def _sign(play: DemoRun, service: DemoConfirmService) -> None:
-    stage = play.stage
+def _sign(run: DemoRun, service: DemoConfirmService) -> None:
+    stage = run.stage
     stage.title("5  A person signs")
-    if missing := _missing():
+    if missing := _missing_requirement():
         stage.say(f"Left out: {missing}. A real browser would sign here with a virtual security key.")
         return
     stage.say(
@@ -221,51 +233,51 @@ def _sign(play: DemoRun, service: DemoConfirmService) -> None:
         " with a virtual security key in place of a finger on a sensor, and that signs the request's digest."
     )
     request_id = service.submit(SIGNED_ACTION, "Rotate the signing keys of the shop")
-    code, said = service.whet("confirm", "approve", request_id)
+    code, output = service.whet("confirm", "approve", request_id)
     stage.command(f"whet confirm approve {request_id}")
-    stage.block(said.strip())
-    play.check("unsigned_yes_refused", code != 0 and "passkey" in said, clip(said, 200))
+    stage.block(output.strip())
+    run.check("unsigned_yes_refused", code != 0 and "passkey" in output, clip(output, 200))
     try:
-        with browser(find_program(), play.world.folder / "chromium") as page:
-            service.approve_signed(page, request_id)
+        with open_browser(find_program(), run.world.folder / "chromium") as page:
+            service.approve_with_passkey(page, request_id)
     except Unavailable as error:
         stage.say(f"Left out from here on: {error.message}.")
         return
-    record = next(one for one in service.records() if one["id"] == request_id)
+    record = next(row for row in service.list_records() if row["id"] == request_id)
     stage.say(f"On the page: {_outcome(record)}.")
     is_signed = (record["status"], record["resolved_by"]) == ("approved", APPROVER)
-    play.check("approved_by_passkey", is_signed, _outcome(record))
-    code, said = _verify(play, service, service.home.root)
-    play.check("signature_verifies", code == 0, clip(said, 200))
+    run.check("approved_by_passkey", is_signed, _outcome(record))
+    code, output = _verify(run, service, service.home.root)
+    run.check("signature_verifies", code == 0, clip(output, 200))
     stage.say("In a copy, the signature is taken out of that vote:")
     unsigned = "UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'"
-    code, said = _verify(play, service, service.forged_copy(unsigned))
-    play.check("vote_without_signature_found", code == 1 and "signature" in said, clip(said, 300))
-    play.conclude(
+    code, output = _verify(run, service, service.copy_with_sql(unsigned))
+    run.check("vote_without_signature_found", code == 1 and "signature" in output, clip(output, 300))
+    run.conclude(
         "What you just saw: the yes carries a signature of the person's own key over this very request, and"
         " who checks the log checks the person, not a row."
     )
 
 
-def _measure(play: DemoRun, service: DemoConfirmService, turn: DemoTurn) -> None:
-    requests = play.world.requests()
-    held = play.requests_hold(requests)
-    play.measured |= {
+def _measure(run: DemoRun, service: DemoConfirmService, turn: DemoTurn) -> None:
+    requests = run.world.requests()
+    prefixes = run.check_requests(requests)
+    run.measured |= {
         "requests": len(requests),
         "tool_calls": len(turn.calls),
         "confirmations": [
-            {name: one.get(name, "") for name in ("id", "action", "status", "resolved_by", "execution")}
-            for one in service.records()
+            {name: record.get(name, "") for name in ("id", "action", "status", "resolved_by", "execution")}
+            for record in service.list_records()
         ],
-        "prefixes": held,
-        "wall_s": play.wall_s,
+        "prefixes": prefixes,
+        "wall_s": run.wall_s,
     }
 
 
-def _carts(shop: Path) -> int:
-    return int(_rows(shop, "SELECT count(*) FROM carts")[0][0])
+def _count_carts(shop: Path) -> int:
+    return int(_read_rows(shop, "SELECT count(*) FROM carts")[0][0])
 
 
-def _rows(shop: Path, sql: str) -> list[tuple[Any, ...]]:
+def _read_rows(shop: Path, sql: str) -> list[tuple[Any, ...]]:
     with closing(apsw.Connection(str(shop), flags=apsw.SQLITE_OPEN_READONLY)) as db:
         return list(db.execute(sql))

@@ -1,8 +1,8 @@
 """The demo's chapter on context: a conversation of 2,000 messages in a window of 8,000 tokens.
 
-The stand-in surveys a thousand stations in one turn, one file a step, far beyond its window; then it is
-asked for code words that only some of those files held. What is shown as measured comes from the database
-and from the recorded requests, not from what the demo said.
+The practice model surveys a thousand stations in one turn, one file a step, far beyond its window. Then it
+is asked for code words that only some of those files held. Every measurement comes from the database and
+the recorded requests, not from the demo's own output.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from whet.cli.demo_facts import stored
+from whet.cli.demo_facts import read_sums
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import SeenRequest
@@ -32,8 +32,8 @@ agent:
 """
 
 
-class Measured(msgspec.Struct, frozen=True):
-    """What the database and the requests say about the session."""
+class ContextFigures(msgspec.Struct, frozen=True):
+    """Figures about the session from the database and the requests."""
 
     messages: int
     live_messages: int
@@ -45,53 +45,56 @@ class Measured(msgspec.Struct, frozen=True):
     answered: int
 
 
-def play(play: DemoRun) -> None:
-    """Play the chapter."""
-    stage = play.stage
+def run_chapter(run: DemoRun) -> None:
+    """Run the chapter."""
+    stage = run.stage
     stage.title("A long conversation in a small window")
     stage.say(
         "Everything here is real but the model: the practice model is a scripted stand-in that sees each "
         "request and nothing else. It surveys a thousand weather stations in one turn, one file a step. Its "
         f"window holds {WINDOW:,} tokens, enough for some thirty of them."
     )
-    words = _furnish(play)
+    words = _write_stations(run)
     survey = ["-q", f"Survey the {STATIONS} stations."]
-    first = play.chat(survey, pace=0.0, shows=_some_of(stage), limit_s=_SURVEY_LIMIT_S)
+    first = run.chat(survey, pace=0.0, shows=_event_filter(stage), limit_s=_SURVEY_LIMIT_S)
     session_id = first.end.session_id if first.end else ""
-    play.answered("survey_ended", first)
-    made = [event for event in first.events if isinstance(event, Compaction)]
-    play.check("compacted_often", len(made) >= 10, plural(len(made), "compaction"))
-    play.conclude(
+    run.check_turn("survey_ended", first)
+    items = [event for event in first.events if isinstance(event, Compaction)]
+    run.check("compacted_often", len(items) >= 10, plural(len(items), "compaction"))
+    run.conclude(
         f"What you just saw: whenever the window was three quarters full, older messages were replaced by a "
-        f"summary, {len(made)} times, and the work went on. Nothing was deleted: what left the window is in "
+        f"summary, {len(items)} times, and the work went on. Nothing was deleted: what left the window is in "
         "the store, and the summary says under which numbers."
     )
     stage.title("What has left the window")
     stage.say(f"{FACTS} of the files held a code word. None of them is in the window any more. Ask for all:")
-    right = _ask_all(play, words)
-    play.check("every_fact_answered", right == FACTS, f"{right} of {FACTS}")
-    play.conclude(
+    right = _ask_all(run, words)
+    run.check("every_fact_answered", right == FACTS, f"{right} of {FACTS}")
+    run.conclude(
         "What you just saw: where its window lacks the answer, the model calls `recall` and gets the very "
         "message back."
     )
-    _measure(play, session_id, words, right)
+    _measure(run, session_id, words, right)
 
 
-def _furnish(play: DemoRun) -> dict[int, str]:
-    """Write the stations' files and the settings; gives the code words by station."""
+def _write_stations(run: DemoRun) -> dict[int, str]:
+    """Write the stations' files and the settings; return the code words by station."""
     chosen = [7 + number * (STATIONS - 60) // FACTS for number in range(FACTS)]
     words = {n: f"amber-{zlib.crc32(str(n).encode()) % 90_000 + 10_000}" for n in chosen}
-    (play.world.project / "stations").mkdir()
+    (run.world.project / "stations").mkdir()
     for station in range(1, STATIONS + 1):
         page = page_of(station, words.get(station, ""))
-        (play.world.project / path_of(station)).write_text(page, "utf-8")
-    config = play.world.home.config
+        (run.world.project / path_of(station)).write_text(page, "utf-8")
+    config = run.world.home.config
     config.write_text(config.read_text("utf-8").replace("approval:", f"{_EXTRA}approval:"), "utf-8")
     return words
 
 
-def _some_of(stage: DemoStage) -> Callable[[Event], bool]:
-    """Show the first calls, a few of the compactions, and the end; a thousand lines tell no more."""
+def _event_filter(stage: DemoStage) -> Callable[[Event], bool]:
+    """Return a filter that shows the first calls, a few compactions, and the end.
+
+    A thousand lines would show nothing more.
+    """
     calls = compactions = 0
 
     def shows(event: Event) -> bool:
@@ -111,47 +114,53 @@ def _some_of(stage: DemoStage) -> Callable[[Event], bool]:
     return shows
 
 
-def _ask_all(play: DemoRun, words: dict[int, str]) -> int:
-    """Ask for every code word, some at once; gives how many came back right."""
+def _ask_all(run: DemoRun, words: dict[int, str]) -> int:
+    """Ask for every code word, several at once; return the number of correct answers."""
     stations, right = list(words), 0
     for begin in range(0, len(stations), _ASKED_AT_ONCE):
-        asked = stations[begin : begin + _ASKED_AT_ONCE]
-        names = ", ".join(map(str, asked))
+        batch = stations[begin : begin + _ASKED_AT_ONCE]
+        names = ", ".join(map(str, batch))
         is_shown = begin < 2 * _ASKED_AT_ONCE
-        turn = play.chat(
+        turn = run.chat(
             ["--continue", "-q", f"Which code words have stations {names}?"],
             pace=0.3,
             shows=lambda _event, is_shown=is_shown: is_shown,
         )
-        right += sum(f"Station {station}: {words[station]}" in turn.text for station in asked)
+        right += sum(f"Station {station}: {words[station]}" in turn.text for station in batch)
     return right
 
 
-def _had_left(requests: Sequence[SeenRequest], words: dict[int, str]) -> bool:
-    """Whether the first request with a question held no code word. Later ones may: what recall finds stands
-    beside other stations' pages."""
+def _facts_left_window(requests: Sequence[SeenRequest], words: dict[int, str]) -> bool:
+    """Return whether the first request with a question contained no code word.
+
+    Later requests may: the message that `recall` finds has other stations' pages beside it.
+    """
     asking = (request.body for request in requests if "Which code words have stations" in request.body)
     first = next(asking, "")
     return bool(first) and not any(word in first for word in words.values())
 
 
-def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int) -> None:
-    stage = play.stage
+def _measure(run: DemoRun, session_id: str, words: dict[int, str], right: int) -> None:
+    stage = run.stage
     stage.title("What was measured")
-    with opened(play.world.home) as database:
+    with opened(run.world.home) as database:
         sums = database.read_now(lambda db: compactions.of_session(db, session_id))
         messages = database.read_now(lambda db: counts.messages(db, session_id))
         largest = database.read_now(lambda db: counts.largest_prompt(db, session_id))
         live = database.read_now(lambda db: counts.live_messages(db, session_id))
-    seen = play.world.requests()
-    total, refused = stored(play.world), [one.refused for one in seen if one.refused]
+    requests = run.world.requests()
+    total, refused = read_sums(run.world), [request.refused for request in requests if request.refused]
     saved, hits = sums.saved_tokens, total.cache_hit_ratio
-    found = Measured(messages, live, sums.count, saved, largest, hits, FACTS, right)
-    play.check("two_thousand_messages", messages >= 2 * STATIONS, f"{messages:,}")
-    play.check("every_request_in_the_window", 0 < largest <= WINDOW, f"{largest:,} tokens")
-    play.check("every_request_valid", not refused, "; ".join(refused[:3]))
-    play.check("facts_were_out_of_the_window", _had_left(seen, words), "a code word was still in a request")
-    play.measured |= {"context": found, "wall_s": play.wall_s}
+    figures = ContextFigures(messages, live, sums.count, saved, largest, hits, FACTS, right)
+    run.check("two_thousand_messages", messages >= 2 * STATIONS, f"{messages:,}")
+    run.check("every_request_in_the_window", 0 < largest <= WINDOW, f"{largest:,} tokens")
+    run.check("every_request_valid", not refused, "; ".join(refused[:3]))
+    run.check(
+        "facts_were_out_of_the_window",
+        _facts_left_window(requests, words),
+        "a code word was still in a request",
+    )
+    run.measured |= {"context": figures, "wall_s": run.wall_s}
     stage.write("\n")
     stage.table(
         [
@@ -161,6 +170,6 @@ def _measure(play: DemoRun, session_id: str, words: dict[int, str], right: int) 
             ("prompt cache", f"{total.cache_hit_ratio:.1%} of all prompt tokens (simulated by the practice "
              "server)"),
             ("facts", f"{right} of {FACTS} answered, none of them in the window when the first was asked"),
-            ("wall time", f"{play.measured['wall_s']:.0f} s"),
+            ("wall time", f"{run.measured['wall_s']:.0f} s"),
         ]
     )  # fmt: skip

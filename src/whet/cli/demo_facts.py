@@ -1,6 +1,6 @@
-"""What the demo measures: sums from the database, properties of the requests that went out.
+"""The demo's measurements: sums from the database, properties of the recorded requests.
 
-Nothing here is taken from what the demo showed. It knows neither stage nor story.
+Nothing here is taken from the demo's own output. This module knows neither stage nor story.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StoredSums(msgspec.Struct, frozen=True):
 
 
 class Overhead(msgspec.Struct, frozen=True):
-    """What the program itself spends on one model call and its tool call."""
+    """The time that the program itself spends on one model call with its tool call."""
 
     model_calls: int
     cpu_ms_per_call: float
@@ -55,14 +55,15 @@ class Overhead(msgspec.Struct, frozen=True):
 
 
 class Prefixes(msgspec.Struct, frozen=True):
-    """Of how many pairs of neighbouring requests of a session the first is a byte prefix of the second."""
+    """The pairs of neighbouring requests of a session, and in how many the first is a byte prefix of the
+    second."""
 
     pairs: int
     held: int
 
 
-def stored(world: DemoWorld) -> StoredSums:
-    """Read the sums."""
+def read_sums(world: DemoWorld) -> StoredSums:
+    """Read the sums from the database."""
     with opened(world.home) as database:
         total = database.read_now(sessions.stats)
         outcomes = database.read_now(counts.calls_by_outcome)
@@ -85,36 +86,36 @@ def stored(world: DemoWorld) -> StoredSums:
     )
 
 
-def messages_of(request: SeenRequest) -> list[dict[str, Any]]:
-    """Give the messages of a Chat Completions request."""
+def read_messages(request: SeenRequest) -> list[dict[str, Any]]:
+    """Return the messages of a Chat Completions request."""
     return from_json(request.body, dict[str, Any])["messages"]
 
 
-def prefixes(requests: Sequence[SeenRequest]) -> Prefixes:
-    """Hold each request against the next one of its session, byte by byte.
+def count_prefixes(requests: Sequence[SeenRequest]) -> Prefixes:
+    """Compare each request with the next one of its session, byte by byte.
 
-    A body without its closing brackets has to be how the next one begins. The requests are in order, one
-    session after the other; a request without an answer in it opens a session.
+    The next body must begin with this one without its closing brackets. The requests are in order, one
+    session after the other; a request without an answer in it begins a session.
     """
     pairs = [
         (earlier.body, later.body)
         for earlier, later in itertools.pairwise(requests)
-        if any(message["role"] == "assistant" for message in messages_of(later))
+        if any(message["role"] == "assistant" for message in read_messages(later))
     ]
-    held = sum(later.startswith(re.sub(r"[\]}]+$", "", earlier)) for earlier, later in pairs)
-    return Prefixes(len(pairs), held)
+    matches = sum(later.startswith(re.sub(r"[\]}]+$", "", earlier)) for earlier, later in pairs)
+    return Prefixes(len(pairs), matches)
 
 
-def overhead(world: DemoWorld) -> Overhead:
-    """Run 20 steps with a real tool each, stored durably, and count this process's own CPU time.
+def measure_overhead(world: DemoWorld) -> Overhead:
+    """Run 20 steps with a real tool each, stored durably, and measure this process's own CPU time.
 
-    The practice server is another process and nothing is drawn. One short turn comes before, so that
-    imports and the first connection are not counted. It has a home of its own.
+    The practice server is another process and nothing is drawn. One short turn runs first, so that imports
+    and the first connection do not count. The turns have a home of their own.
     """
-    return run_on_loop(_overhead(world))
+    return run_on_loop(_run_overhead_turns(world))
 
 
-async def _overhead(world: DemoWorld) -> Overhead:
+async def _run_overhead_turns(world: DemoWorld) -> Overhead:
     flags = {"model.model": f"practice-steps-{_OVERHEAD_STEPS}"}
     settings = load(world.home, flags, environ={}).settings
     home = Home(world.folder / "home-for-measuring")

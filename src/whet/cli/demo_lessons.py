@@ -1,6 +1,7 @@
-"""What the demo's chapter on learning measures: the ledger's rows, the notes, what a review's request shared.
+"""Measurements of the demo's chapter on learning: ledger rows, notes, the bytes that a review's request
+shared.
 
-Nothing here is taken from what the demo showed.
+Nothing here is taken from the demo's own output.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from whet.cli import stored
-from whet.cli.demo_facts import messages_of
+from whet.cli.demo_facts import read_messages
 from whet.cli.demo_world import DemoWorld, SeenRequest
 from whet.contract.texts import flat
 from whet.memory import notes as note_files
@@ -27,7 +28,7 @@ _KINDS: tuple[starts.ItemKind, ...] = ("memory", "user", "skill")
 _ALL = 10_000
 
 
-class Learned(msgspec.Struct, frozen=True):
+class LearningSums(msgspec.Struct, frozen=True):
     """Sums over the chapter, as the database has them."""
 
     reviews: int
@@ -41,50 +42,50 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 class PrefixShare(msgspec.Struct, frozen=True):
-    """A review's first request: whether it began with every byte of the conversation's last one, and what
-    share of its own bytes those were."""
+    """A review's first request: whether it began with every byte of the conversation's last request, and the
+    share of its own bytes that those were."""
 
     shared: bool
     share: float
 
 
-def changes(world: DemoWorld) -> list[LedgerRow]:
-    """Give every change, the oldest first."""
+def list_changes(world: DemoWorld) -> list[LedgerRow]:
+    """Return every change, oldest first."""
     return stored.read(world.home, lambda db: ledger.select(db))[::-1]
 
 
-def notes(world: DemoWorld) -> str:
-    """Give what the note files hold."""
+def read_notes(world: DemoWorld) -> str:
+    """Return the text of the note files."""
     paths = [world.home.root / path for path in note_files.FILES.values()]
     return "\n".join(path.read_text("utf-8") for path in paths if path.exists())
 
 
-def quotes_stand(world: DemoWorld, session_id: str, rows: Sequence[LedgerRow]) -> bool:
-    """Whether every quote of every change stands in that session, word for word but for white space."""
+def has_all_quotes(world: DemoWorld, session_id: str, rows: Sequence[LedgerRow]) -> bool:
+    """Return whether every quote of every change occurs in that session, white space aside."""
     quotes = [quote.quote for row in rows for quote in row.evidence]
     session = stored.read(world.home, lambda db: live.load(db, session_id))
-    said = [flat(message.text) for message in session.messages]
-    return bool(quotes) and all(any(flat(quote) in text for text in said) for quote in quotes)
+    texts = [flat(message.text) for message in session.messages]
+    return bool(quotes) and all(any(flat(quote) in text for text in texts) for quote in quotes)
 
 
-def review_prefix(requests: Sequence[SeenRequest]) -> PrefixShare:
-    """Hold the first review's first request against the request before it, byte by byte."""
+def measure_review_prefix(requests: Sequence[SeenRequest]) -> PrefixShare:
+    """Compare the first review's first request with the request before it, byte by byte."""
     for before, request in pairwise(requests):
-        if str(messages_of(request)[-1].get("content")).startswith(OPENING):
+        if str(read_messages(request)[-1].get("content")).startswith(OPENING):
             head = re.sub(r"[\]}]+$", "", before.body)
             shared = request.body.startswith(head)
             return PrefixShare(shared, len(head) / len(request.body) if shared else 0.0)
     return PrefixShare(False, 0.0)
 
 
-def learned(world: DemoWorld) -> Learned:
-    """Read the sums."""
-    rows = changes(world)
+def read_sums(world: DemoWorld) -> LearningSums:
+    """Read the sums from the database."""
+    rows = list_changes(world)
     total = stored.read(world.home, sessions.stats).usage
     reviews = stored.read(world.home, lambda db: sessions.list_sessions(db, _ALL, kinds=("review",)))
     uses = stored.read(world.home, lambda db: outcomes.item_uses(db, _KINDS))
     states = [row.state for row in rows]
-    return Learned(
+    return LearningSums(
         reviews=len(reviews),
         review_tokens=sum(row.usage.total_tokens for row in reviews),
         tokens=total.total_tokens,

@@ -1,4 +1,4 @@
-"""What every chapter of the demo works with: the stage, the world, real turns, and the list of checks."""
+"""Shared by all chapters of the demo: the stage, the world, real turns, and the list of checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from whet.cli.demo_facts import Prefixes, prefixes
+from whet.cli.demo_facts import Prefixes, count_prefixes
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import DemoWorld, SeenRequest, signal_pid
 from whet.contract.events import Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
@@ -24,7 +24,7 @@ _decoder: msgspec.json.Decoder[Event] = decoder(Event)
 
 
 class Check(msgspec.Struct, frozen=True):
-    """Something that the demo claims, and whether it holds; `detail` says what was found."""
+    """A claim of the demo, and whether it holds. `detail` describes the state that the check read."""
 
     name: str
     ok: bool
@@ -33,7 +33,7 @@ class Check(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class DemoTurn:
-    """One turn as its process reported it. `exit_code` is negative for the signal that ended it."""
+    """One turn as its process reported it. A negative `exit_code` is the signal that ended the process."""
 
     events: list[Event]
     pid: int
@@ -42,7 +42,7 @@ class DemoTurn:
 
     @property
     def end(self) -> TurnEnd | None:
-        """The turn's end, None where the process did not live to see it."""
+        """The turn's end, or None if the process died before it."""
         return next((event for event in self.events if isinstance(event, TurnEnd)), None)
 
     @property
@@ -52,7 +52,7 @@ class DemoTurn:
 
     @property
     def text(self) -> str:
-        """All that the model said."""
+        """All text of the model."""
         return "".join(event.text for event in self.events if isinstance(event, TextDelta))
 
 
@@ -69,40 +69,46 @@ class DemoRun:
 
     @property
     def wall_s(self) -> float:
-        """How long it has run."""
+        """Seconds since the demo began."""
         return round(time.monotonic() - self._began_s, 2)
 
     def check(self, name: str, ok: bool, detail: str = "") -> bool:
-        """Note whether something that was claimed holds."""
+        """Record whether a claim holds."""
         self.checks.append(Check(name, ok, detail))
         return ok
 
-    def answered(self, name: str, turn: DemoTurn) -> None:
-        """Note whether a turn ended with an answer."""
+    def check_turn(self, name: str, turn: DemoTurn) -> None:
+        """Record whether a turn ended with an answer."""
         ok = turn.end is not None and turn.end.reason == "answered" and turn.exit_code == 0
         self.check(name, ok, turn.complaint if not ok else "")
 
-    def requests_hold(self, requests: Sequence[SeenRequest]) -> Prefixes:
-        """Note whether the server took every request and each began the next one; gives how many did."""
-        refused, held = [one.refused for one in requests if one.refused], prefixes(requests)
+    def check_requests(self, requests: Sequence[SeenRequest]) -> Prefixes:
+        """Check that the server accepted every request and that each began with the one before; return the
+        counts."""
+        refused, counts = (
+            [request.refused for request in requests if request.refused],
+            count_prefixes(requests),
+        )
         self.check("every_request_valid", not refused, "; ".join(refused))
-        self.check("each_request_prefix_of_next", held.held == held.pairs > 0, f"{held.held} of {held.pairs}")
-        return held
+        self.check(
+            "each_request_prefix_of_next", counts.held == counts.pairs > 0, f"{counts.held} of {counts.pairs}"
+        )
+        return counts
 
     def whet(self, *arguments: str) -> tuple[int, str]:
-        """Show a command of ours as typed, run it and show what it says; gives its exit code too."""
+        """Show a `whet` command as typed, run it, show its output, and return its exit code and output."""
         self.stage.command("whet " + " ".join(arguments))
-        code, said = self.world.run([sys.executable, "-P", "-m", "whet", *arguments])
-        for line in said.splitlines():
+        code, output = self.world.run([sys.executable, "-P", "-m", "whet", *arguments])
+        for line in output.splitlines():
             self.stage.write(f"{line}\n")
-        return code, said
+        return code, output
 
     def conclude(self, text: str) -> None:
-        """Say what was just seen; where a check since the last conclusion fails, say that instead."""
+        """Show `text` as the conclusion, or the checks that failed since the last conclusion."""
         failed = [check for check in self.checks[self._concluded :] if not check.ok]
         self._concluded = len(self.checks)
-        found = "; ".join(f"{check.name} ({check.detail or 'no'})" for check in failed)
-        self.stage.saw(text if not failed else f"This did not go as it should: {found}")
+        details = "; ".join(f"{check.name} ({check.detail or 'no'})" for check in failed)
+        self.stage.show_conclusion(text if not failed else f"This did not go as it should: {details}")
 
     def chat(
         self,
@@ -116,9 +122,9 @@ class DemoRun:
     ) -> DemoTurn:
         """Run `whet chat` with `arguments` in its own process and show the turn as the chat does.
 
-        `shows` picks the events to draw; at the first event that `kill_at` is true for, the process gets
-        SIGKILL; so it does after `limit_s`. `meanwhile` is called after each event was drawn, while the
-        process goes on.
+        `shows` picks the events to draw. The process gets SIGKILL at the first event for which `kill_at`
+        returns True, or after `limit_s` seconds. `meanwhile` is called after each event was drawn, while
+        the process continues.
         """
         self.stage.command("whet chat " + shlex.join(arguments))
         process = self.world.whet(["chat", *arguments, "--stream-json"])
@@ -160,6 +166,6 @@ class DemoRun:
         return turn
 
 
-def started(event: Event, text: str) -> bool:
-    """Whether the event is the start of a call whose arguments hold `text`."""
+def is_start_of(event: Event, text: str) -> bool:
+    """Return whether the event is the start of a call whose arguments contain `text`."""
     return isinstance(event, ToolStarted) and text in event.arguments

@@ -1,7 +1,7 @@
-"""The demo's chapter `sandbox`: a hostile Makefile is really run, nothing leaves, its damage is taken back.
+"""The demo's chapter `sandbox`: a hostile Makefile really runs, nothing leaves, and its damage is undone.
 
-`sandbox.mode` is strict here: where no engine holds, the Makefile is not run, and the chapter says so. What
-is claimed is checked on the files, on a server that listens, and on the recorded requests.
+`sandbox.mode` is strict here: if no sandbox engine works, the Makefile is not run, and the chapter says
+so. Every claim is checked on the files, on a listening server, and on the recorded requests.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ _STRICT = "sandbox:\n  mode: strict\n"
 
 
 class _Listener:
-    """A server on this machine that keeps what it is sent."""
+    """A server on this machine that records the bodies that it receives."""
 
     def __init__(self) -> None:
-        heard: list[bytes] = []
+        bodies: list[bytes] = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                heard.append(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+                bodies.append(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
                 self.send_response(204)
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self.heard = heard
+        self.bodies = bodies
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
-    def hears_itself(self) -> bool:
-        """Whether what is sent to it arrives, without which silence would prove nothing."""
+    def receives_trial(self) -> bool:
+        """Return whether a body sent to the server arrives. Without that, silence would prove nothing."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         connection.request("POST", "/", b"a trial")
         connection.getresponse().read()
         connection.close()
-        heard, self.heard[:] = list(self.heard), []
-        return heard == [b"a trial"]
+        bodies, self.bodies[:] = list(self.bodies), []
+        return bodies == [b"a trial"]
 
     def close(self) -> None:
         self._server.shutdown()
@@ -62,28 +62,28 @@ class _Listener:
         self._thread.join()
 
 
-def play(play: DemoRun) -> None:
-    """Tell the chapter."""
+def run_chapter(run: DemoRun) -> None:
+    """Run the chapter."""
     if not shutil.which("make"):
         raise Unavailable("this chapter runs a Makefile, and there is no make", hint="install make")
     with closing(_Listener()) as listener:
-        play.check("server_hears", listener.hears_itself())
-        held = _open(play, listener)
-        kept = _look(play)
-        turn = _run(play, listener, held, kept)
-        if held.holds and turn.end is not None:
-            _take_back(play, turn.end.session_id, kept)
-    play.measured |= {
-        "engine": held.name,
-        "line": held.line,
-        "requests": len(play.world.requests()),
-        "heard": len(listener.heard),
-        "wall_s": play.wall_s,
+        run.check("server_hears", listener.receives_trial())
+        status = _prepare(run, listener)
+        files = _read_files(run)
+        turn = _run_makefile(run, listener, status, files)
+        if status.holds and turn.end is not None:
+            _restore_file(run, turn.end.session_id, files)
+    run.measured |= {
+        "engine": status.name,
+        "line": status.line,
+        "requests": len(run.world.requests()),
+        "heard": len(listener.bodies),
+        "wall_s": run.wall_s,
     }
 
 
-def _open(play: DemoRun, listener: _Listener) -> EngineStatus:
-    stage, world = play.stage, play.world
+def _prepare(run: DemoRun, listener: _Listener) -> EngineStatus:
+    stage, world = run.stage, run.world
     stage.title("whet demo, chapter sandbox")
     stage.say(
         "The model is the practice model: a scripted stand-in, not a language model. Everything else is "
@@ -91,77 +91,80 @@ def _open(play: DemoRun, listener: _Listener) -> EngineStatus:
         "lies in a temporary folder."
     )
     for name, text in _PERSONAL.items():
-        place = _person(play) / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, "utf-8")
+        path = _person_folder(run) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
     stage.say("The workspace has a Makefile. This is what its check does:")
-    stage.block(make_hostile(world.project, _person(play), world.home.root, listener.port).rstrip())
+    stage.block(make_hostile(world.project, _person_folder(run), world.home.root, listener.port).rstrip())
     with world.home.config.open("a", encoding="utf-8") as file:
         file.write(_STRICT)
-    held = _status(world.home)
+    status = _read_status(world.home)
     stage.command("whet sandbox status")
-    stage.block(held.line)
-    if not held.holds:
+    stage.block(status.line)
+    if not status.holds:
         stage.say("So nothing would hold it here. sandbox.mode is strict: commands are refused, not run.")
-    return held
+    return status
 
 
-def _status(home: Home) -> EngineStatus:
+def _read_status(home: Home) -> EngineStatus:
     with closing(confine(home, SandboxSettings(mode="strict"))) as confinement:
         return confinement.status()
 
 
-def _run(play: DemoRun, listener: _Listener, held: EngineStatus, before: dict[str, bytes]) -> DemoTurn:
-    stage = play.stage
+def _run_makefile(
+    run: DemoRun, listener: _Listener, status: EngineStatus, before: dict[str, bytes]
+) -> DemoTurn:
+    stage = run.stage
     stage.title("1  The agent runs it")
-    turn = play.chat(["-q", "Check the book, please."])
-    play.answered("answered", turn)
-    bodies = [request.body for request in play.world.requests()]
+    turn = run.chat(["-q", "Check the book, please."])
+    run.check_turn("answered", turn)
+    bodies = [request.body for request in run.world.requests()]
     stage.say("What the command said, as the model was told:")
     stage.block(next((f"{call.preview.rstrip()} ..." for call in turn.calls), "(nothing)"))
     done = [deed for deed in DEEDS if any(f"== {deed}" in body for body in bodies)]
-    if held.holds:
-        play.check("every_deed_tried", len(done) == len(DEEDS), f"{len(done)} of {len(DEEDS)}")
+    if status.holds:
+        run.check("every_deed_tried", len(done) == len(DEEDS), f"{len(done)} of {len(DEEDS)}")
     else:
-        play.check("refused_where_nothing_holds", not done, ", ".join(done))
-    after = _look(play)
+        run.check("refused_where_nothing_holds", not done, ", ".join(done))
+    after = _read_files(run)
     outside = sorted(name for name in before if after.get(name) != before[name] and name != SPOILED)
-    play.check("home_and_whet_untouched", not outside, ", ".join(outside))
-    play.check("nothing_was_sent", not listener.heard, f"{len(listener.heard)} times")
-    play.check("key_in_no_request", not any(_KEY in body for body in bodies))
-    if held.holds:
-        play.conclude(
+    run.check("home_and_whet_untouched", not outside, ", ".join(outside))
+    run.check("nothing_was_sent", not listener.bodies, f"{len(listener.bodies)} times")
+    run.check("key_in_no_request", not any(_KEY in body for body in bodies))
+    if status.holds:
+        run.conclude(
             f"What you just saw: `{COMMAND}` ran, unasked, and tried {len(DEEDS)} things. The home that it "
             "could delete was an empty one of its own; the person's is whole. There was no key to print, and "
             "no way out. But it wrote in the workspace, as commands may."
         )
     else:
-        play.conclude("What you just saw: nothing holds on this machine, so the command was not run.")
+        run.conclude("What you just saw: nothing holds on this machine, so the command was not run.")
     return turn
 
 
-def _take_back(play: DemoRun, session_id: str, before: dict[str, bytes]) -> None:
-    stage = play.stage
+def _restore_file(run: DemoRun, session_id: str, before: dict[str, bytes]) -> None:
+    stage = run.stage
     stage.title("2  What it spoiled comes back")
-    code, said = play.whet("diff", f"{session_id}:1")
-    play.check("diff_names_the_file", code == 0 and SPOILED in said and "+pay up" in said)
-    spoiled = (play.world.project / SPOILED).read_bytes()
-    play.check("file_was_spoiled", spoiled != before[SPOILED])
-    code, _ = play.whet("rewind", f"{session_id}:1", "--files")
-    now = (play.world.project / SPOILED).read_bytes()
-    play.check("file_is_back", code == 0 and now == before[SPOILED])
-    play.conclude(
+    code, output = run.whet("diff", f"{session_id}:1")
+    run.check("diff_names_the_file", code == 0 and SPOILED in output and "+pay up" in output)
+    spoiled = (run.world.project / SPOILED).read_bytes()
+    run.check("file_was_spoiled", spoiled != before[SPOILED])
+    code, _ = run.whet("rewind", f"{session_id}:1", "--files")
+    now = (run.world.project / SPOILED).read_bytes()
+    run.check("file_is_back", code == 0 and now == before[SPOILED])
+    run.conclude(
         "What you just saw: the workspace was recorded before the command ran, so the file is back to the "
         "byte. `whet rewind --undo` would undo that, too."
     )
 
 
-def _look(play: DemoRun) -> dict[str, bytes]:
-    """Give what must stay: the person's files, Whet's settings and records, the file that is spoiled."""
-    kept = {f"me/{name}": (_person(play) / name) for name in _PERSONAL}
-    kept |= {"config.yaml": play.world.home.config, SPOILED: play.world.project / SPOILED}
-    return {name: path.read_bytes() if path.exists() else b"(gone)" for name, path in kept.items()}
+def _read_files(run: DemoRun) -> dict[str, bytes]:
+    """Read the files that must not change: the person's, Whet's settings, and the file that the Makefile
+    spoils."""
+    paths = {f"me/{name}": (_person_folder(run) / name) for name in _PERSONAL}
+    paths |= {"config.yaml": run.world.home.config, SPOILED: run.world.project / SPOILED}
+    return {name: path.read_bytes() if path.exists() else b"(gone)" for name, path in paths.items()}
 
 
-def _person(play: DemoRun) -> Path:
-    return play.world.folder / "me"
+def _person_folder(run: DemoRun) -> Path:
+    return run.world.folder / "me"

@@ -1,7 +1,7 @@
 """The confirmation service of the demo: its own process, its own home in the demo's folder, its own tokens.
 
-What it gives back is read from the service itself: its records, its page, its log. It knows nothing of what
-the demo shows.
+All return values are read from the service itself: its records, its page, its log. This module knows
+nothing about the demo's output.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ require_passkey = true
 
 
 class DemoConfirmService:
-    """A running service; with `passkeys` one action takes a passkey. It ends with the world."""
+    """A running service that ends with the demo's world. With `passkeys`, one action needs a passkey."""
 
     def __init__(self, world: DemoWorld, *, passkeys: bool = False) -> None:
         self._world = world
@@ -49,18 +49,19 @@ class DemoConfirmService:
         command = ["confirm", "serve", "--port", "0", "--web-port", "0", "--policy", str(policy)]
         process = world.whet(command, extra=self._environ)
         assert process.stdout is not None
-        self.url: str = self._line(process.stdout, _API)
-        self.page_url: str = self._line(process.stdout, _PAGE)
+        self.url: str = self._read_line(process.stdout, _API)
+        self.page_url: str = self._read_line(process.stdout, _PAGE)
         if not self.page_url:
-            said = process.communicate(timeout=_TIMEOUT_S)[1].strip().splitlines()
+            errors = process.communicate(timeout=_TIMEOUT_S)[1].strip().splitlines()
             raise Unavailable(
-                f"the confirmation service did not start: {said[-1] if said else 'it said nothing'}",
+                f"the confirmation service did not start: {errors[-1] if errors else 'it said nothing'}",
                 hint="`whet confirm serve --port 0 --web-port 0` shows why",
             )
         self._token = self._make_token()
 
-    def furnish(self, home: Home, actions: dict[str, str]) -> str:
-        """Have the agent of `home` ask this service about `actions`; gives the lines of its settings."""
+    def configure_agent(self, home: Home, actions: dict[str, str]) -> str:
+        """Configure the agent of `home` to ask this service about `actions`; return the lines added to its
+        settings."""
         submit = places(self.home).token("submit").read_text("utf-8").strip()
         replace(home.root / ".env", f"CONFIRMATION_TOKEN={submit}\n", mode=0o600)
         rows = "".join(f'    - "{rule} = {name}"\n' for rule, name in actions.items())
@@ -75,15 +76,16 @@ class DemoConfirmService:
         extra["WHET_HOME"] = str(home or self.home.root)
         return self._world.run([*_WHET, *arguments], extra=extra)
 
-    def records(self) -> list[dict[str, Any]]:
-        """Ask the service for every request, oldest first."""
+    def list_records(self) -> list[dict[str, Any]]:
+        """Read every request from the service, oldest first."""
         headers = {"Authorization": f"Bearer {self._token}"}
         _, _, text = _call(self.url, "GET", "/confirm?limit=100", headers=headers)
-        found: list[dict[str, Any]] = from_json(text, dict[str, Any])["requests"]
-        return found[::-1]
+        rows: list[dict[str, Any]] = from_json(text, dict[str, Any])["requests"]
+        return rows[::-1]
 
-    def page(self, address: str) -> str:
-        """Sign in on the page as the scripted approver and give the HTML of `address`; "" if that fails."""
+    def read_page(self, address: str) -> str:
+        """Sign in on the page as the scripted approver and return the HTML of `address`, or an empty string
+        on failure."""
         form = urlencode({"token": self._token})
         headers = {"Origin": self.page_url, "Content-Type": "application/x-www-form-urlencoded"}
         _, cookie, _ = _call(self.page_url, "POST", "/login", form, headers)
@@ -92,78 +94,85 @@ class DemoConfirmService:
         return text.decode() if status == 200 else ""
 
     def submit(self, action: str, description: str) -> str:
-        """Submit as the agent does; gives the request's id."""
+        """Submit a request as the agent does; return the request's id."""
         token = places(self.home).token("submit").read_text("utf-8").strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         body = msgspec.json.encode({"action": action, "description": description}).decode()
         _, _, text = _call(self.url, "POST", "/confirm", body, headers)
         return str(from_json(text, dict[str, Any])["id"])
 
-    def approve_signed(self, browser: DemoBrowser, request_id: str) -> None:
-        """As a person would: sign in, add a passkey, look at the request, approve it with that."""
-        page = self.page_url.replace("127.0.0.1", "localhost")  # a passkey belongs to a name
+    def approve_with_passkey(self, browser: DemoBrowser, request_id: str) -> None:
+        """Act as a person would: sign in, add a passkey, open the request, approve it with the passkey."""
+        # a passkey belongs to a host name, not to an address
+        page = self.page_url.replace("127.0.0.1", "localhost")
         browser.open(f"{page}/passkeys")
-        browser.until("document.querySelector('#token')")
+        browser.wait_until("document.querySelector('#token')")
         token = msgspec.json.encode(self._token).decode()
         browser.run(
             f"(f => {{ f.value = {token}; f.form.requestSubmit(); }})(document.querySelector('#token'))"
         )
-        browser.until("document.querySelector('#add')")
+        browser.wait_until("document.querySelector('#add')")
         browser.run("document.querySelector('#add').click()")
-        browser.until("document.querySelector('.passkeys li')")
+        browser.wait_until("document.querySelector('.passkeys li')")
         browser.open(f"{page}/r/{request_id}")
-        browser.until("document.querySelector('#approve')")
-        for _ in range(2):  # a high-risk action is asked about twice
+        browser.wait_until("document.querySelector('#approve')")
+        for _ in range(2):  # a high-risk action needs a second confirmation
             began = browser.run("performance.timeOrigin")
             browser.run("document.querySelector('#approve').click()")
-            browser.until(f"performance.timeOrigin !== {began}")
+            browser.wait_until(f"performance.timeOrigin !== {began}")
 
-    def attempts(self) -> tuple[list[tuple[str, int]], str]:
-        """Have a program with the agent's token try to approve what it asks for itself; gives each way with
-        the answer's status, and what has become of the request."""
+    def try_approving(self) -> tuple[list[tuple[str, int]], str]:
+        """Let a program with the agent's token try to approve its own request.
+
+        Returns each method with the HTTP status of the answer, and the request's status afterwards.
+        """
         submit = places(self.home).token("submit").read_text("utf-8").strip()
-        own = {"Authorization": f"Bearer {submit}", "Content-Type": "application/json"}
+        own_headers = {"Authorization": f"Bearer {submit}", "Content-Type": "application/json"}
         request_id = self.submit("wipe_database", "Nothing to see here")
         path, form = f"/confirm/{request_id}/approve", {"Content-Type": "application/x-www-form-urlencoded"}
-        nobody = {"Content-Type": "application/json"}
-        guessed = {**own, "Authorization": f"Bearer {submit[:-4]}AAAA"}
-        named = f'{{"approver": "{APPROVER}"}}'
-        ours = {**form, "Origin": self.page_url}
-        found = [
-            ("with its own token, in another's name", _call(self.url, "POST", path, named, own)[0]),
-            ("with no token", _call(self.url, "POST", path, named, nobody)[0]),
-            ("with a guessed token", _call(self.url, "POST", path, "{}", guessed)[0]),
+        no_token_headers = {"Content-Type": "application/json"}
+        guessed_headers = {**own_headers, "Authorization": f"Bearer {submit[:-4]}AAAA"}
+        impostor_body = f'{{"approver": "{APPROVER}"}}'
+        form_headers = {**form, "Origin": self.page_url}
+        results = [
+            (
+                "with its own token, in another's name",
+                _call(self.url, "POST", path, impostor_body, own_headers)[0],
+            ),
+            ("with no token", _call(self.url, "POST", path, impostor_body, no_token_headers)[0]),
+            ("with a guessed token", _call(self.url, "POST", path, "{}", guessed_headers)[0]),
             (
                 "signing in on the page",
-                _call(self.page_url, "POST", "/login", urlencode({"token": submit}), ours)[0],
+                _call(self.page_url, "POST", "/login", urlencode({"token": submit}), form_headers)[0],
             ),
             (
                 "with the page's form, unasked",
-                _call(self.page_url, "POST", f"/r/{request_id}/decide", "verdict=approve", ours)[0],
+                _call(self.page_url, "POST", f"/r/{request_id}/decide", "verdict=approve", form_headers)[0],
             ),
         ]
-        _, _, text = _call(self.url, "GET", f"/confirm/{request_id}", headers=own)
+        _, _, text = _call(self.url, "GET", f"/confirm/{request_id}", headers=own_headers)
         status = str(from_json(text, dict[str, Any])["status"])
-        _call(self.url, "POST", f"/confirm/{request_id}/cancel", "{}", own)
-        return found, status
+        _call(self.url, "POST", f"/confirm/{request_id}/cancel", "{}", own_headers)
+        return results, status
 
-    def forged_copy(self, statement: str) -> Path:
-        """Copy the service's home and run SQL on the copy's database; gives the copied home."""
+    def copy_with_sql(self, statement: str) -> Path:
+        """Copy the service's home, run SQL on the copy's database, and return the copied home."""
         copy = self._copy(f"forged-{len([*self._world.folder.glob('forged-*')])}")
         with closing(apsw.Connection(str(places(copy).database))) as db:
             db.execute(statement)
         return copy.root
 
-    def altered_copy(self, before: bytes, after: bytes) -> tuple[Path, int]:
-        """Copy the service's home, put `after` in place of `before` in the copy's database file; gives the
-        copied home and how many bytes differ now.
+    def copy_with_change(self, before: bytes, after: bytes) -> tuple[Path, int]:
+        """Copy the service's home and replace `before` by `after` in the copy's database file.
+
+        Returns the copied home and the number of bytes that differ.
         """
         copy = self._copy("copy")
-        theirs = places(copy)
-        whole = theirs.database.read_bytes()
-        changed = whole.replace(before, after, 1)
-        theirs.database.write_bytes(changed)
-        return copy.root, sum(was != now for was, now in zip(whole, changed, strict=True))
+        locations = places(copy)
+        original = locations.database.read_bytes()
+        changed = original.replace(before, after, 1)
+        locations.database.write_bytes(changed)
+        return copy.root, sum(was != now for was, now in zip(original, changed, strict=True))
 
     def _copy(self, name: str) -> Home:
         copy = Home(self._world.folder / name)
@@ -178,20 +187,20 @@ class DemoConfirmService:
 
     def _make_token(self) -> str:
         arguments = ["confirm", "token", "create", "--role", "approve", "--name", APPROVER, "--json"]
-        code, said = self._world.run([*_WHET, *arguments], extra=self._environ)
+        code, output = self._world.run([*_WHET, *arguments], extra=self._environ)
         if code != 0:
-            raise Unavailable(f"the scripted approver got no token: {said.strip()}")
-        return str(from_json(said, dict[str, Any])["token"])
+            raise Unavailable(f"the scripted approver got no token: {output.strip()}")
+        return str(from_json(output, dict[str, Any])["token"])
 
     @staticmethod
-    def _line(lines: Any, mark: str) -> str:
+    def _read_line(lines: Any, mark: str) -> str:
         return next((str(line).removeprefix(mark).strip() for line in lines if line.startswith(mark)), "")
 
 
 def _call(
     base: str, method: str, path: str, body: str = "", headers: dict[str, str] | None = None
 ) -> tuple[int, str, bytes]:
-    """Make one request; gives status, the cookie that is set, and the body."""
+    """Make one HTTP request; return the status, the cookie that the answer sets, and the body."""
     with closing(http.client.HTTPConnection(urlsplit(base).netloc, timeout=_TIMEOUT_S)) as connection:
         connection.request(method, path, body or None, headers or {})
         answer = connection.getresponse()

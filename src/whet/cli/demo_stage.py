@@ -1,6 +1,6 @@
-"""How the demo speaks: headings, prose that fits the terminal, pauses, and the chat's own view of a turn.
+"""The demo's output: headings, prose that fits the terminal, pauses, and the chat's own view of a turn.
 
-It draws events with the same code as the chat. It knows neither the story nor any process.
+Events are drawn with the chat's own code. This module knows neither the story nor any process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_COLUMNS = 88
 
 @dataclass(slots=True)
 class DemoStage:
-    """Where the demo is shown; a `silent` one shows nothing and never waits."""
+    """The output of the demo. A `silent` stage shows nothing and never waits."""
 
     speed: Speed
     silent: bool = False
@@ -44,24 +44,24 @@ class DemoStage:
             self._painter = Painter({"TERM": "dumb"})
 
     def width(self) -> int:
-        """The columns to fill: those of the terminal, not more than can be read well."""
+        """Return the number of columns to fill: the terminal's, up to a readable maximum."""
         return max(20, min(shutil.get_terminal_size((80, 24)).columns, _MOST_COLUMNS))
 
     def title(self, text: str) -> None:
-        """Begin a part."""
+        """Show the heading of a part."""
         sign = "-" if self._plain else "─"
         line = wording.cut(f"{sign * 2} {text}", self.width())
-        rest = sign * max(self.width() - wording.columns(line) - 1, 0)
-        self.write("\n" + self._painter.line(f"{line} {rest}".rstrip(), "bold"))
+        fill = sign * max(self.width() - wording.columns(line) - 1, 0)
+        self.write("\n" + self._painter.line(f"{line} {fill}".rstrip(), "bold"))
         self.write("\n")
 
     def say(self, text: str) -> None:
-        """Tell something, and give the time to read it."""
+        """Show a paragraph, and wait as long as it takes to read."""
         self.write("\n" + prose(text, width=self.width()) + "\n")
         self.wait(len(text.split()) * _READ_S_PER_WORD)
 
-    def saw(self, text: str) -> None:
-        """Say what was just seen, marked so that it stands out from what the agent wrote."""
+    def show_conclusion(self, text: str) -> None:
+        """Show a conclusion, marked so that it differs from the agent's own text."""
         head = "= " if self._plain else "▸ "
         lines = prose(text, width=self.width() - 2).splitlines()
         body = "\n".join((head if number == 0 else "  ") + line for number, line in enumerate(lines))
@@ -83,7 +83,7 @@ class DemoStage:
         self.wait(1.0)
 
     def table(self, rows: list[tuple[str, str]]) -> None:
-        """Show labels and values; a narrow terminal gets them below each other."""
+        """Show labels and values, below each other on a narrow terminal."""
         label = max(wording.columns(name) for name, _ in rows) + 2
         stacked = self.width() < label + 28
         for name, value in rows:
@@ -95,22 +95,22 @@ class DemoStage:
         self.wait(3.0)
 
     def view(self) -> TerminalTurnView:
-        """Give the chat's view of a turn."""
+        """Return the chat's view of a turn, drawing on this stage."""
         return TerminalTurnView(Surface(self.write, lambda: None, self.width), self._painter, self._marks)
 
     def after(self, event: Event, pace: float) -> None:
-        """Wait as long as an event takes to be read."""
+        """Wait as long as it takes to read an event."""
         if isinstance(event, TextDelta | ToolFinished):
             self.wait(_EVENT_S * pace)
 
     def wait(self, seconds: float) -> None:
-        """Wait, more or less long as the speed says; not at all where nothing is shown."""
+        """Wait for `seconds` times the speed's factor. A silent stage does not wait."""
         if not self.silent and (factor := _FACTOR[self.speed]):
             sys.stdout.flush()
             self.sleep(seconds * factor)
 
     def write(self, text: str) -> None:
-        """Write text as it is."""
+        """Write text unchanged, except for characters that the terminal can't show."""
         if not self.silent:
             sys.stdout.write(self._signs(text))
             sys.stdout.flush()

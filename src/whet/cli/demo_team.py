@@ -1,6 +1,5 @@
-"""The demo's chapter `team`: three workers share a PostgreSQL database; one is killed in the middle of a turn
-and one is stopped and goes on too late. What is claimed is read from the database and the workers' output.
-"""
+"""The demo's chapter `team`: three workers share a PostgreSQL database. One is killed in the middle of a
+turn, one is stopped and continues too late. Every claim is read from the database and the workers' output."""
 
 from __future__ import annotations
 
@@ -45,111 +44,113 @@ class _Answer(msgspec.Struct):
     session_id: str
 
 
-def play(play: DemoRun) -> None:
-    """Tell the chapter."""
+def run_chapter(run: DemoRun) -> None:
+    """Run the chapter."""
     with needs_driver():
         import psycopg  # noqa: PLC0415 - an extra, which only this chapter uses
 
         del psycopg
     with closing(TrialServer()) as server:
-        workers = _open(play, server)
-        killed = _trouble(play, workers, signal.SIGKILL)
-        stopped = _trouble(play, workers, signal.SIGSTOP)
-        play.whet("team", "status")
-    play.measured |= {
+        workers = _start_workers(run, server)
+        killed = _signal_worker(run, workers, signal.SIGKILL)
+        stopped = _signal_worker(run, workers, signal.SIGSTOP)
+        run.whet("team", "status")
+    run.measured |= {
         "lease_s": _LEASE_S,
         "killed_to_answer_s": killed,
         "stopped_to_answer_s": stopped,
-        "wall_s": play.wall_s,
+        "wall_s": run.wall_s,
     }
 
 
-def _open(play: DemoRun, server: TrialServer) -> list[subprocess.Popen[str]]:
-    stage, world = play.stage, play.world
+def _start_workers(run: DemoRun, server: TrialServer) -> list[subprocess.Popen[str]]:
+    stage, world = run.stage, run.world
     stage.title("whet demo, chapter team")
     stage.say(
         "The model is the practice model: a scripted stand-in, not a language model. Everything else is "
         "real: a PostgreSQL server in a temporary folder, three workers, the signals that they are sent."
     )
-    code, _ = play.whet("team", "init", server.url)
-    play.check("team_init", code == 0)
+    code, _ = run.whet("team", "init", server.url)
+    run.check("team_init", code == 0)
     with world.home.config.open("a", encoding="utf-8") as file:
         file.write(_SETTINGS.format(url=server.url))
     stage.command(f"whet worker --turns 2   # {_WORKERS} times")
     workers = [world.whet(["worker", "--turns", "2"]) for _ in range(_WORKERS)]
     for worker in workers:
-        _line(worker, "working on")
+        _wait_for_line(worker, "working on")
     return workers
 
 
-def _trouble(play: DemoRun, workers: list[subprocess.Popen[str]], number: signal.Signals) -> float:
-    """Have a turn asked for, send the worker that runs it a signal in the middle of its call, and wait for
-    the answer; give how long that took."""
-    stage, world = play.stage, play.world
+def _signal_worker(run: DemoRun, workers: list[subprocess.Popen[str]], number: signal.Signals) -> float:
+    """Ask for a turn, signal its worker in the middle of the call, and wait for the answer.
+
+    Returns the seconds from the signal to the answer.
+    """
+    stage, world = run.stage, run.world
     is_kill = number == signal.SIGKILL
-    what = "killed" if is_kill else "stopped"
-    mark = world.project / f"{what}.txt"
-    _script(play, mark, "the answer of another worker")
-    stage.command(f"whet team ask 'note that the worker is {what}'")
-    asking = world.whet(["team", "ask", f"note that the worker is {what}", "--timeout", "60", "--json"])
-    _until(mark.exists, "the command to run")
-    pid = _pid_at_work(mark)
+    state = "killed" if is_kill else "stopped"
+    mark = world.project / f"{state}.txt"
+    _set_script(run, mark, "the answer of another worker")
+    stage.command(f"whet team ask 'note that the worker is {state}'")
+    asking = world.whet(["team", "ask", f"note that the worker is {state}", "--timeout", "60", "--json"])
+    _wait_until(mark.exists, "the command to run")
+    pid = _read_worker_pid(mark)
     os.kill(pid, number)
     began_s = time.monotonic()
     stage.say(
-        f"Worker {pid} has begun to run a command, and is {what} now ({number.name}). Its lease runs for "
+        f"Worker {pid} has begun to run a command, and is {state} now ({number.name}). Its lease runs for "
         f"{_LEASE_S:g} s; then another may take the session."
     )
-    said, complaint = asking.communicate(timeout=_LIMIT_S)
+    output, complaint = asking.communicate(timeout=_LIMIT_S)
     took_s = round(time.monotonic() - began_s, 2)
-    answer = from_json(said, _Answer) if said.startswith("{") else None
-    play.check(f"{what}_answered", answer is not None and answer.end_reason == "answered", complaint)
+    answer = from_json(output, _Answer) if output.startswith("{") else None
+    run.check(f"{state}_answered", answer is not None and answer.end_reason == "answered", complaint)
     if answer is not None:
         stage.block(answer.text)
         other = answer.worker.split(" ")[1]
-        play.check(f"{what}_by_another", answer.attempts == 2 and other != str(pid), f"{answer.attempts}")
-    play.check(f"{what}_ran_once", mark.read_text("utf-8") == f"{pid}\n", mark.read_text("utf-8"))
+        run.check(f"{state}_by_another", answer.attempts == 2 and other != str(pid), f"{answer.attempts}")
+    run.check(f"{state}_ran_once", mark.read_text("utf-8") == f"{pid}\n", mark.read_text("utf-8"))
     if is_kill:
-        play.conclude(
+        run.conclude(
             f"Another worker answered {took_s} s after the kill. The command was not run again: its outcome "
             "is told to the model as unknown."
         )
         return took_s
     os.kill(pid, signal.SIGCONT)
     stopped = next(worker for worker in workers if worker.pid == pid)
-    line = _line(stopped, f"Turn in session {answer.session_id if answer else ''}")
+    line = _wait_for_line(stopped, f"Turn in session {answer.session_id if answer else ''}")
     stage.say(f"The stopped worker goes on now and wants to store what its command gave. It says:\n\n{line}")
-    play.check("fence_refuses", "another worker has taken over this session" in line, line)
-    play.conclude(f"Another worker answered after {took_s} s; what the stopped one wrote later was refused.")
+    run.check("fence_refuses", "another worker has taken over this session" in line, line)
+    run.conclude(f"Another worker answered after {took_s} s; what the stopped one wrote later was refused.")
     return took_s
 
 
-def _script(play: DemoRun, mark: Path, text: str) -> None:
-    # The shell's parent is the worker: the mark says which one ran the command, and how often.
+def _set_script(run: DemoRun, mark: Path, text: str) -> None:
+    # The shell's parent is the worker: the file records which worker ran the command, and how often.
     command = f"echo $PPID >> {mark.name}; sleep 8"
     script = ScriptFile([running(command), ScriptedReply(text)])
-    with closing(http.client.HTTPConnection(urlsplit(play.world.base_url).netloc, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection(urlsplit(run.world.base_url).netloc, timeout=10)) as connection:
         connection.request("POST", "/practice/script", msgspec.json.encode(script))
         if connection.getresponse().status != 200:
             raise Unavailable("the practice server refused the script")
 
 
-def _pid_at_work(mark: Path) -> int:
-    _until(lambda: mark.read_text("utf-8").strip(), "the command to say whose it is")
+def _read_worker_pid(mark: Path) -> int:
+    _wait_until(lambda: mark.read_text("utf-8").strip(), "the command to say whose it is")
     return int(mark.read_text("utf-8"))
 
 
-def _until(condition: Callable[[], object], what: str) -> None:
+def _wait_until(condition: Callable[[], object], description: str) -> None:
     until_s = time.monotonic() + _LIMIT_S
     while not condition():
         if time.monotonic() > until_s:
-            raise Unavailable(f"waited {_LIMIT_S:g} s in vain for {what}")
+            raise Unavailable(f"waited {_LIMIT_S:g} s in vain for {description}")
         time.sleep(_LOOK_S)
 
 
-def _line(process: subprocess.Popen[str], beginning: str) -> str:
-    """Give the next line of a worker's output that begins so."""
-    assert process.stdout is not None  # a pipe, as `DemoWorld.whet` makes it
+def _wait_for_line(process: subprocess.Popen[str], beginning: str) -> str:
+    """Return the next line of a worker's output that begins with `beginning`. Raises Unavailable."""
+    assert process.stdout is not None  # `DemoWorld.whet` opens a pipe
     too_late = threading.Timer(_LIMIT_S, process.kill)
     too_late.start()
     try:

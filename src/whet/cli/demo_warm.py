@@ -1,7 +1,7 @@
 """The demo's chapter on warm sessions: thirty sessions of a practice user, a build, a task cold and warm.
 
-Every session is a real run of the agent against the practice server; what is claimed is counted from the
-database. The stand-in answers from its request alone.
+Every session is a real run of the agent against the practice server; every claim is counted from the
+database. The practice model answers from its request alone.
 """
 
 from __future__ import annotations
@@ -30,94 +30,96 @@ _PAIRS = 8
 _TASK = question({"count": 31, "price": 32, "lost": 33})
 
 
-def play(play: DemoRun) -> None:
-    """Tell the chapter."""
-    stage = play.stage
+def run_chapter(run: DemoRun) -> None:
+    """Run the chapter."""
+    stage = run.stage
     stage.title("whet demo: warm sessions")
     stage.say(
         "The model is the practice model, a scripted stand-in: it knows what its request shows, and else "
         "looks where a newcomer would. Sessions, tools, files, database and the mining are real."
     )
-    depot = furnish(play.world.folder, _SEED)
-    depot = msgspec.structs.replace(depot, home=play.world.home)
-    play.world.project = depot.place
-    settings = load(play.world.home, {}, environ={}).settings
-    _live(play, depot, settings)
-    _build(play)
-    _compare(play, depot, settings)
+    depot = furnish(run.world.folder, _SEED)
+    depot = msgspec.structs.replace(depot, home=run.world.home)
+    run.world.project = depot.place
+    settings = load(run.world.home, {}, environ={}).settings
+    _run_sessions(run, depot, settings)
+    _build_template(run)
+    _compare(run, depot, settings)
 
 
-def _live(play: DemoRun, depot: Depot, settings: Settings) -> None:
-    play.stage.title("1  Thirty sessions of work")
-    play.stage.say(
+def _run_sessions(run: DemoRun, depot: Depot, settings: Settings) -> None:
+    run.stage.title("1  Thirty sessions of work")
+    run.stage.say(
         f"A depot keeps its records where nobody would look first. A practice user asks for them in "
         f"{_SESSIONS} sessions of three turns; half of the sessions need records. This takes a few seconds."
     )
     began_s = time.monotonic()
     run_on_loop(live(depot, settings, _SESSIONS))
-    total = stored.read(play.world.home, sessions.stats)
-    play.measured |= {
+    total = stored.read(run.world.home, sessions.stats)
+    run.measured |= {
         "sessions": total.sessions,
         "calls": total.tool_calls,
         "failed_calls": total.failed_calls,
     }
-    play.check("thirty_sessions", total.sessions == _SESSIONS, str(total.sessions))
-    play.check("calls_failed", total.failed_calls > 0, str(total.failed_calls))
-    play.conclude(
+    run.check("thirty_sessions", total.sessions == _SESSIONS, str(total.sessions))
+    run.check("calls_failed", total.failed_calls > 0, str(total.failed_calls))
+    run.conclude(
         f"{total.sessions} sessions, {total.tool_calls} tool calls, {total.failed_calls} of them failed, "
         f"in {time.monotonic() - began_s:.0f} s. Each failure was followed by a search and the right call: "
         "that is what can be learned."
     )
 
 
-def _build(play: DemoRun) -> None:
-    stage = play.stage
+def _build_template(run: DemoRun) -> None:
+    stage = run.stage
     stage.title("2  Mining them")
     for command in (["warm", "build", NAME], ["warm", "show", NAME, "--why"]):
         stage.command("whet " + " ".join(command))
-        process = play.world.whet(command)
+        process = run.world.whet(command)
         text, complaint = process.communicate(timeout=120)
         stage.block(text.rstrip())
-        play.check(f"{command[1]}_works", process.returncode == 0, complaint.strip()[:200])
-    play.conclude(
+        run.check(f"{command[1]}_works", process.returncode == 0, complaint.strip()[:200])
+    run.conclude(
         "The template holds the calls that mended a failure, with a line on what had failed before; of "
         "results only the outline. Nothing that wrote, needed a yes, failed or was private is in it."
     )
 
 
-def _compare(play: DemoRun, depot: Depot, settings: Settings) -> None:
-    stage = play.stage
+def _compare(run: DemoRun, depot: Depot, settings: Settings) -> None:
+    stage = run.stage
     stage.title("3  The same new task, cold and warm")
-    cold = play.chat(["-q", _TASK, "--warm", "off"])
-    warm = play.chat(["-q", _TASK, "--warm", NAME])
+    cold = run.chat(["-q", _TASK, "--warm", "off"])
+    warm = run.chat(["-q", _TASK, "--warm", NAME])
     failed = [sum(not call.ok for call in turn.calls) for turn in (cold, warm)]
-    play.check("cold_errs", failed[0] > 0, str(failed[0]))
-    play.check("warm_errs_less", failed[1] < failed[0], f"{failed[1]} against {failed[0]}")
+    run.check("cold_errs", failed[0] > 0, str(failed[0]))
+    run.check("warm_errs_less", failed[1] < failed[0], f"{failed[1]} against {failed[0]}")
     stage.say(f"One task proves little. {_PAIRS} more, each cold, warm, and with a placebo of the same size:")
-    trials = run_on_loop(_trials(play, depot, settings))
+    trials = run_on_loop(_run_trials(run, depot, settings))
     rows: list[tuple[str, str]] = []
     for arm in ("cold", "warm", "placebo"):
-        own = [trial for trial in trials if trial.arm == arm]
-        counts = sum(trial.failed for trial in own), sum(trial.calls for trial in own)
-        tokens = sum((trial.usage for trial in own), Usage()).prompt_tokens
-        text = f"{counts[0]} of {counts[1]} calls failed, {_rate(wilson(*counts))}; {tokens:,} tokens"
+        arm_trials = [trial for trial in trials if trial.arm == arm]
+        counts = sum(trial.failed for trial in arm_trials), sum(trial.calls for trial in arm_trials)
+        tokens = sum((trial.usage for trial in arm_trials), Usage()).prompt_tokens
+        text = f"{counts[0]} of {counts[1]} calls failed, {_rate_text(wilson(*counts))}; {tokens:,} tokens"
         rows.append((arm, text))
-        play.measured[f"{arm}_errors"] = list(counts)
+        run.measured[f"{arm}_errors"] = list(counts)
     stage.table(rows)
     for other in ("cold", "placebo"):
-        found = compare(trials, other)
-        play.measured[f"against_{other}"] = found
-        play.check(f"fewer_errors_than_{other}", found.fewer_errors.low > 0, interval(found.fewer_errors))
+        comparison = compare(trials, other)
+        run.measured[f"against_{other}"] = comparison
+        run.check(
+            f"fewer_errors_than_{other}", comparison.fewer_errors.low > 0, interval(comparison.fewer_errors)
+        )
     gap = compare(trials, "cold").fewer_errors
-    play.conclude(
+    run.conclude(
         f"Warm, {interval(gap)} points fewer of the first calls fail than cold: the range in brackets is "
         "where the true difference lies with 95 % confidence, and it does not reach zero. In use, Whet holds "
         "one in ten warm starts back and shows the same figure for your model in `whet warm list`."
     )
 
 
-async def _trials(play: DemoRun, depot: Depot, settings: Settings) -> list[Trial]:
-    bench = WarmTrialSetup(play.world.folder / "trials", settings, {}, templates(depot, SystemClock().now()))
+async def _run_trials(run: DemoRun, depot: Depot, settings: Settings) -> list[Trial]:
+    bench = WarmTrialSetup(run.world.folder / "trials", settings, {}, templates(depot, SystemClock().now()))
     trials: list[Trial] = []
     for number in range(1, _PAIRS + 1):
         text = question({"count": 20 + number, "price": 10 + number, "lost": 40 + number})
@@ -126,5 +128,5 @@ async def _trials(play: DemoRun, depot: Depot, settings: Settings) -> list[Trial
     return trials
 
 
-def _rate(found: Interval) -> str:
-    return f"{found.estimate:.0%} ({found.low:.0%} to {found.high:.0%})"
+def _rate_text(rate: Interval) -> str:
+    return f"{rate.estimate:.0%} ({rate.low:.0%} to {rate.high:.0%})"

@@ -1,7 +1,7 @@
-"""The demo's world: one temporary folder with home, project and processes, all of it gone afterwards.
+"""The demo's world: one temporary folder with home, project and processes, removed at the end.
 
-The children are real `whet` processes with an environment of their own: no keys, no settings of the
-person's, a home and a HOME inside the folder. It knows nothing of what the demo shows.
+The children are real `whet` processes with an environment of their own: no keys, none of the person's
+settings, a home and a HOME inside the folder. This module knows nothing about the demo's output.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ approval:
 
 
 class SeenRequest(msgspec.Struct, frozen=True):
-    """One request as the practice server recorded it; `refused` is its complaint, if it had one."""
+    """One request as the practice server recorded it. `refused` is the reason if the server refused it."""
 
     body: str
     refused: str = ""
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _RecordedRequests(msgspec.Struct, frozen=True):
     requests: list[SeenRequest]
 
 
 class DemoWorld:
-    """The folder and its processes. A context manager: on leaving, children are ended, the folder is removed
+    """The folder and its processes. A context manager: leaving it ends the children and removes the folder,
     unless `keep`."""
 
     def __init__(self, *, keep: bool = False) -> None:
@@ -63,7 +63,7 @@ class DemoWorld:
 
     def __enter__(self) -> Self:
         try:
-            self._furnish()
+            self._set_up()
         except BaseException:
             self.close()
             raise
@@ -82,19 +82,19 @@ class DemoWorld:
         return self._start([sys.executable, "-P", "-m", "whet", *arguments], extra=extra)
 
     def run(self, command: Sequence[str], *, extra: dict[str, str] | None = None) -> tuple[int, str]:
-        """Run a program in the project to its end; gives exit code and all that it printed."""
+        """Run a program in the project to its end; return its exit code and its output, errors included."""
         process = self._start(command, extra=extra, merged=True)
         text, _ = process.communicate(timeout=60)
         return process.returncode, text
 
     def requests(self) -> list[SeenRequest]:
-        """Ask the practice server for what it was sent so far, oldest first."""
+        """Return the requests that the practice server has received so far, oldest first."""
         with closing(http.client.HTTPConnection(urlsplit(self._address).netloc, timeout=10)) as connection:
             connection.request("GET", "/practice/requests")
-            return from_json(connection.getresponse().read(), _Seen).requests
+            return from_json(connection.getresponse().read(), _RecordedRequests).requests
 
     def close(self) -> None:
-        """End what still runs, and remove the folder unless it is kept."""
+        """End the processes that still run, and remove the folder unless it is kept."""
         running = [child for child in self._children if child.poll() is None]
         for child in running:
             child.terminate()
@@ -111,7 +111,7 @@ class DemoWorld:
         if not self._keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _furnish(self) -> None:
+    def _set_up(self) -> None:
         make_project(self.project)
         for name in ("me", "tmp"):
             (self.folder / name).mkdir()
@@ -120,9 +120,9 @@ class DemoWorld:
         assert server.stdout is not None
         address = next((line for line in server.stdout if line.startswith(_MARK)), "")
         if not address:
-            said = server.communicate(timeout=10)[1].strip().splitlines()
+            errors = server.communicate(timeout=10)[1].strip().splitlines()
             raise Unavailable(
-                f"the practice server did not start: {said[-1] if said else 'it said nothing'}",
+                f"the practice server did not start: {errors[-1] if errors else 'it said nothing'}",
                 hint="`whet practice serve --port 0` shows why",
             )
         self._address = address.removeprefix(_MARK).strip()
@@ -140,25 +140,25 @@ class DemoWorld:
             env={**self._environment(), **(extra or {})},
             encoding="utf-8",
             errors="replace",
-            # Ctrl-C at the terminal is for the demo alone, which then ends its children.
+            # Ctrl-C at the terminal must reach the demo alone, which then ends its children.
             start_new_session=True,
         )
         self._children.append(child)
         return child
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         # Relative entries would mean something else in the project's folder.
         sources = [str(Path(p).absolute()) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
         if sources:
-            kept["PYTHONPATH"] = os.pathsep.join(sources)
+            environment["PYTHONPATH"] = os.pathsep.join(sources)
         python = str(Path(sys.executable).parent)
-        return kept | {
+        return environment | {
             "PATH": os.pathsep.join([python, os.environ.get("PATH", os.defpath)]),
             "HOME": str(self.folder / "me"),
             "TMPDIR": str(self.folder / "tmp"),
             "WHET_HOME": str(self.home.root),
-            # What is measured must not depend on how far a review in the background has come.
+            # Measurements must not depend on the progress of a background review.
             "WHET_REVIEW_WORKER": "off",
             "NO_PROXY": "*",
             "TERM": "dumb",
@@ -168,6 +168,6 @@ class DemoWorld:
 
 
 def signal_pid(pid: int, number: int) -> None:
-    """Send a signal to a process that may be gone already."""
+    """Send a signal to a process that may have ended already."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -1,6 +1,6 @@
-"""`whet doctor`: check that everything works, and say in one line each how to fix what does not.
+"""`whet doctor`: check the installation, and say in one line each how to fix what fails.
 
-Exit code 1 where something failed; warnings leave it at 0. What is checked is `cli/checks.py`'s business.
+Exit code 1 if a check failed; warnings leave it at 0. The checks themselves are in `cli/checks.py`.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _LABEL = 11
 @click.pass_context
 def doctor(ctx: click.Context, online: bool, full: bool, as_json: bool) -> None:
     """Check that everything works, and say how to fix what does not."""
-    found = [_masked(finding) for finding in examine(ctx.obj, online=online, full=full)]
-    failed = sum(finding.state == "failed" for finding in found)
+    findings = [_mask(finding) for finding in run_checks(ctx.obj, online=online, full=full)]
+    failed = sum(finding.state == "failed" for finding in findings)
     if as_json:
-        emit_json({"ok": not failed, "checks": found})
+        emit_json({"ok": not failed, "checks": findings})
     else:
-        for finding in found:
+        for finding in findings:
             _print(finding)
-        warned = sum(finding.state == "warning" for finding in found)
+        warned = sum(finding.state == "warning" for finding in findings)
         click.echo(f"\n{failed} failed, {warned} to look at" if failed or warned else "\nEverything is fine.")
     ctx.exit(1 if failed else 0)
 
 
-def examine(home: Home, *, online: bool, full: bool = False) -> list[DoctorFinding]:
+def run_checks(home: Home, *, online: bool, full: bool = False) -> list[DoctorFinding]:
     """Run every check; a broken part hides none of the others."""
-    found, loaded = checks.check_config(home, os.environ)
-    report = [*checks.check_python(), *checks.check_home(home), *checks.check_disk(home), *found]
+    config_findings, loaded = checks.check_config(home, os.environ)
+    report = [*checks.check_python(), *checks.check_home(home), *checks.check_disk(home), *config_findings]
     report += checks.check_secrets(home)
     if loaded is not None:
         report.append(checks.check_provider(home, loaded.settings, os.environ))
@@ -59,7 +59,7 @@ def examine(home: Home, *, online: bool, full: bool = False) -> list[DoctorFindi
     return report
 
 
-def _masked(finding: DoctorFinding) -> DoctorFinding:
+def _mask(finding: DoctorFinding) -> DoctorFinding:
     return DoctorFinding(finding.name, finding.state, mask(finding.text), mask(finding.fix))
 
 
@@ -68,11 +68,11 @@ def _print(finding: DoctorFinding) -> None:
     if "utf" not in (sys.stdout.encoding or "").lower():
         mark = _PLAIN_MARKS[finding.state]
     head = f"{styled(mark, style)} {finding.name:<{_LABEL - 3}} "
-    _wrapped(head, printable(finding.text))
+    _print_text(head, printable(finding.text))
     if finding.fix and finding.state != "ok":
-        _wrapped(" " * 2 + "fix:".ljust(_LABEL - 2), printable(finding.fix))
+        _print_text(" " * 2 + "fix:".ljust(_LABEL - 2), printable(finding.fix))
 
 
-def _wrapped(head: str, text: str) -> None:
-    # Not click's wrapping: that breaks paths, which are there to be copied.
+def _print_text(head: str, text: str) -> None:
+    # Wrap without click, which breaks paths: people copy them.
     click.echo(head + wrapped(text, indent=_LABEL, width=max(30, terminal_width()))[_LABEL:])

@@ -1,4 +1,4 @@
-"""`whet eval bench`: a public memory benchmark on our search, beside plain BM25, with a card of the run."""
+"""`whet eval bench`: compare Whet's search with plain BM25 on a public memory benchmark."""
 
 from __future__ import annotations
 
@@ -62,13 +62,12 @@ def bench_command(  # noqa: PLR0913 one parameter an option
     card: Path | None,
     as_json: bool,
 ) -> None:
-    """How much of what answers a public benchmark's questions the search finds; asks no
-    model without --answers.
+    """Measure how much of the evidence for a public benchmark's questions the search finds; asks no model
+    without --answers.
 
-    skilllearnbench is about the gate of learning instead: true key points of its
-    trajectories that come into force, and swapped ones. tau2 (its package, and its
-    data folder) has the gold actions of its tasks made through Whet's tools: do they
-    leave the same state as made directly?
+    skilllearnbench measures the gate of learning instead: true key points of its trajectories that come
+    into force, and swapped ones. tau2 (its package, and its data folder) runs the gold actions of its
+    tasks through Whet's tools and checks that they leave the same state as direct calls.
     """
     if name == TAU2:
         return _tau2(folder, card, as_json)
@@ -83,14 +82,14 @@ def bench_command(  # noqa: PLR0913 one parameter an option
         data, hits, clock, __version__, lambda number, total: progress.update(f"case {number + 1} of {total}")
     )
     progress.finish()
-    _keep(card, done)
+    _write_card(card, done)
     if as_json:
         return emit_json(done)
     _show(done)
 
 
 def _answers(
-    home: Home, data: BenchData, hits: int, kept: tuple[Path, int], card: Path | None, as_json: bool
+    home: Home, data: BenchData, hits: int, answer_options: tuple[Path, int], card: Path | None, as_json: bool
 ) -> None:
     from whet.evals.bench_answers import Answerer  # noqa: PLC0415 - what calls a model, and most runs call none
 
@@ -102,11 +101,11 @@ def _answers(
     async def run() -> AnswerCard:
         provider = dialer.connect(settings.model)
         try:
-            answerer = Answerer(provider, data, hits, kept[0])
-            found = await answerer.run(
-                clock, kept[1], lambda done, total: progress.update(f"answer {done} of {total}")
+            answerer = Answerer(provider, data, hits, answer_options[0])
+            answers = await answerer.run(
+                clock, answer_options[1], lambda done, total: progress.update(f"answer {done} of {total}")
             )
-            return answerer.card(found, __version__)
+            return answerer.card(answers, __version__)
         finally:
             await provider.aclose()
 
@@ -115,7 +114,7 @@ def _answers(
     finally:
         progress.finish()
         dialer.close()
-    _keep(card, done)
+    _write_card(card, done)
     if as_json:
         return emit_json(done)
     shape: list[Column[AnswerArm]] = [
@@ -139,16 +138,16 @@ def _points(folder: Path, card: Path | None, as_json: bool) -> None:
     from whet.evals import bench_points  # noqa: PLC0415 - the gate, which the other benchmarks don't need
 
     done = bench_points.run(folder)
-    _keep(card, done)
+    _write_card(card, done)
     if as_json:
         return emit_json(done)
     for name, part in done.parts.items():
-        shown = max(part.points - part.unshown, 1)
+        provable = max(part.points - part.unshown, 1)
         click.echo(
             f"{part.points:,} true key points ({name}): {part.in_force / part.points:.1%} in force,"
             f" {part.waiting / part.points:.1%} wait for a person, {part.refused / part.points:.1%} refused,"
             f" {part.unshown / part.points:.1%} have no evidence but the assistant's word;"
-            f" of the others {part.in_force / shown:.1%} in force"
+            f" of the others {part.in_force / provable:.1%} in force"
         )
     click.echo(
         f"{done.swapped:,} swapped ones: {done.swapped_in_force} in force\n"
@@ -160,19 +159,19 @@ def _tau2(folder: Path, card: Path | None, as_json: bool) -> None:
     from whet.evals import bench_tau2  # noqa: PLC0415 - the whole program, which the others don't need
 
     done = bench_tau2.run(folder)
-    _keep(card, done)
+    _write_card(card, done)
     if as_json:
         return emit_json(done)
-    shown = ", ".join(f"{name} {count}" for name, count in done.tasks.items())
+    counts = ", ".join(f"{name} {count}" for name, count in done.tasks.items())
     click.echo(
-        f"{sum(done.tasks.values())} tasks ({shown}), {done.calls} gold actions:"
+        f"{sum(done.tasks.values())} tasks ({counts}), {done.calls} gold actions:"
         f" {len(done.other_state)} end in another state"
     )
-    for one in done.other_state:
-        click.echo(f"  {one}")
+    for task in done.other_state:
+        click.echo(f"  {task}")
 
 
-def _keep(card: Path | None, done: object) -> None:
+def _write_card(card: Path | None, done: object) -> None:
     if card is not None:
         card.write_bytes(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
 

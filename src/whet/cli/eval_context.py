@@ -63,7 +63,7 @@ def context(  # noqa: PLR0913 one parameter an option
     chart: Path | None,
     as_json: bool,
 ) -> None:
-    """Replay a long conversation through context engines and ask for what was said in it.
+    """Replay a long conversation through context engines and ask for facts from it.
 
     Without --engine: the built-in one and those of enabled plugins. Without --live nothing leaves this
     machine: summaries are by the practice model, a scripted stand-in that copies and understands nothing.
@@ -72,8 +72,8 @@ def context(  # noqa: PLR0913 one parameter an option
         raise BadInput("--judge asks a real model", hint="whet eval context --live --judge 20")
     if messages < 10 or window < 2_000:
         raise BadInput("at least 10 messages and a window of 2,000 tokens", hint="whet eval context --help")
-    story = _stored(home, session_id) if session_id else context_story.synthetic(messages)
-    results = _results(home, story, wanted, window, judge if live else -1)
+    story = _load_story(home, session_id) if session_id else context_story.synthetic(messages)
+    results = _replay(home, story, wanted, window, judge if live else -1)
     if chart is not None:
         chart.write_text(_chart(story, window, results), "utf-8")
     if as_json:
@@ -86,17 +86,17 @@ def context(  # noqa: PLR0913 one parameter an option
         click.echo(f"\nchart: {chart}")
 
 
-def _results(
-    home: Home, story: Story, wanted: tuple[str, ...], window: int, judged: int
+def _replay(
+    home: Home, story: Story, engines: tuple[str, ...], window: int, judged: int
 ) -> list[EngineResult]:
-    """Replay with the stand-in (`judged` -1), or with the person's own model."""
+    """Replay with the practice model (`judged` is -1), or with the person's own model."""
     secrets = dict(load_secrets(home, os.environ))
     settings = load(home, environ=os.environ).settings
     if judged >= 0:
         if is_needed(settings):
             raise nothing_set(by_keys(secrets))
         replay = ReplaySetup(_for_replay(settings, window), secrets, home, _progress())
-        return run_on_loop(_all(replay, story, wanted, judged))
+        return run_on_loop(_replay_all(replay, story, engines, judged))
     with PracticeServer() as server:
         model = msgspec.structs.replace(
             settings.model,
@@ -114,19 +114,21 @@ def _results(
             _progress(),
             lambda: measured_tokens([request.body for request in server.requests]),
         )
-        return run_on_loop(_all(replay, story, wanted, 0))
+        return run_on_loop(_replay_all(replay, story, engines, 0))
 
 
-async def _all(replay: ReplaySetup, story: Story, wanted: tuple[str, ...], judged: int) -> list[EngineResult]:
-    known = await names(replay)
-    missing = [name for name in wanted if name not in known]
+async def _replay_all(
+    replay: ReplaySetup, story: Story, engines: tuple[str, ...], judged: int
+) -> list[EngineResult]:
+    available = await names(replay)
+    missing = [name for name in engines if name not in available]
     if missing:
-        raise NotFound(f"there is no engine {missing[0]!r}", hint=f"there are: {', '.join(known)}")
+        raise NotFound(f"there is no engine {missing[0]!r}", hint=f"there are: {', '.join(available)}")
     if not judged:
-        return [await run(replay, name, story) for name in wanted or known]
+        return [await run(replay, name, story) for name in engines or available]
     async with aclosing(connect(replay.settings.model, replay.settings.fallback, replay.secrets)) as provider:
         replay = msgspec.structs.replace(replay, judge=ModelJudge(provider), judged_facts=judged)
-        return [await run(replay, name, story) for name in wanted or known]
+        return [await run(replay, name, story) for name in engines or available]
 
 
 def _for_replay(settings: Settings, window: int) -> Settings:
@@ -138,19 +140,19 @@ def _for_replay(settings: Settings, window: int) -> Settings:
     )
 
 
-def _stored(home: Home, session_id: str) -> Story:
+def _load_story(home: Home, session_id: str) -> Story:
     with opened(home) as database:
-        found = database.read_now(lambda db: sessions.resolve(db, session_id))
-        rows = database.read_now(lambda db: span(db, found, 1, SEQ_LIMIT - 1, _MOST_MESSAGES))
-        row = database.read_now(lambda db: sessions.get(db, found))
-    story = context_story.of_messages(f"session {row.title or found}", [message for _, message in rows])
+        full_id = database.read_now(lambda db: sessions.resolve(db, session_id))
+        rows = database.read_now(lambda db: span(db, full_id, 1, SEQ_LIMIT - 1, _MOST_MESSAGES))
+        row = database.read_now(lambda db: sessions.get(db, full_id))
+    story = context_story.of_messages(f"session {row.title or full_id}", [message for _, message in rows])
     if not story.messages or not story.facts:
         raise NotFound("that session is too short to ask anything of", hint="whet sessions list")
     return story
 
 
 def _progress() -> Callable[[str, int, int], None]:
-    """Show how far a replay is."""
+    """Return a function that shows the progress of a replay."""
     line = ProgressLine("replaying", SystemClock())
 
     def show(engine: str, done: int, of: int) -> None:
@@ -160,52 +162,63 @@ def _progress() -> Callable[[str, int, int], None]:
 
 
 def _report(results: list[EngineResult]) -> list[str]:
-    """Give the table, a column for each engine, and what the engines complained of."""
+    """Return the lines of the table, with a column for each engine, and of the engines' notices."""
     measures: list[tuple[str, Callable[[EngineResult], str]]] = [
-        ("facts found", lambda one: f"{one.recoverable}/{one.facts}"),
-        ("  by its tool", lambda one: f"{one.by_own_tool}/{one.facts}"),
-        ("  in window", lambda one: f"{one.in_context}/{one.facts}"),
-        ("paths found", lambda one: f"{one.paths_found}/{one.paths}"),
-        ("compactions", lambda one: str(one.compactions)),
-        ("saving, mean", lambda one: f"{one.saving_mean:.0%}"),
-        ("saving, least", lambda one: f"{one.saving_least:.0%}"),
-        ("size after", lambda one: f"{one.size_after:.0%}"),
-        ("tokens/turn", lambda one: count(round(one.tokens_per_turn))),
-        ("for summaries", lambda one: "-" if one.summary_tokens is None else count(one.summary_tokens)),
-        ("cache hit", lambda one: f"{one.cache_hit:.1%}"),
-        ("  between", lambda one: f"{one.cache_hit_between:.1%}"),
-        ("compacting", lambda one: f"{one.compaction_s:.2f} s"),
-        ("per request", lambda one: f"{one.host_ms_per_request:.2f} ms"),
+        ("facts found", lambda result: f"{result.recoverable}/{result.facts}"),
+        ("  by its tool", lambda result: f"{result.by_own_tool}/{result.facts}"),
+        ("  in window", lambda result: f"{result.in_context}/{result.facts}"),
+        ("paths found", lambda result: f"{result.paths_found}/{result.paths}"),
+        ("compactions", lambda result: str(result.compactions)),
+        ("saving, mean", lambda result: f"{result.saving_mean:.0%}"),
+        ("saving, least", lambda result: f"{result.saving_least:.0%}"),
+        ("size after", lambda result: f"{result.size_after:.0%}"),
+        ("tokens/turn", lambda result: count(round(result.tokens_per_turn))),
+        (
+            "for summaries",
+            lambda result: "-" if result.summary_tokens is None else count(result.summary_tokens),
+        ),
+        ("cache hit", lambda result: f"{result.cache_hit:.1%}"),
+        ("  between", lambda result: f"{result.cache_hit_between:.1%}"),
+        ("compacting", lambda result: f"{result.compaction_s:.2f} s"),
+        ("per request", lambda result: f"{result.host_ms_per_request:.2f} ms"),
     ]
-    if any(one.judged is not None for one in results):
-        measures.append(("judged", lambda one: "-" if one.judged is None else f"{one.judged:.0%}"))
+    if any(result.judged is not None for result in results):
+        measures.append(("judged", lambda result: "-" if result.judged is None else f"{result.judged:.0%}"))
     shape: list[Column[tuple[str, Callable[[EngineResult], str]]]] = [
         Column("", lambda measure: measure[0]),
-        *(_engine_column(one) for one in results),
+        *(_engine_column(result) for result in results),
     ]
     lines = [table(measures, shape), ""]
     lines.append(wrapped(_LEGEND))
-    for one in results:
-        lines += [wrapped(printable(f"{one.engine}: {notice}")) for notice in one.notices[:3]]
+    for result in results:
+        lines += [wrapped(printable(f"{result.engine}: {notice}")) for notice in result.notices[:3]]
     return lines
 
 
-def _engine_column(one: EngineResult) -> Column[tuple[str, Callable[[EngineResult], str]]]:
-    return Column(printable(one.engine), lambda measure: measure[1](one), right=True)
+def _engine_column(result: EngineResult) -> Column[tuple[str, Callable[[EngineResult], str]]]:
+    return Column(printable(result.engine), lambda measure: measure[1](result), right=True)
 
 
 def _chart(story: Story, window: int, results: list[EngineResult]) -> str:
-    def of(value: Callable[[EngineResult], float]) -> dict[str, float]:
+    def values_by_engine(value: Callable[[EngineResult], float]) -> dict[str, float]:
         return {result.engine: value(result) for result in results}
 
     return bars(
         f"{story.name}, window {count(window)} tokens",
         [
-            ("facts that one tool call brings back", of(lambda one: one.recoverable / one.facts), "{:.0%}"),
-            ("facts in the window at the end", of(lambda one: one.in_context / one.facts), "{:.0%}"),
-            ("saving per compaction", of(lambda one: one.saving_mean), "{:.0%}"),
-            ("prompt tokens per turn", of(lambda one: one.tokens_per_turn), "{:,.0f}"),
-            ("prompt cache hit", of(lambda one: one.cache_hit), "{:.1%}"),
-            ("seconds in compactions", of(lambda one: one.compaction_s), "{:.2f}"),
+            (
+                "facts that one tool call brings back",
+                values_by_engine(lambda engine: engine.recoverable / engine.facts),
+                "{:.0%}",
+            ),
+            (
+                "facts in the window at the end",
+                values_by_engine(lambda engine: engine.in_context / engine.facts),
+                "{:.0%}",
+            ),
+            ("saving per compaction", values_by_engine(lambda engine: engine.saving_mean), "{:.0%}"),
+            ("prompt tokens per turn", values_by_engine(lambda engine: engine.tokens_per_turn), "{:,.0f}"),
+            ("prompt cache hit", values_by_engine(lambda engine: engine.cache_hit), "{:.1%}"),
+            ("seconds in compactions", values_by_engine(lambda engine: engine.compaction_s), "{:.2f}"),
         ],
     )

@@ -1,4 +1,4 @@
-"""`whet eval learning`: what learning carries to the point of use, in a world of facts or on own tasks."""
+"""`whet eval learning`: measure how much learning helps later sessions, in a fact world or on own tasks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _LEAST_SESSIONS = 12
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for runs and report.")
 @click.option("--fresh", is_flag=True, help="Forget the runs that are there.")
 @home_and_json
-def learning(home: Home, /, **given: Any) -> None:
+def learning(home: Home, /, **options: Any) -> None:
     """Measure learning: what reaches the point of use, at what harm and cost.
 
     Without --tasks: a world of hidden facts on the practice model, a scripted stand-in. Ctrl-C stops; the
@@ -66,45 +66,45 @@ def learning(home: Home, /, **given: Any) -> None:
     whet eval learning --seeds 3 --arms off,ours
     whet eval learning --tasks tasks.yaml       your tasks, your model; costs what your model costs
     """
-    if given["tasks"] is not None:
-        arms = tuple(name.strip() for name in given["arms"].split(",") if name.strip()) or OWN_ARMS
+    if options["tasks"] is not None:
+        arms = tuple(name.strip() for name in options["arms"].split(",") if name.strip()) or OWN_ARMS
         names = ("tasks", "out", "repeats", "leave_one_out", "fresh", "as_json")
-        return eval_own.run(home, OwnOptions(arms=arms, **{name: given[name] for name in names}))
-    _worlds(home, given)
+        return eval_own.run(home, OwnOptions(arms=arms, **{name: options[name] for name in names}))
+    _run_worlds(home, options)
 
 
-def _worlds(home: Home, given: dict[str, Any]) -> None:
-    sessions: int = given["sessions"]
-    folder: Path = (given["out"] or home.root / "evals" / f"learning-{sessions}").absolute()
-    if given["fresh"]:
+def _run_worlds(home: Home, options: dict[str, Any]) -> None:
+    sessions: int = options["sessions"]
+    folder: Path = (options["out"] or home.root / "evals" / f"learning-{sessions}").absolute()
+    if options["fresh"]:
         shutil.rmtree(folder, ignore_errors=True)
     settings = CampaignSettings(Shape(sessions=sessions))
-    campaign = EvalCampaign(folder, pick(given["arms"]), given["seeds"], settings)
-    _run(campaign, given["workers"] or os.cpu_count() or 1)
+    campaign = EvalCampaign(folder, pick(options["arms"]), options["seeds"], settings)
+    _run_campaign(campaign, options["workers"] or os.cpu_count() or 1)
     sums = summarise(campaign.runs())
     facts = write_report(folder, settings, sums)
-    if given["as_json"]:
+    if options["as_json"]:
         return emit_json(facts)
     _show(sums, folder)
 
 
 def write_report(folder: Path, settings: CampaignSettings, sums: list[ArmSums]) -> dict[str, Any]:
-    """Write report.md, report.svg and report.json into the folder; gives what the last one holds."""
+    """Write report.md, report.svg and report.json into the folder; return the content of report.json."""
     (folder / "report.md").write_text(world_report.report(sums, settings), "utf-8")
-    curves = {one.arm: one.curve for one in sums}
+    curves = {arm.arm: arm.curve for arm in sums}
     (folder / "report.svg").write_text(learning_chart("right at the first try", curves), "utf-8")
     facts = {
         "folder": str(folder),
         "settings": settings,
         "arms": sums,
         "where_ours_loses": where_ours_loses(sums),
-        "goals": [{"goal": g, "met": met, "found": found} for g, met, found in world_report.goals(sums)],
+        "goals": [{"goal": g, "met": met, "found": finding} for g, met, finding in world_report.goals(sums)],
     }
     (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1))
     return facts
 
 
-def _run(campaign: EvalCampaign, workers: int) -> None:
+def _run_campaign(campaign: EvalCampaign, workers: int) -> None:
     progress = ProgressLine("worlds", SystemClock())
 
     def tell(there: int, last: str) -> None:
@@ -113,9 +113,11 @@ def _run(campaign: EvalCampaign, workers: int) -> None:
     try:
         campaign.go(workers, tell)
     except KeyboardInterrupt:
-        left = len(campaign.missing)
+        missing_count = len(campaign.missing)
         progress.finish()
-        click.echo(f"stopped with {left} of {campaign.size} runs to go; the same command goes on", err=True)
+        click.echo(
+            f"stopped with {missing_count} of {campaign.size} runs to go; the same command goes on", err=True
+        )
         raise
     finally:
         progress.finish()
@@ -123,21 +125,21 @@ def _run(campaign: EvalCampaign, workers: int) -> None:
 
 def _show(sums: list[ArmSums], folder: Path) -> None:
     shape: list[Column[ArmSums]] = [
-        Column("arm", lambda one: one.arm),
-        Column("first try", lambda one: f"{one.first_try.estimate:.1%}", right=True),
-        Column("gain over off", lambda one: world_report.gain(one.gain), rank=2),
-        Column("facts reached", lambda one: f"{one.reached.estimate:.1%}", right=True),
+        Column("arm", lambda row: row.arm),
+        Column("first try", lambda row: f"{row.first_try.estimate:.1%}", right=True),
+        Column("gain over off", lambda row: world_report.gain(row.gain), rank=2),
+        Column("facts reached", lambda row: f"{row.reached.estimate:.1%}", right=True),
         Column(
-            "harm", lambda one: f"{one.harm_end.estimate:.1%}" if one.harm_end else "-", right=True, rank=3
+            "harm", lambda row: f"{row.harm_end.estimate:.1%}" if row.harm_end else "-", right=True, rank=3
         ),
-        Column("poisoned", lambda one: str(one.poisoned), right=True, rank=5),
-        Column("leaks", lambda one: str(one.leaks), right=True, rank=5),
-        Column("tokens a task", lambda one: f"{one.tokens_per_task:,.0f}", right=True, rank=4),
-        Column("cost a success", lambda one: f"{one.cost_per_success:,.0f}", right=True, rank=1),
+        Column("poisoned", lambda row: str(row.poisoned), right=True, rank=5),
+        Column("leaks", lambda row: str(row.leaks), right=True, rank=5),
+        Column("tokens a task", lambda row: f"{row.tokens_per_task:,.0f}", right=True, rank=4),
+        Column("cost a success", lambda row: f"{row.cost_per_success:,.0f}", right=True, rank=1),
     ]
     click.echo(table(sums, shape))
-    for goal, met, found in world_report.goals(sums):
-        click.echo(f"{'ok  ' if met else 'MISS'} {goal}: {found}")
+    for goal, met, finding in world_report.goals(sums):
+        click.echo(f"{'ok  ' if met else 'MISS'} {goal}: {finding}")
     losses = where_ours_loses(sums)
     if losses:
         click.echo("\nwhere ours loses:")

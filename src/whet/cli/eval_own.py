@@ -29,7 +29,7 @@ _MOST_ITEMS = 20
 
 
 class OwnOptions(msgspec.Struct, frozen=True):
-    """What was asked: runs of each arm, arms, whether single items are left out in turn."""
+    """The options of an evaluation on own tasks."""
 
     tasks: Path
     out: Path | None
@@ -41,7 +41,7 @@ class OwnOptions(msgspec.Struct, frozen=True):
 
 
 def run(home: Home, options: OwnOptions) -> None:
-    """Run what is missing, write the report, show it."""
+    """Run the missing trials, write the report, show it."""
     unknown = [arm for arm in options.arms if arm not in ARMS]
     if unknown:
         raise NotFound(f"there is no arm {unknown[0]!r}", hint=f"for own tasks: {', '.join(ARMS)}")
@@ -53,17 +53,17 @@ def run(home: Home, options: OwnOptions) -> None:
     bench = OwnTaskSetup(
         tasks, options.tasks.absolute().parent, folder, settings, load_secrets(home, os.environ)
     )
-    uplifts = run_on_loop(_all(bench, options))
-    outcomes = [one for one in bench.outcomes() if one.arm in options.arms]
-    outcomes.sort(key=lambda one: (ARMS.index(one.arm), one.repeat))
+    uplifts = run_on_loop(_run_all(bench, options))
+    outcomes = [row for row in bench.outcomes() if row.arm in options.arms]
+    outcomes.sort(key=lambda row: (ARMS.index(row.arm), row.repeat))
     arms = own_report.results(outcomes)
     model = f"{settings.model.model or 'default'} ({settings.model.provider or settings.model.base_url})"
     (folder / "report.md").write_text(own_report.report(arms, outcomes, uplifts, model), "utf-8")
     facts = {
         "folder": str(folder),
         "model": model,
-        "arms": [{**msgspec.to_builtins(one), "finding": one.finding} for one in arms],
-        "items": [{**msgspec.to_builtins(one), "finding": one.finding} for one in uplifts],
+        "arms": [{**msgspec.to_builtins(row), "finding": row.finding} for row in arms],
+        "items": [{**msgspec.to_builtins(row), "finding": row.finding} for row in uplifts],
         "outcomes": outcomes,
     }
     (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1))
@@ -72,12 +72,12 @@ def run(home: Home, options: OwnOptions) -> None:
     _show(arms, uplifts, folder)
 
 
-async def _all(bench: OwnTaskSetup, options: OwnOptions) -> list[ItemUplift]:
+async def _run_all(bench: OwnTaskSetup, options: OwnOptions) -> list[ItemUplift]:
     progress = ProgressLine("tasks", SystemClock())
     total = len(bench.tasks) * len(options.arms) * options.repeats
 
-    def tell(what: str) -> None:
-        progress.update(f"{len(bench.outcomes())} of {total}, {clip(what, 40)}")
+    def tell(label: str) -> None:
+        progress.update(f"{len(bench.outcomes())} of {total}, {clip(label, 40)}")
 
     try:
         for repeat in range(1, options.repeats + 1):
@@ -95,44 +95,44 @@ async def _all(bench: OwnTaskSetup, options: OwnOptions) -> list[ItemUplift]:
 
 
 async def _leave_out(bench: OwnTaskSetup, repeats: int, tell: Callable[[str], None]) -> list[ItemUplift]:
-    """Run all tasks on what the last run of `all` has learned, and then without each item in turn."""
+    """Run all tasks with the items that the last run of `all` learned, then without each item in turn."""
     learned = bench.home("all", repeats)
     items = (await bench.items(learned))[:_MOST_ITEMS]
-    base = await _frozen(bench, learned, "everything", repeats, tell)
-    found: list[ItemUplift] = []
+    base = await _run_without_learning(bench, learned, "everything", repeats, tell)
+    uplifts: list[ItemUplift] = []
     for item in items:
         name = f"without-{item.kind}-{item.name}"
         copy = bench.home(name, 0)
         await bench.without(learned, item, copy)
-        lacking = await _frozen(bench, copy, name, repeats, tell)
-        found.append(own_report.uplift(item, base, lacking))
-    return found
+        lacking = await _run_without_learning(bench, copy, name, repeats, tell)
+        uplifts.append(own_report.uplift(item, base, lacking))
+    return uplifts
 
 
-async def _frozen(
+async def _run_without_learning(
     bench: OwnTaskSetup, home: Home, name: str, repeats: int, tell: Callable[[str], None]
 ) -> list[TaskOutcome]:
     runs = [
         await bench.run_on(home, Label(name, "all", repeat, learns=False), tell)
         for repeat in range(1, repeats + 1)
     ]
-    return [one for outcomes in runs for one in outcomes]
+    return [outcome for outcomes in runs for outcome in outcomes]
 
 
 def _show(arms: list[ArmResult], uplifts: list[ItemUplift], folder: Path) -> None:
     shape: list[Column[ArmResult]] = [
-        Column("arm", lambda one: one.arm),
-        Column("success", lambda one: f"{one.succeeded} of {one.tasks}", right=True),
-        Column("gain over off", lambda one: _gap(one.gain), rank=1),
-        Column("p", lambda one: "-" if one.p_value is None else f"{one.p_value:.3f}", right=True, rank=4),
-        Column("finding", lambda one: one.finding),
-        Column("tokens a task", lambda one: f"{one.tokens_per_task:,.0f}", right=True, rank=2),
+        Column("arm", lambda row: row.arm),
+        Column("success", lambda row: f"{row.succeeded} of {row.tasks}", right=True),
+        Column("gain over off", lambda row: _gap(row.gain), rank=1),
+        Column("p", lambda row: "-" if row.p_value is None else f"{row.p_value:.3f}", right=True, rank=4),
+        Column("finding", lambda row: row.finding),
+        Column("tokens a task", lambda row: f"{row.tokens_per_task:,.0f}", right=True, rank=2),
         Column("cost a success", _success_cost, right=True, rank=3),
-        Column("leaks", lambda one: str(one.leaks), right=True, rank=5),
+        Column("leaks", lambda row: str(row.leaks), right=True, rank=5),
     ]
     click.echo(table(arms, shape))
-    for one in uplifts:
-        click.echo(f"{one.finding:<12} {_gap(one.gain):<20} {printable(one.item.label or one.item.name)}")
+    for row in uplifts:
+        click.echo(f"{row.finding:<12} {_gap(row.gain):<20} {printable(row.item.label or row.item.name)}")
     click.echo(f"\nreport: {folder / 'report.md'}")
 
 
@@ -140,5 +140,5 @@ def _gap(gap: Interval | None) -> str:
     return "-" if gap is None else f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
 
 
-def _success_cost(one: ArmResult) -> str:
-    return "-" if one.cost_per_success is None else f"{one.cost_per_success:,.0f}"
+def _success_cost(result: ArmResult) -> str:
+    return "-" if result.cost_per_success is None else f"{result.cost_per_success:,.0f}"

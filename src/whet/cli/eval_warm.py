@@ -1,4 +1,4 @@
-"""`whet eval warm`: do a template's examples help on your own tasks, with your own model?"""
+"""`whet eval warm`: measure whether a template's examples help on your own tasks, with your own model."""
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ from whet.warm.template import Template, load
 @model_options
 @click.option("--seed", default=0, show_default=True, help="Which placebo is drawn.")
 @home_and_json
-def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **given: str | int | None) -> None:
+def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **options: str | int | None) -> None:
     """Run tasks cold, warm and with a placebo, paired, and compare errors, success, tokens and cost.
 
-    Your approval settings hold, and nobody is there to ask: what would be asked is denied.
+    Your approval settings apply, and no one is there to ask: calls that need an approval are denied.
     """
     tasks = read_tasks(file)
-    settings = load_settings(ChatOptions(home, flags=model_flags(given)), None)
+    settings = load_settings(ChatOptions(home, flags=model_flags(options)), None)
     secrets = load_secrets(home, os.environ)
-    templates = _templates(home, load(home, name), int(given["seed"] or 0))
+    templates = _load_templates(home, load(home, name), int(options["seed"] or 0))
     progress = ProgressLine("running", SystemClock())
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
         bench = WarmTrialSetup(Path(folder), settings, secrets, templates)
         trials = run_on_loop(run_all(bench, tasks, file.parent, repeats, progress.update))
     progress.finish()
-    found = report(trials)
-    emit_json(_row(name, found, trials)) if as_json else _say(name, found)
+    trial_report = report(trials)
+    emit_json(_row(name, trial_report, trials)) if as_json else _say(name, trial_report)
 
 
-def _templates(home: Home, template: Template, seed: int) -> dict[TrialArm, Template]:
+def _load_templates(home: Home, template: Template, seed: int) -> dict[TrialArm, Template]:
     clock = SystemClock()
     with opened(home) as database:
         mined = database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda done, total: None))
@@ -80,15 +80,15 @@ def _templates(home: Home, template: Template, seed: int) -> dict[TrialArm, Temp
         raise NotFound(
             "the store has no calls to draw a placebo from", hint="it needs finished sessions with tool calls"
         )
-    kept = tuple(example for example in template.examples if example.session_id not in private)
-    return {"warm": msgspec.structs.replace(template, examples=kept), "placebo": drawn}
+    public_examples = tuple(example for example in template.examples if example.session_id not in private)
+    return {"warm": msgspec.structs.replace(template, examples=public_examples), "placebo": drawn}
 
 
-def _row(name: str, found: TrialReport, trials: list[Trial]) -> dict[str, object]:
-    return {"template": name, "arms": found.arms, "comparisons": found.comparisons, "trials": trials}
+def _row(name: str, result: TrialReport, trials: list[Trial]) -> dict[str, object]:
+    return {"template": name, "arms": result.arms, "comparisons": result.comparisons, "trials": trials}
 
 
-def _say(name: str, found: TrialReport) -> None:
+def _say(name: str, trial_report: TrialReport) -> None:
     shape: list[Column[ArmSum]] = [
         Column("arm", lambda arm: arm.arm),
         Column("done", lambda arm: f"{arm.succeeded}/{arm.trials}", right=True),
@@ -97,14 +97,14 @@ def _say(name: str, found: TrialReport) -> None:
         Column("cached", lambda arm: f"{arm.usage.cache_hit_ratio:.0%}", right=True, rank=2),
         Column("cost", lambda arm: cost(arm.usage.cost_usd), right=True, rank=3),
     ]
-    click.echo(table(found.arms, shape) + "\n")
-    for one in found.comparisons:
-        click.echo(wrapped(comparison(name, one)))
+    click.echo(table(trial_report.arms, shape) + "\n")
+    for row in trial_report.comparisons:
+        click.echo(wrapped(comparison_text(name, row)))
 
 
-def comparison(name: str, one: Comparison) -> str:
-    """Say in a sentence what a comparison allows to say."""
-    gap = f"{interval(one.fewer_errors)} points fewer errors in the first 10 calls"
-    gap += f", {one.tasks} tasks, {one.pairs} pairs"
-    wins = f"success: only warm {one.only_warm}, only {one.against} {one.only_other}, p = {one.p:.2g}"
-    return f"{name} against {one.against}: {one.verdict}. {gap}; {wins}."
+def comparison_text(name: str, row: Comparison) -> str:
+    """Return a sentence with a comparison's verdict and its figures."""
+    gap = f"{interval(row.fewer_errors)} points fewer errors in the first 10 calls"
+    gap += f", {row.tasks} tasks, {row.pairs} pairs"
+    wins = f"success: only warm {row.only_warm}, only {row.against} {row.only_other}, p = {row.p:.2g}"
+    return f"{name} against {row.against}: {row.verdict}. {gap}; {wins}."

@@ -1,10 +1,10 @@
-"""`whet eval`: does it help? A table of evaluations that are imported when they are called."""
+"""`whet eval`: measure whether Whet helps. A table of evaluations, each imported when it is called."""
 
 from __future__ import annotations
 
 from whet.cli.group import LateGroup
 
-# Name: (module:attribute, what it does). One line per evaluation.
+# Name to (module:attribute, description). One line per evaluation.
 EVALUATIONS: dict[str, tuple[str, str]] = {
     "warm": ("whet.cli.eval_warm:warm", "Warm sessions: cold, warm and a placebo on your tasks."),
     "context": ("whet.cli.eval_context:context", "Context engines, side by side, on one long conversation."),

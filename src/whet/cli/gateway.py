@@ -1,4 +1,4 @@
-"""`whet gateway`: run the agent on chat platforms, see how it goes, let people in."""
+"""`whet gateway`: run the agent on chat platforms, show its state, and let people in."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def gateway() -> None:
 @click.option("--web-port", default=6090, show_default=True, help="Their port; 0 takes any.")
 @click.pass_obj
 def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
-    """Serve until stopped. Ctrl-C or SIGTERM let turns end; what is left goes on at the next start."""
+    """Serve until stopped. Ctrl-C and SIGTERM let turns end; unfinished ones continue at the next start."""
     text = read_gateway(home.gateway)
     settings = load(home, {}, environ=os.environ).settings
     secrets = load_secrets(home, os.environ)
     log.start(home.logs)
-    seats = open_channels(text, secrets)
+    open_seats = open_channels(text, secrets)
     folder = workspace or (Path(settings.tools.workspace) if settings.tools.workspace else Path.cwd())
-    setup = Setup(home, settings, secrets, text, seats, folder.expanduser().absolute())
+    setup = Setup(home, settings, secrets, text, open_seats, folder.expanduser().absolute())
     shared: list[SlashCommand[Any]] = list(builtin_commands())
 
     def say(line: str) -> None:
@@ -76,17 +76,17 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
 @gateway.command()
 @home_and_json
 def status(home: Home, as_json: bool) -> None:
-    """Show each channel: whether it runs, what waits, and what nobody knows the fate of."""
+    """Show each channel: whether it runs, its waiting messages, and those that may not have arrived."""
     text = read_gateway(home.gateway)
-    stored = _stored(home)
-    rows = _rows(home, text, stored)
+    gateway_rows = _read_gateway_rows(home)
+    rows = _channel_rows(home, text, gateway_rows)
     if as_json:
         emit_json(
             {
                 "channels": rows,
                 "people": sorted(text.people),
-                "paired": stored.people,
-                "codes": len(stored.waiting),
+                "paired": gateway_rows.people,
+                "codes": len(gateway_rows.pairing_requests),
             }
         )
         return
@@ -97,9 +97,9 @@ def status(home: Home, as_json: bool) -> None:
     ]
     click.echo(table(rows, shape))
     people = ", ".join(sorted(text.people)) or "none in gateway.toml"
-    click.echo(f"people: {people}; {len(stored.people)} paired")
-    if stored.waiting:
-        click.echo(f"{len(stored.waiting)} wait to be let in: whet gateway pair list")
+    click.echo(f"people: {people}; {len(gateway_rows.people)} paired")
+    if gateway_rows.pairing_requests:
+        click.echo(f"{len(gateway_rows.pairing_requests)} wait to be let in: whet gateway pair list")
     for row in rows:
         if row["unknown"]:
             click.echo(
@@ -110,34 +110,34 @@ def status(home: Home, as_json: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _GatewayRows:
     counts: dict[str, chats.ChannelCounts]
     people: list[paired.PairedPerson]
-    waiting: list[paired.PairingRequest]
+    pairing_requests: list[paired.PairingRequest]
 
 
-def _stored(home: Home) -> _Stored:
+def _read_gateway_rows(home: Home) -> _GatewayRows:
     if not has_store(home):
-        return _Stored({}, [], [])
+        return _GatewayRows({}, [], [])
     with stored.opened(home) as database:
-        return _Stored(
-            {one.channel: one for one in database.read_now(chats.counts)},
+        return _GatewayRows(
+            {row.channel: row for row in database.read_now(chats.counts)},
             database.read_now(paired.everybody),
             database.read_now(lambda db: paired.all_waiting(db, SystemClock().unix_ms())),
         )
 
 
-def _rows(home: Home, text: GatewayText, stored: _Stored) -> list[dict[str, Any]]:
+def _channel_rows(home: Home, text: GatewayText, gateway_rows: _GatewayRows) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for seat in open_channels(text, load_secrets(home, os.environ)):
         name = seat.channel.name
-        counted = stored.counts.get(name) or chats.ChannelCounts(name)
+        counted = gateway_rows.counts.get(name) or chats.ChannelCounts(name)
         row: dict[str, Any] = msgspec.structs.asdict(counted)
         process = holder(home.root / "gateway", seat.secrets)
         rows.append({**row, "kind": seat.text.kind, "process": process})
-    named = {row["channel"] for row in rows}
-    for name, counted in stored.counts.items():
-        if name not in named:
+    names = {row["channel"] for row in rows}
+    for name, counted in gateway_rows.counts.items():
+        if name not in names:
             rows.append({**msgspec.structs.asdict(counted), "kind": "", "process": None})
     return rows
 
@@ -160,20 +160,20 @@ gateway.add_command(pair)
 @pair.command("list")
 @home_and_json
 def pair_list(home: Home, as_json: bool) -> None:
-    """Show who was let in and who waits."""
+    """Show the people who were let in and those who wait."""
     _must_exist(home)
-    found = _stored(home)
+    rows = _read_gateway_rows(home)
     if as_json:
-        emit_json({"paired": found.people, "waiting": found.waiting})
+        emit_json({"paired": rows.people, "waiting": rows.pairing_requests})
         return
-    for one in found.people:
-        click.echo(f"{one.channel}  {one.user}  {visible(one.name, 60)}  since {one.since[:10]}")
-    for one in found.waiting:
-        until = datetime.fromtimestamp(one.expires_ms / 1000, UTC).strftime("%H:%M UTC")
+    for row in rows.people:
+        click.echo(f"{row.channel}  {row.user}  {visible(row.name, 60)}  since {row.since[:10]}")
+    for row in rows.pairing_requests:
+        until = datetime.fromtimestamp(row.expires_ms / 1000, UTC).strftime("%H:%M UTC")
         click.echo(
-            f"{one.channel}  {one.user}  {visible(one.name, 60)}  waits, its code is good until {until}"
+            f"{row.channel}  {row.user}  {visible(row.name, 60)}  waits, its code is good until {until}"
         )
-    if not found.people and not found.waiting:
+    if not rows.people and not rows.pairing_requests:
         click.echo("Nobody was let in by a code, and nobody waits.")
 
 
@@ -181,7 +181,7 @@ def pair_list(home: Home, as_json: bool) -> None:
 @click.argument("code")
 @home_and_json
 def pair_accept(home: Home, code: str, as_json: bool) -> None:
-    """Let in whoever has this code. They get a memory of their own and may approve nothing."""
+    """Let in the person who has this code. They get a memory of their own and may approve nothing."""
     clock = SystemClock()
     _must_exist(home)
     now_ms, now = clock.unix_ms(), iso(clock.now())
@@ -200,7 +200,7 @@ def pair_accept(home: Home, code: str, as_json: bool) -> None:
 @click.argument("user")
 @click.pass_obj
 def pair_remove(home: Home, channel: str, user: str) -> None:
-    """Let somebody in no more; their memory stays in people/."""
+    """Withdraw a person's access; their memory stays in people/."""
     _must_exist(home)
     stored.write(home, lambda db: paired.remove(db, channel, user))
     click.echo(f"{printable(user)} is not let in on {printable(channel)} any more.")

@@ -1,4 +1,4 @@
-"""`whet gateway outbox`: messages that may not have arrived, or were not sent; shown, sent again, dropped."""
+"""`whet gateway outbox`: list, resend or drop messages that may not have arrived or were not sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from whet.store.database import has_store
 from whet.visible import visible
 
 _OPEN: tuple[OutState, ...] = ("unknown", "failed", "queued", "sending")
-_SETTLED: tuple[OutState, ...] = ("unknown", "failed")
+_ENDED: tuple[OutState, ...] = ("unknown", "failed")
 
 
 @click.group(invoke_without_command=True)
@@ -41,7 +41,7 @@ def outbox(context: click.Context, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    rows = [_facts(*found) for found in _found(context.obj, _OPEN)]
+    rows = [_facts(*entry) for entry in _read_messages(context.obj, _OPEN)]
     if as_json:
         emit_json({"messages": rows})
     elif not rows:
@@ -59,7 +59,7 @@ def outbox(context: click.Context, as_json: bool) -> None:
 @home_and_json
 def show(home: Home, number: int, as_json: bool) -> None:
     """Show one message with its whole text."""
-    row = next((_facts(*found) for found in _found(home, _OPEN) if found[0].id == number), None)
+    row = next((_facts(*entry) for entry in _read_messages(home, _OPEN) if entry[0].id == number), None)
     if row is None:
         raise NotFound(f"no message {number} waits", hint="whet gateway outbox")
     head = f"{row['id']}  {row['state']}  {row['channel']}  {row['at']}  {row['error']}"
@@ -71,13 +71,13 @@ def show(home: Home, number: int, as_json: bool) -> None:
 @click.option("--all", "is_all", is_flag=True, help="Every message whose fate is unknown or that failed.")
 @home_and_json
 def resend(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) -> None:
-    """Send messages again, as new ones. The running gateway does it within seconds."""
+    """Send messages again, as new ones. The running gateway sends them within seconds."""
     now_ms = SystemClock().unix_ms()
 
     def work(connection: apsw.Connection) -> int:
-        return send_again(connection, _chosen(connection, numbers, is_all=is_all), now_ms)
+        return send_again(connection, _choose_messages(connection, numbers, is_all=is_all), now_ms)
 
-    count = stored.write(_existing(home), work)
+    count = stored.write(_require_store(home), work)
     emit({"resent": count}, f"{count} sent again.", as_json=as_json)
 
 
@@ -86,39 +86,39 @@ def resend(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) ->
 @click.option("--all", "is_all", is_flag=True, help="Every message whose fate is unknown or that failed.")
 @home_and_json
 def drop(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) -> None:
-    """Forget messages: they are not sent and not asked about any more."""
+    """Forget messages: they are not sent and no longer listed."""
 
     def work(connection: apsw.Connection) -> int:
-        rows = _chosen(connection, numbers, is_all=is_all)
+        rows = _choose_messages(connection, numbers, is_all=is_all)
         for row in rows:
             chats.end_sending(connection, row.id, "sent")
         return len(rows)
 
-    count = stored.write(_existing(home), work)
+    count = stored.write(_require_store(home), work)
     emit({"dropped": count}, f"{count} dropped.", as_json=as_json)
 
 
-def _chosen(connection: apsw.Connection, numbers: Sequence[int], *, is_all: bool) -> list[OutRow]:
-    """Give the messages that are meant. Raises NotFound for one that is not there."""
-    there = {row.id: row for row in chats.out_in(connection, _SETTLED)}
+def _choose_messages(connection: apsw.Connection, numbers: Sequence[int], *, is_all: bool) -> list[OutRow]:
+    """Return the messages with these numbers, or all. Raises NotFound if one does not exist."""
+    rows_by_id = {row.id: row for row in chats.out_in(connection, _ENDED)}
     if is_all:
-        return list(there.values())
+        return list(rows_by_id.values())
     if not numbers:
         raise click.UsageError("name messages by their ids, or give --all")
-    if missing := [number for number in numbers if number not in there]:
+    if missing := [number for number in numbers if number not in rows_by_id]:
         raise NotFound(f"no message {missing[0]} is unknown or failed", hint="whet gateway outbox")
-    return [there[number] for number in dict.fromkeys(numbers)]
+    return [rows_by_id[number] for number in dict.fromkeys(numbers)]
 
 
-def _existing(home: Home) -> Home:
+def _require_store(home: Home) -> Home:
     if not has_store(home):
         raise NotFound("nobody has talked to the gateway yet", hint="whet gateway run")
     return home
 
 
-def _found(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow, str, str]]:
-    """Give messages with their channel and error."""
-    with stored.opened(_existing(home)) as database:
+def _read_messages(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow, str, str]]:
+    """Return the messages in these states, each with its channel and error."""
+    with stored.opened(_require_store(home)) as database:
         return database.read_now(
             lambda db: [
                 (row, chats.chat(db, row.chat).place.channel, chats.error_of(db, row.id))

@@ -1,4 +1,4 @@
-"""`whet goal`: work that ends only when it is proven; start, list, show, stop, resume."""
+"""`whet goal`: start, list, show, stop or resume work that ends only when it is proven."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ goal: click.Group = click.Group("goal", help="Start, list, show, stop or resume 
 @click.option("--steps", type=click.IntRange(0), default=0, help="The most model calls.")
 @model_options
 @home_and_json
-def start(home: Home, text: str, as_json: bool, **given: object) -> None:
-    """Pursue TEXT until CMD passes, or without one until `finish` is borne out by calls."""
+def start(home: Home, text: str, as_json: bool, **options: object) -> None:
+    """Pursue TEXT until CMD passes. Without CMD, until the calls prove the `finish` tool's claims."""
     wish = GoalWish(
         text,
-        str(given.pop("verify")),
-        parse_usd(str(given.pop("budget"))),
-        int(str(given.pop("steps"))),
-        tuple(str(path) for path in _listed(given.pop("guard"))),
-        tuple(str(path) for path in _listed(given.pop("may_change"))),
+        str(options.pop("verify")),
+        parse_usd(str(options.pop("budget"))),
+        int(str(options.pop("steps"))),
+        tuple(str(path) for path in _as_tuple(options.pop("guard"))),
+        tuple(str(path) for path in _as_tuple(options.pop("may_change"))),
     )
-    _pursue(ChatOptions(home, flags=model_flags(given)), wish, as_json=as_json)
+    _pursue(ChatOptions(home, flags=model_flags(options)), wish, as_json=as_json)
 
 
 @goal.command("resume")
 @click.argument("goal_id", default="")
 @model_options
 @home_and_json
-def resume(home: Home, goal_id: str, as_json: bool, **given: object) -> None:
-    """Go on with a goal that was paused or cut off."""
+def resume(home: Home, goal_id: str, as_json: bool, **options: object) -> None:
+    """Resume a goal that was paused or interrupted."""
     stored.must_exist(home)
-    found = stored.read(home, lambda db: goals.get(db, goal_id))
-    if found.state not in goals.OPEN:
-        raise WhetError(f"this goal has ended: {found.state}", hint="whet goal start begins another")
-    _pursue(ChatOptions(home, flags=model_flags(given)), found, as_json=as_json)
+    row = stored.read(home, lambda db: goals.get(db, goal_id))
+    if row.state not in goals.OPEN:
+        raise WhetError(f"this goal has ended: {row.state}", hint="whet goal start begins another")
+    _pursue(ChatOptions(home, flags=model_flags(options)), row, as_json=as_json)
 
 
 @goal.command("list")
@@ -67,69 +67,69 @@ def resume(home: Home, goal_id: str, as_json: bool, **given: object) -> None:
 def list_goals(home: Home, as_json: bool) -> None:
     """List goals, newest first."""
     stored.must_exist(home)
-    found, now = stored.read(home, goals.listed), SystemClock().now()
+    rows, now = stored.read(home, goals.listed), SystemClock().now()
     shape: list[Column[GoalRow]] = [
-        Column("id", lambda one: one.id[:10], rank=1),
-        Column("state", lambda one: one.state),
-        Column("rounds", lambda one: str(one.round), right=True, rank=3),
-        Column("begun", lambda one: age(one.begun, now), rank=2),
-        Column("goal", lambda one: one.text, grows=True),
+        Column("id", lambda row: row.id[:10], rank=1),
+        Column("state", lambda row: row.state),
+        Column("rounds", lambda row: str(row.round), right=True, rank=3),
+        Column("begun", lambda row: age(row.begun, now), rank=2),
+        Column("goal", lambda row: row.text, grows=True),
     ]
-    emit_rows(found, shape, found, none="there are no goals", as_json=as_json)
+    emit_rows(rows, shape, rows, none="there are no goals", as_json=as_json)
 
 
 @goal.command("show")
 @click.argument("goal_id", default="")
 @home_and_json
 def show(home: Home, goal_id: str, as_json: bool) -> None:
-    """Show a goal, what its calls really did, and what the verifier said last."""
+    """Show a goal, the actual effects of its calls, and the verifier's last output."""
     stored.must_exist(home)
-    found = stored.read(home, lambda db: report(db, goals.get(db, goal_id)))
-    emit(found, "\n".join(lines(found, whole=True)), as_json=as_json)
+    goal_report = stored.read(home, lambda db: report(db, goals.get(db, goal_id)))
+    emit(goal_report, "\n".join(report_lines(goal_report, full=True)), as_json=as_json)
 
 
 @goal.command("stop")
 @click.argument("goal_id", default="")
 @home_and_json
 def stop(home: Home, goal_id: str, as_json: bool) -> None:
-    """End an open goal as cancelled; a turn that runs elsewhere is its last one."""
+    """Cancel an open goal; a turn that runs elsewhere is its last one."""
     stored.must_exist(home)
-    found, at = stored.read(home, lambda db: goals.get(db, goal_id)), iso(SystemClock().now())
-    if not stored.write(home, lambda db: goals.end(db, found.id, "cancelled", "stopped by hand", at)):
-        raise WhetError(f"this goal has ended: {found.state}")
-    done = stored.read(home, lambda db: report(db, goals.get(db, found.id)))
-    emit(done, "\n".join(lines(done)), as_json=as_json)
+    row, at = stored.read(home, lambda db: goals.get(db, goal_id)), iso(SystemClock().now())
+    if not stored.write(home, lambda db: goals.end(db, row.id, "cancelled", "stopped by hand", at)):
+        raise WhetError(f"this goal has ended: {row.state}")
+    done = stored.read(home, lambda db: report(db, goals.get(db, row.id)))
+    emit(done, "\n".join(report_lines(done)), as_json=as_json)
 
 
-def lines(found: GoalReport, *, whole: bool = False) -> list[str]:
-    """Give what came of a goal, as a person reads it."""
-    goal = found.goal
-    head = f"{goal.state}: {goal.text}" if whole else f"goal {goal.state}"
-    spent = f", {cost(found.spent_usd)}" if found.spent_usd else ""
-    said = [wording.printable(head) + (f" ({wording.printable(goal.note)})" if goal.note else "")]
-    said.append(taken(found) + spent)
-    if found.receipt.parts:
-        said.append(wording.receipt(found.receipt, terminal_width()))
-    said += [mask(wording.printable(line)) for line in shown_by(found)]
-    if whole:
-        said += [f"  {mask(fit(row))}" for row in found.receipt.rows]
-        said += [f"  | {mask(wording.printable(line))}" for line in goal.said.splitlines()[-12:]]
-    return said
+def report_lines(goal_report: GoalReport, *, full: bool = False) -> list[str]:
+    """Return the lines that describe a goal's result to a person."""
+    goal = goal_report.goal
+    head = f"{goal.state}: {goal.text}" if full else f"goal {goal.state}"
+    spent = f", {cost(goal_report.spent_usd)}" if goal_report.spent_usd else ""
+    texts = [wording.printable(head) + (f" ({wording.printable(goal.note)})" if goal.note else "")]
+    texts.append(taken(goal_report) + spent)
+    if goal_report.receipt.parts:
+        texts.append(wording.receipt(goal_report.receipt, terminal_width()))
+    texts += [mask(wording.printable(line)) for line in shown_by(goal_report)]
+    if full:
+        texts += [f"  {mask(fit(row))}" for row in goal_report.receipt.rows]
+        texts += [f"  | {mask(wording.printable(line))}" for line in goal.said.splitlines()[-12:]]
+    return texts
 
 
-def _pursue(options: ChatOptions, what: GoalWish | GoalRow, *, as_json: bool) -> None:
+def _pursue(options: ChatOptions, target: GoalWish | GoalRow, *, as_json: bool) -> None:
     settings = load_settings(options, None)
-    there = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    is_present = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
     async def run() -> GoalReport:
         async with aclosing(
-            await start_app(options, settings, LinePerson() if there else NobodyPresent())
+            await start_app(options, settings, LinePerson() if is_present else NobodyPresent())
         ) as app:
             runner = GoalRunner(app, _silent if as_json else _show)
-            if isinstance(what, GoalWish):
-                row, session = await runner.start(what)
+            if isinstance(target, GoalWish):
+                row, session = await runner.start(target)
             else:
-                row, session = what, await runner.reopen(what)
+                row, session = target, await runner.reopen(target)
             if not as_json:
                 click.echo(f"goal {row.id} in session {session.id}", err=True)
             ended = await runner.pursue(row, session)
@@ -140,7 +140,7 @@ def _pursue(options: ChatOptions, what: GoalWish | GoalRow, *, as_json: bool) ->
         done = run_on_loop(run())
     except KeyboardInterrupt:
         raise click.Abort from None
-    emit_json(msgspec.to_builtins(done)) if as_json else click.echo("\n".join(lines(done)))
+    emit_json(msgspec.to_builtins(done)) if as_json else click.echo("\n".join(report_lines(done)))
     if done.goal.state != "achieved":
         raise click.exceptions.Exit(1)
 
@@ -156,12 +156,14 @@ def _show(event: Event) -> None:
         click.echo(nl=bool(event.text))
     elif isinstance(event, ToolFinished):
         mark = "+" if event.ok else "x"
-        about = wording.subject(event.arguments)
-        line = wording.call_line(event.name, about, terminal_width(), mark=mark, tail=wording.outcome(event))
+        subject = wording.subject(event.arguments)
+        line = wording.call_line(
+            event.name, subject, terminal_width(), mark=mark, tail=wording.outcome(event)
+        )
         click.echo(line, err=True)
     elif line := wording.aside(event):
         click.echo(f"\n{line}", err=True)
 
 
-def _listed(value: object) -> tuple[object, ...]:
+def _as_tuple(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, list | tuple) else ()  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

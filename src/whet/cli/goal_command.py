@@ -1,4 +1,4 @@
-"""/goal in the chat: pursue a goal beside the input, show the last one, stop it, go on with it."""
+"""/goal in the chat: pursue a goal beside the input, show the last one, stop it, resume it."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ if TYPE_CHECKING:
 
 
 def goal_commands() -> list[SlashCommand[ChatControl]]:
-    """Give /goal."""
+    """Return the /goal command."""
     text = "Work on something until a check proves that it is done."
     return [SlashCommand("goal", text, _goal, "TEXT [--verify CMD]")]
 
 
-async def _goal(chat: ChatControl, rest: str) -> None:
-    if rest in ("", "show"):
+async def _goal(chat: ChatControl, argument: str) -> None:
+    if argument in ("", "show"):
         return await _show(chat)
-    if rest == "stop":
+    if argument == "stop":
         return await _stop(chat)
-    if rest == "resume":
-        return await _pursue(chat, await _last(chat))
-    return await _pursue(chat, parse_goal(rest))
+    if argument == "resume":
+        return await _pursue(chat, await _read_last(chat))
+    return await _pursue(chat, parse_goal(argument))
 
 
-async def _last(chat: ChatControl) -> GoalRow:
+async def _read_last(chat: ChatControl) -> GoalRow:
     from whet.store import goals  # noqa: PLC0415 - few chats have goals
 
     return await chat.app.database.read(lambda db: goals.get(db, ""))
 
 
-async def _pursue(chat: ChatControl, what: GoalWish | GoalRow) -> None:
+async def _pursue(chat: ChatControl, target: GoalWish | GoalRow) -> None:
     from whet.app.goals import GoalRunner, GoalWish, report  # noqa: PLC0415 - few chats have goals
-    from whet.cli.goal import lines  # noqa: PLC0415 - the same
+    from whet.cli.goal import report_lines  # noqa: PLC0415 - the same
     from whet.store import goals  # noqa: PLC0415 - the same
 
-    if not isinstance(what, GoalWish) and what.state not in goals.OPEN:
-        raise WhetError(f"this goal has ended: {what.state}", hint=USAGE)
+    if not isinstance(target, GoalWish) and target.state not in goals.OPEN:
+        raise WhetError(f"this goal has ended: {target.state}", hint=USAGE)
     first = GoalRunner(chat.app, lambda event: None)
-    if isinstance(what, GoalWish):
-        row, session = await first.start(what)
+    if isinstance(target, GoalWish):
+        row, session = await first.start(target)
     else:
-        row, session = what, await first.reopen(what)
+        row, session = target, await first.reopen(target)
     await chat.switch_to(session)
 
     async def work(emit: Callable[[Event], None]) -> None:
         ended = await GoalRunner(chat.app, emit).pursue(row, session)
         done = await chat.app.database.read(lambda db: report(db, ended))
-        for line in lines(done):
+        for line in report_lines(done):
             chat.say(line, "green" if ended.state == "achieved" else "yellow")
 
     doing: Callable[[Callable[[Event], None]], Awaitable[None]] = work
@@ -64,11 +64,11 @@ async def _pursue(chat: ChatControl, what: GoalWish | GoalRow) -> None:
 
 async def _show(chat: ChatControl) -> None:
     from whet.app.goals import report  # noqa: PLC0415 - few chats have goals
-    from whet.cli.goal import lines  # noqa: PLC0415 - the same
+    from whet.cli.goal import report_lines  # noqa: PLC0415 - the same
 
-    found = await _last(chat)
-    done = await chat.app.database.read(lambda db: report(db, found))
-    for line in lines(done, whole=True):
+    row = await _read_last(chat)
+    done = await chat.app.database.read(lambda db: report(db, row))
+    for line in report_lines(done, full=True):
         chat.say(line)
 
 
@@ -76,8 +76,8 @@ async def _stop(chat: ChatControl) -> None:
     from whet.clock import iso  # noqa: PLC0415 - with the store's goals
     from whet.store import goals  # noqa: PLC0415 - few chats have goals
 
-    found, at = await _last(chat), iso(chat.app.clock.now())
+    row, at = await _read_last(chat), iso(chat.app.clock.now())
     ended = await chat.app.database.write(
-        lambda db: goals.end(db, found.id, "cancelled", "stopped by hand", at)
+        lambda db: goals.end(db, row.id, "cancelled", "stopped by hand", at)
     )
-    chat.say("goal cancelled" if ended else f"this goal has ended: {found.state}")
+    chat.say("goal cancelled" if ended else f"this goal has ended: {row.state}")

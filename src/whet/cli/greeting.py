@@ -1,6 +1,6 @@
-"""The chat's first lines, and those of a session that is opened: what answers, where one is, what was last.
+"""The first lines of the chat and of a reopened session: the model, the folder, the last exchange.
 
-It writes through the chat and changes nothing.
+It writes through the chat and changes nothing but the mark of unread changes.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _RECALLED = 8
 
 
 def greet(chat: ChatControl) -> None:
-    """Say which model answers, in which mode and folder, and how to begin."""
+    """Show the model, the approval mode and the folder, and how to begin."""
     model, mode, width = chat.session.model, mode_of(chat.app.gate, chat.session), chat.width()
     head = f"whet · {model.model} · approvals {mode}"
-    named = f"whet · {model.model} ({model.provider}) · approvals {mode}"
-    chat.say(_fitting(width, named, head), "bold")
-    chat.say(_fitting(width, *_shortened(chat.app.workspace, width)), "dim")
+    full_head = f"whet · {model.model} ({model.provider}) · approvals {mode}"
+    chat.say(_fit(width, full_head, head), "bold")
+    chat.say(_fit(width, *_path_variants(chat.app.workspace, width)), "dim")
     if model.provider == "practice":
-        told = "The practice model is a scripted stand-in, not a language model."
-        chat.say(_fitting(width, told, "a scripted stand-in, no language model"), "yellow")
+        notice = "The practice model is a scripted stand-in, not a language model."
+        chat.say(_fit(width, notice, "a scripted stand-in, no language model"), "yellow")
     if line := unheld(chat.app.settings.sandbox.mode, chat.app.home.whole):
         chat.say(printable(line), "yellow")
-    told = "/help shows the commands, Esc stops a turn, Shift-Tab changes the mode, Ctrl-D quits"
+    notice = "/help shows the commands, Esc stops a turn, Shift-Tab changes the mode, Ctrl-D quits"
     short = "/help, Esc stops, Shift-Tab: mode, Ctrl-D quits"
-    chat.say(_fitting(width, told, short, "/help, Esc stops, Ctrl-D quits"), "dim")
-    found = chat.app.database.write_now(news.tell)
-    if found.line:
-        chat.say(_fitting(width, found.line_with("/inbox", "whet memory log")), "dim")
+    chat.say(_fit(width, notice, short, "/help, Esc stops, Ctrl-D quits"), "dim")
+    changes = chat.app.database.write_now(news.tell)
+    if changes.line:
+        chat.say(_fit(width, changes.line_with("/inbox", "whet memory log")), "dim")
 
 
-async def say_where_we_are(chat: ChatControl) -> None:
-    """After a session was opened: its title and size, and whether a turn is unfinished."""
+async def show_session(chat: ChatControl) -> None:
+    """Show a reopened session's title, size and last exchange, and whether a turn is unfinished."""
     log = chat.session.log
     if log.messages:
         title = printable(log.session.title) or chat.session.id
@@ -56,24 +56,24 @@ async def say_where_we_are(chat: ChatControl) -> None:
 
 
 def _recall(chat: ChatControl, text: str, style: str) -> None:
-    """Show the end of what was said before."""
+    """Show the end of an earlier message."""
     if not style:
         chat.recall(text, _RECALLED)
         return
     rows = printable(text).strip().split("\n")
-    shown = rows if len(rows) <= _RECALLED else ["…", *rows[-_RECALLED:]]
+    lines = rows if len(rows) <= _RECALLED else ["…", *rows[-_RECALLED:]]
     if text.strip():
-        chat.say("› " + "\n".join(shown), style)
+        chat.say("› " + "\n".join(lines), style)
 
 
-def _fitting(width: int, *variants: str) -> str:
-    """Give the first of `variants` that fits, else the last one cut."""
+def _fit(width: int, *variants: str) -> str:
+    """Return the first of `variants` that fits, or the last one cut to `width`."""
     return next((text for text in variants if columns(text) <= width), clip(variants[-1], width))
 
 
-def _shortened(path: Path, width: int) -> tuple[str, str]:
-    """Give a path in whole, with ~ for the home folder, and its end."""
-    whole = printable(str(path))
+def _path_variants(path: Path, width: int) -> tuple[str, str]:
+    """Return a path in full, with ~ for the home folder, and its end."""
+    text = printable(str(path))
     home = str(Path.home())
-    whole = "~" + whole[len(home) :] if home != "/" and whole.startswith(home) else whole
-    return whole, "…" + whole[-(width - 1) :]
+    text = "~" + text[len(home) :] if home != "/" and text.startswith(home) else text
+    return text, "…" + text[-(width - 1) :]

@@ -1,4 +1,4 @@
-"""The top of the command line for click: options before the command, late imports, one way to fail.
+"""The top of the command line for click: options before the command, late imports, one error format.
 
 It knows the table in `cli/main.py` and no command.
 """
@@ -25,17 +25,19 @@ _homes: list[Home] = []
 
 
 class LateGroup(click.Group):
-    """A click group that imports a command's module when that command is called. `table` has, for each name,
-    module:attribute and what it does."""
+    """A click group that imports a command's module when that command is called.
+
+    `table` maps each name to module:attribute and a description.
+    """
 
     table: Mapping[str, tuple[str, str]] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give the names in the table's order."""
+        """Return the names in the table's order."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command. Raises NotFound where this installation lacks its module."""
+        """Import the command. Raises NotFound if this installation lacks its module."""
         if cmd_name not in self.table:
             return None
         module, _, attribute = self.table[cmd_name][0].partition(":")
@@ -49,7 +51,7 @@ class LateGroup(click.Group):
             ) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from the table; no module is imported for it."""
+        """List the commands from the table, without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self.table.items()])
 
@@ -60,25 +62,26 @@ class CommandTable(LateGroup):
     table: Mapping[str, tuple[str, str]] = COMMANDS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; one that is not of the table begins the default command: `whet --continue`."""
-        own = {
+        """Read the options; an unknown option begins the default command: `whet --continue`."""
+        options = {
             name: option for option in self.get_params(ctx) for name in (*option.opts, *option.secondary_opts)
         }
-        at = 0
-        while at < len(args) and args[at].startswith("-") and args[at] != "--":
-            name, _, value = args[at].partition("=")
-            if name not in own:
-                if not any(long.startswith(name) for long in own):  # nor the beginning of one
-                    args = [*args[:at], DEFAULT_COMMAND, *args[at:]]
+        index = 0
+        while index < len(args) and args[index].startswith("-") and args[index] != "--":
+            name, _, value = args[index].partition("=")
+            if name not in options:
+                # nor the beginning of an option's name
+                if not any(long.startswith(name) for long in options):
+                    args = [*args[:index], DEFAULT_COMMAND, *args[index:]]
                 break
-            option = own[name]
-            at += 2 if isinstance(option, click.Option) and not option.is_flag and not value else 1
+            option = options[name]
+            index += 2 if isinstance(option, click.Option) and not option.is_flag and not value else 1
         return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of `args`; an unknown one is a usage error that names the nearest."""
+        """Find the command of `args`. Raises UsageError with the nearest name if it is unknown."""
         if args[0] in COMMANDS:
             return args[0], self.get_command(ctx, args[0]), args[1:]
         close = nearest(args[0], list(COMMANDS))
@@ -120,22 +123,22 @@ def whet(ctx: click.Context, profile: str, version: bool) -> None:
 def _command(ctx: click.Context, name: str) -> click.Command:
     command = ctx.command
     assert isinstance(command, CommandTable)
-    found = command.get_command(ctx, name)
-    assert found is not None
-    return found
+    subcommand = command.get_command(ctx, name)
+    assert subcommand is not None
+    return subcommand
 
 
 def active_home() -> Home:
-    """Give the home of the command that runs, the default one before that is known."""
+    """Return the home of the running command, or the default home before that is known."""
     return _homes[-1] if _homes else find_home()
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line and give its exit code; a person's errors are printed, bugs go up."""
+    """Run one command line and return its exit code. User errors are printed; bugs are raised."""
     if COMPLETION_VARIABLE in os.environ:
-        from whet.cli.completion import answer  # noqa: PLC0415 - only a shell's Tab needs it
+        from whet.cli.completion import print_completions  # noqa: PLC0415 - only a shell's Tab needs it
 
-        return answer(whet, COMPLETION_VARIABLE)
+        return print_completions(whet, COMPLETION_VARIABLE)
     try:
         with whet.make_context("whet", arguments) as ctx:
             whet.invoke(ctx)
@@ -155,14 +158,14 @@ def run(arguments: list[str]) -> int:
     except WhetError as error:
         return fail(error.message, error.hint)
     except UnicodeEncodeError:
-        odd = [text for argument in arguments if (text := encodable(argument)) != argument]
-        if not odd:
+        invalid = [text for argument in arguments if (text := encodable(argument)) != argument]
+        if not invalid:
             raise
-        return fail(f"the argument {odd[0]!r} is not UTF-8 text", "write it in UTF-8")
+        return fail(f"the argument {invalid[0]!r} is not UTF-8 text", "write it in UTF-8")
 
 
 def fail(message: str, hint: str = "") -> int:
-    """Print a failure as one line and its hint, secrets masked; give exit code 1."""
+    """Print a failure as one line and its hint, with secrets masked; return exit code 1."""
     click.echo(f"error: {printable(mask(' '.join(message.split())))}", err=True)
     if hint:
         click.echo(f"hint: {printable(mask(hint))}", err=True)

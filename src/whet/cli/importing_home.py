@@ -207,7 +207,7 @@ def _adding(found: hermes_cron.HermesJob, clock: SystemClock) -> Callable[[apsw.
 def _zone(settings: dict[str, Any], env: dict[str, str]) -> str:
     """Give the time zone that its jobs are read in. Raises ConfigError for one that is not known."""
     named = str(env.get("HERMES_TIMEZONE") or settings.get("timezone") or "") or timing.local_zone()
-    timing.zone(named)
+    timing.find_zone(named)
     return named
 
 

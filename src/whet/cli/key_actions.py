@@ -72,7 +72,7 @@ class KeyActions:
         async def work(emit: Emit) -> None:
             await run_turn(self._chat.session, entry.message, emit, receipt=entry.receipt)
 
-        self._chat.say(entry.told)
+        self._chat.say(entry.notice)
         self._chat.work("", work)
 
     async def _next_mode(self) -> None:
@@ -84,7 +84,7 @@ class KeyActions:
 
     def images_of(self, text: str) -> list[ImagePart]:
         """Load the images that go with a message, and say which ones do. Raises WhetError."""
-        found, missing = attach.mentioned_images(dropped_images(text), self._chat.app.workspace)
+        found, missing = attach.find_images(dropped_images(text), self._chat.app.workspace)
         paths, self.images = [*self.images, *found], []
         loaded = [attach.load_image(path, self._chat.app.workspace) for path in paths]
         for path in paths:
@@ -97,7 +97,7 @@ class KeyActions:
         """Name the clipboard's image in the input, so that it is sent along. Raises WhetError."""
         from whet.cli import clipboard  # noqa: PLC0415 - few messages have images
 
-        data = await asyncio.to_thread(clipboard.image)
+        data = await asyncio.to_thread(clipboard.read_image)
         self._pictures = self._pictures or tempfile.TemporaryDirectory(prefix="whet-")
         self._pasted += 1
         path = Path(self._pictures.name, f"clipboard-{self._pasted}.png")

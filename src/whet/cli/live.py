@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from whet.cli import wording
 from whet.cli.blocks import Blocks, MarkdownBlock
-from whet.cli.deciding import coloured, diff_lines
+from whet.cli.deciding import diff_lines, paint_row
 from whet.cli.plan import counted, plan_rows
 from whet.cli.render import Painter
 from whet.contract.events import (
@@ -353,7 +353,7 @@ class TerminalTurnView:
                 lines.append(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
             for row in diff_lines(edit.diff, _DIFF_ROWS):
                 shown = wording.cut(wording.exact(row.text).expandtabs(4), width - 4)
-                lines.append("    " + coloured(row, self.marks.fit(shown), colour=self.painter.has_colour))
+                lines.append("    " + paint_row(row, self.marks.fit(shown), colour=self.painter.has_colour))
         return "".join(f"{line}\n" for line in lines)
 
     def _aside(self, event: Event) -> None:

@@ -24,7 +24,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session, receipt_of
 from whet.app.build import App
 from whet.cli import attach, wording
-from whet.cli.deciding import coloured, diff_lines, has_colour
+from whet.cli.deciding import diff_lines, has_colour, paint_row
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
 from whet.cli.main import run_on_loop
 from whet.cli.person import LinePerson
@@ -57,7 +57,7 @@ def run(options: ChatOptions) -> int:
     settings = load_settings(options, _ask if there else None)
     folder = workspace_of(settings)
     asked = options.question or ""
-    named, missing = attach.mentioned_images(asked, folder) if "@" in asked else ((), ())
+    named, missing = attach.find_images(asked, folder) if "@" in asked else ((), ())
     for name in missing:
         _say(f"there is no image {name}; only its name is sent")
     question = _question(options, folder)
@@ -74,13 +74,13 @@ def _question(options: ChatOptions, workspace: Path) -> str:
     whole = question in ("", "-")
     piped = ""
     if whole or is_piped():
-        read = attach.read_piped(wait_s=None if whole else _STDIN_WAIT_S)
+        read = attach.read_pipe(wait_s=None if whole else _STDIN_WAIT_S)
         if read is None:
             _say(f"nothing came on standard input in {_STDIN_WAIT_S:.0f} s; going on without it")
         piped = read or ""
     text = question
     if whole or piped or len(question) > attach.CAP_CHARS:
-        text = attach.with_piped("" if whole else question, piped)
+        text = attach.join_piped_text("" if whole else question, piped)
     if not text.strip():
         raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
     return text
@@ -300,7 +300,7 @@ def _say_edits(event: ToolFinished, width: int) -> None:
         if len(event.edits) > 1:
             _say(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
         for row in diff_lines(edit.diff, _DIFF_ROWS):
-            _say("    " + coloured(row, wording.cut(wording.exact(row.text), width - 4), colour=colour))
+            _say("    " + paint_row(row, wording.cut(wording.exact(row.text), width - 4), colour=colour))
 
 
 def _columns() -> int:

@@ -15,7 +15,7 @@ import termios
 from collections.abc import Sequence
 from contextlib import suppress
 
-from whet.cli.deciding import Deciding, coloured, has_colour
+from whet.cli.deciding import TerminalDecision, has_colour, paint_row
 from whet.cli.wording import exact, printable
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
@@ -31,18 +31,18 @@ class LinePerson:
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask in one paragraph until an answer decides. Enter and the end of input are a no."""
         async with self._turn:
-            deciding = Deciding(request)
+            deciding = TerminalDecision(request)
             _show(deciding, whole=False)
             while True:
                 if len(request.scopes) > 1:
-                    _say(f"a lasting yes now means: {printable(deciding.covers())}\n")
+                    _say(f"a lasting yes now means: {printable(deciding.scope_text())}\n")
                 drop_typed_ahead()
                 _say(f"Allow it? {deciding.keys(_ONE_LINE).strip()}: ")
                 reply = await self._decided(deciding, await _all_lines())
                 if reply is not None:
                     return reply.short
 
-    async def _decided(self, deciding: Deciding, text: str) -> Reply | None:
+    async def _decided(self, deciding: TerminalDecision, text: str) -> Reply | None:
         """Return the reply that a text is, or None if the question is asked again."""
         typed = read_line(text, deciding.options())
         if deciding.choose(typed.option):
@@ -98,11 +98,11 @@ _ONE_LINE = 1_000
 _SILENCE_S = 0.1
 
 
-def _show(deciding: Deciding, *, whole: bool) -> None:
+def _show(deciding: TerminalDecision, *, whole: bool) -> None:
     colour = has_colour()
     _say(f"\nWhet asks: {printable(deciding.question.title)}\n")
-    for prefix, row in deciding.rows(whole=whole):
-        _say(f"{prefix}{coloured(row, exact(row.text), colour=colour)}\n")
+    for prefix, row in deciding.rows(unfold=whole):
+        _say(f"{prefix}{paint_row(row, exact(row.text), colour=colour)}\n")
 
 
 def _say(text: str) -> None:

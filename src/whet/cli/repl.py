@@ -22,7 +22,7 @@ from whet.app.build import App
 from whet.app.slash import Commands, announced, argument_of, parse, unescaped
 from whet.cli import attach, jobs
 from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
-from whet.cli.greeting import greet, say_where_we_are
+from whet.cli.greeting import greet, show_session
 from whet.cli.key_actions import KeyActions
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
 from whet.cli.learning_commands import run_skill
@@ -227,7 +227,7 @@ class TerminalChat:
     async def _arrive(self) -> None:
         if self.session.log.messages:
             await self._board.look(self.session)
-        await say_where_we_are(self)
+        await show_session(self)
 
     def send(self, text: str | None) -> None:
         """Start a turn with a message, or go on with the unfinished one (None)."""
@@ -251,7 +251,7 @@ class TerminalChat:
     def _message(self, text: str) -> Message:
         images = self._key_actions.images_of(text)
         told, self._key_actions.pending = [text, *self._key_actions.pending], []
-        return self.session.user_message(attach.capped("\n\n".join(told)), images)
+        return self.session.user_message(attach.cap_text("\n\n".join(told)), images)
 
     async def _take(self, done: Typed | PromptSignal) -> None:
         self._news.tell(at_rest=True)
@@ -299,7 +299,7 @@ class TerminalChat:
             return
         text = unescaped(typed.marked)
         if running:
-            self.session.steer(text := attach.capped(text), self._key_actions.images_of(text))
+            self.session.steer(text := attach.cap_text(text), self._key_actions.images_of(text))
             self._view.queued.append(text)
             self._screen.refresh()
             return

@@ -18,7 +18,7 @@ import click
 
 from whet.app.recording import forget_deleted
 from whet.cli import output, stored
-from whet.cli.forks import titled
+from whet.cli.forks import title_text
 from whet.cli.output import Column, emit, emit_json, home_and_json, styled
 from whet.cli.transcript import render
 from whet.cli.wording import count, cut, printable
@@ -109,7 +109,7 @@ def _table(rows: list[TreeRow]) -> str:
             Column("turns", lambda one: str(one.row.turns), right=True, rank=3),
             Column("tokens", lambda one: count(one.row.usage.total_tokens), right=True, rank=5),
             Column("cost", lambda one: output.usage_cost(one.row.usage), right=True, rank=4),
-            Column("title", titled, grows=True, least=16),
+            Column("title", title_text, grows=True, least=16),
         ],
     )
 

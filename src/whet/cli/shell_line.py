@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from whet.agent.session import Session
-from whet.cli.attach import capped
+from whet.cli.attach import cap_text
 from whet.cli.wording import OWN_COMMAND
 from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Emit, ToolFinished, ToolProgress, ToolStarted
@@ -52,5 +52,5 @@ async def run_here(session: Session, command: str, emit: Emit) -> str:
         output = ToolOutput(error.message, error_kind=error.kind)
     took_s = session.clock.monotonic_s() - began_s
     emit(ToolFinished(_CALL, OWN_COMMAND, took_s, output.error_kind, output.exit_code, output.text[-400:]))
-    told = tagged("pasted", f"$ {command}\n{capped(output.text, _SHOWN_CHARS)}")
+    told = tagged("pasted", f"$ {command}\n{cap_text(output.text, _SHOWN_CHARS)}")
     return f"{RAN}\n{told}"

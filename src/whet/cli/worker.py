@@ -25,7 +25,7 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.events import ReviewFinished
 from whet.postgres.driver import needs_driver
-from whet.schedules.worker import Finished, ScheduleWorker, together
+from whet.schedules.worker import FinishedRun, ScheduleWorker, run_together
 
 
 @click.command("worker", epilog="Example: */10 * * * * whet worker --drain")
@@ -81,14 +81,14 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
     if as_json and not drain:
         raise click.UsageError("--json needs --drain")
     done: list[ReviewFinished] = []
-    runs: list[Finished] = []
+    runs: list[FinishedRun] = []
 
     def tell(finished: ReviewFinished) -> None:
         done.append(finished)
         if not as_json:
             click.echo(review_line(finished))
 
-    def tell_run(finished: Finished) -> None:
+    def tell_run(finished: FinishedRun) -> None:
         runs.append(finished)
         if not as_json:
             click.echo(run_line(finished))
@@ -98,7 +98,7 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
         emit_json({"reviews": done, "runs": [{"name": one.schedule.name, "run": one.run} for one in runs]})
 
 
-def run_line(finished: Finished) -> str:
+def run_line(finished: FinishedRun) -> str:
     """Say what came of a schedule's run."""
     run = finished.run
     note = f": {printable(run.note)}" if run.note else ""
@@ -106,7 +106,7 @@ def run_line(finished: Finished) -> str:
     return f"Schedule {printable(finished.schedule.name)} {run.result}{where}{note}"
 
 
-_Tell = tuple[Callable[[ReviewFinished], None], Callable[[Finished], None]]
+_Tell = tuple[Callable[[ReviewFinished], None], Callable[[FinishedRun], None]]
 
 
 async def _run(home: Home, tell: _Tell, patience_s: float | None) -> None:
@@ -114,7 +114,7 @@ async def _run(home: Home, tell: _Tell, patience_s: float | None) -> None:
     async with open_reviews(home, settings, load_secrets(home, os.environ)) as reviews:
         reviews.listeners.append(tell[0])
 
-        def ran(finished: Finished) -> None:
+        def ran(finished: FinishedRun) -> None:
             tell[1](finished)
             reviews.kick()  # its turn may have asked for one
 
@@ -127,9 +127,9 @@ async def _run(home: Home, tell: _Tell, patience_s: float | None) -> None:
 
 async def _work(reviews: ReviewRunner, worker: ScheduleWorker, patience_s: float | None) -> None:
     if patience_s is None:
-        await together(reviews.serve(), worker.serve())
+        await run_together(reviews.serve(), worker.serve())
     else:
-        await together(_reviewed(reviews, patience_s), worker.drain())
+        await run_together(_reviewed(reviews, patience_s), worker.drain())
 
 
 async def _reviewed(reviews: ReviewRunner, patience_s: float) -> None:

@@ -102,7 +102,7 @@ def name_of(label: str, is_taken: Callable[[str], bool]) -> str:
 def told(found: HermesJob, name: str) -> TakenOver:
     """Say of a schedule, by its name here, when it comes and what to know of it."""
     one = found.schedule
-    zone = timing.zone(one.time_zone)
+    zone = timing.find_zone(one.time_zone)
     when = one.expression or f"once, {datetime.fromisoformat(one.at).astimezone(zone):%Y-%m-%d %H:%M}"
     target = f" to {one.target}" if one.target else ""
     return TakenOver(name, "added, paused", "; ".join([f"{when} ({one.time_zone}){target}", *found.notes]))
@@ -160,10 +160,10 @@ def _when(found: Any, job: Mapping[str, Any], zone: str, clock: Clock) -> tuple[
         return _interval(plan.get("minutes"), str(job.get("next_run_at") or ""), zone), ""
     if plan.get("kind") == "once":
         try:
-            return "", iso(timing.single_time(str(plan.get("run_at")), zone, clock.now()))
+            return "", iso(timing.parse_single_time(str(plan.get("run_at")), zone, clock.now()))
         except ConfigError as error:
             raise _Left("its only time has passed" if "past" in error.message else error.message) from error
-    return timing.expression(str(plan.get("expr") or plan.get("display") or "")), ""
+    return timing.parse_expression(str(plan.get("expr") or plan.get("display") or "")), ""
 
 
 def _interval(minutes: Any, next_run: str, zone: str) -> str:
@@ -171,7 +171,7 @@ def _interval(minutes: Any, next_run: str, zone: str) -> str:
     if not isinstance(minutes, int) or minutes < 1:
         raise _Left("it says no interval")
     try:
-        first = datetime.fromisoformat(next_run).astimezone(timing.zone(zone))
+        first = datetime.fromisoformat(next_run).astimezone(timing.find_zone(zone))
         minute, hour, weekday = first.minute, first.hour, (first.weekday() + 1) % 7
     except (ValueError, OverflowError):
         minute = hour = weekday = 0

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import apsw
 import msgspec
 
-from whet.agent.interruption import shielded
+from whet.agent.interruption import finish_shielded
 from whet.agent.loop import run_turn
 from whet.clock import iso
 from whet.config.schema import ReviewSettings
@@ -128,7 +128,7 @@ class ReviewWorker:
         return await self._write(lambda db: jobs.lease(db, KINDS, self._owner, LEASE_S, self._clock, job_id))
 
     async def _release(self, job: Job) -> None:
-        await shielded(self._write(lambda db: jobs.release(db, job)))
+        await finish_shielded(self._write(lambda db: jobs.release(db, job)))
 
     async def _guarded(self, job: Job) -> ReviewFinished:
         """Run the job; every failure becomes one line and a next try, or its end."""

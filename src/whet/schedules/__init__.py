@@ -1,1 +1,1 @@
-"""Work at set times: when it is due, and running it with nobody there."""
+"""Work at set times: when it is due, and running it while no person is there."""

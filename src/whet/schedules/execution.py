@@ -1,8 +1,8 @@
-"""One run of a schedule: its session, its turn with nobody there, and where the answer goes.
+"""One run of a schedule: its session, its unattended turn, and the delivery of its answer.
 
-The program is composed for each run from the settings as they are then. After a kill the turn goes on
-where it was: what had begun and has no result is "interrupted, outcome unknown" to the model, and is not
-done a second time. It does not know leases.
+The app is built for each run from the current settings. After a kill the turn resumes at its last step:
+calls without a result are "interrupted, outcome unknown" to the model and do not run again. This module
+does not know leases.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ALONE = (
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """What came of a run: how its turn ended, a line on what went wrong, the answer."""
+    """The result of a run: how its turn ended, a line on what went wrong, the answer."""
 
     result: RunEnd
     note: str = ""
@@ -57,13 +57,16 @@ class RunResult(msgspec.Struct, frozen=True):
 
     @property
     def row(self) -> tuple[RunEnd, str, str]:
-        """What is kept of it."""
+        """The values to store, secrets masked in the note and both texts cut."""
         return self.result, mask(self.note)[:500], self.text[:_KEPT_CHARS]
 
 
-async def perform(home: Home, schedule: Schedule, run: ScheduleRun) -> RunResult:
-    """Bring a run to its end and its answer to its place. Raises StoreError, and CancelledError with the
-    turn ended as cancelled; other failures are a result."""
+async def run_schedule(home: Home, schedule: Schedule, run: ScheduleRun) -> RunResult:
+    """Run a schedule's run to its end and deliver its answer.
+
+    Raises StoreError, and CancelledError after ending the turn as cancelled. Other failures are returned
+    as a failed result.
+    """
     log.start(home.logs)
     try:
         settings = _settings(home, schedule)
@@ -73,24 +76,24 @@ async def perform(home: Home, schedule: Schedule, run: ScheduleRun) -> RunResult
         secrets = load_secrets(home, os.environ)
         app = await App.start(home, settings, secrets, NobodyPresent(), workspace, source=SOURCE)
     except (ConfigError, NotFound) as error:
-        return _refused(error)
+        return _failure(error)
     try:
         if schedule.goal is not None:
-            return await _deliver(app, schedule, await _goal(app, schedule, schedule.goal, run))
-        session = await _session(app, schedule, run)
-        came = await _turn(app, session, schedule, run)
-        return await _deliver(app, schedule, came)
+            return await _deliver(app, schedule, await _run_goal(app, schedule, schedule.goal, run))
+        session = await _open_session(app, schedule, run)
+        outcome = await _run_turn(app, session, schedule, run)
+        return await _deliver(app, schedule, outcome)
     except (ConfigError, NotFound) as error:
-        return _refused(error)
+        return _failure(error)
     finally:
         await app.aclose()
 
 
 def target_path(schedule: Schedule, now: datetime) -> Path | None:
-    """Give the file that an answer goes to, {date} and {time} filled in; None where it goes to none."""
+    """Return the file for the answer, with {date} and {time} filled in, or None if the target is no file."""
     if schedule.target in ("", NOTIFY) or is_chat(schedule.target):
         return None
-    local = now.astimezone(timing.zone(schedule.time_zone))
+    local = now.astimezone(timing.find_zone(schedule.time_zone))
     name = schedule.target.replace("{date}", local.strftime("%Y-%m-%d"))
     return Path(schedule.workspace) / Path(name.replace("{time}", local.strftime("%H%M"))).expanduser()
 
@@ -103,7 +106,7 @@ def _settings(home: Home, schedule: Schedule) -> Settings:
     return msgspec.structs.replace(settings, tools=tools)
 
 
-async def _goal(app: App, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun) -> RunResult:
+async def _run_goal(app: App, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun) -> RunResult:
     from whet.schedules import goals  # noqa: PLC0415 - few schedules are goals
 
     return RunResult(*await goals.pursue(app, schedule, aim, run, _extras(schedule)))
@@ -113,8 +116,8 @@ def _extras(schedule: Schedule) -> SessionExtras:
     return SessionExtras(note=_ALONE.format(name=schedule.name), turn_s=schedule.timeout_s)
 
 
-async def _session(app: App, schedule: Schedule, run: ScheduleRun) -> Session:
-    """Open the run's session, or give it one."""
+async def _open_session(app: App, schedule: Schedule, run: ScheduleRun) -> Session:
+    """Open the run's session, or create one for the run."""
     extras = _extras(schedule)
     if run.session_id:
         session = await app.open_session(run.session_id, extras=extras)
@@ -127,20 +130,22 @@ async def _session(app: App, schedule: Schedule, run: ScheduleRun) -> Session:
     return session
 
 
-async def _turn(app: App, session: Session, schedule: Schedule, run: ScheduleRun) -> RunResult:
-    if run.begun:  # its prompt was said by a worker that is gone
+async def _run_turn(app: App, session: Session, schedule: Schedule, run: ScheduleRun) -> RunResult:
+    if run.begun:  # a worker that died has already sent the prompt
         await app.database.write(lambda db: schedules.count_begun(db, run.job_id))
-        return await _gone_on(app, session, run)
+        return await _finish_turn(app, session, run)
 
-    def said(connection: apsw.Connection) -> Sequence[Queued]:
+    def record_prompt(connection: apsw.Connection) -> Sequence[Queued]:
         schedules.say(connection, run.job_id, sessions.key_of(connection, session.id))
         return ()
 
-    return _came(await run_to_rest(app, session, session.user_message(schedule.prompt), _ignore, said))
+    return _run_result(
+        await run_to_rest(app, session, session.user_message(schedule.prompt), _ignore, record_prompt)
+    )
 
 
-async def _gone_on(app: App, session: Session, run: ScheduleRun) -> RunResult:
-    """Bring the run's own turn to its end, or give how it ended; the session may have gone on since."""
+async def _finish_turn(app: App, session: Session, run: ScheduleRun) -> RunResult:
+    """Finish the run's own turn, or return how it ended; the session may have continued since."""
 
     def read(connection: apsw.Connection) -> tuple[str, str, str]:
         key = sessions.key_of(connection, session.id)
@@ -150,58 +155,58 @@ async def _gone_on(app: App, session: Session, run: ScheduleRun) -> RunResult:
     match reason:
         case "":
             try:
-                return _came(await run_to_rest(app, session, None, _ignore))
-            except NotFound as held:
-                raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from held
+                return _run_result(await run_to_rest(app, session, None, _ignore))
+            except NotFound as busy:
+                raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from busy
         case "answered" | "budget" | "failed" | "refused" | "crashed":
             return RunResult(reason, error, text)
         case _:
             return RunResult("stopped", "its worker was stopped", text)
 
 
-def _refused(error: WhetError) -> RunResult:
+def _failure(error: WhetError) -> RunResult:
     return RunResult("failed", f"{error.message}; {error.hint}" if error.hint else error.message)
 
 
-def _came(end: TurnEnd) -> RunResult:
+def _run_result(end: TurnEnd) -> RunResult:
     return RunResult(end.reason if end.reason != "cancelled" else "stopped", end.error, end.text)
 
 
-async def _deliver(app: App, schedule: Schedule, came: RunResult) -> RunResult:
-    if came.result == "answered" and (path := target_path(schedule, app.clock.now())) is not None:
+async def _deliver(app: App, schedule: Schedule, outcome: RunResult) -> RunResult:
+    if outcome.result == "answered" and (path := target_path(schedule, app.clock.now())) is not None:
         try:
             folders = [Path(one).expanduser() for one in (schedule.workspace, *app.settings.sandbox.write)]
-            text = came.text if came.text.endswith("\n") else came.text + "\n"
+            text = outcome.text if outcome.text.endswith("\n") else outcome.text + "\n"
             await asyncio.to_thread(replace_file, path, text.encode(), folders)
         except OSError as error:
             why = explain_failure(error)
-            return msgspec.structs.replace(came, note=f"{path} can't be written ({why})")
+            return msgspec.structs.replace(outcome, note=f"{path} can't be written ({why})")
     if schedule.target == NOTIFY:
         bell = plugin_parts.bell(app.plugins, app.settings.notify)
         if bell is None:
-            return msgspec.structs.replace(came, note=came.note or "no plugin that notifies is enabled")
-        bell.ring(f"Whet: {schedule.name} ({came.result})", came.text or came.note)
+            return msgspec.structs.replace(outcome, note=outcome.note or "no plugin that notifies is enabled")
+        bell.ring(f"Whet: {schedule.name} ({outcome.result})", outcome.text or outcome.note)
         await bell.aclose()
-    return came
+    return outcome
 
 
 def _ignore(event: Event) -> None:
-    """Show nothing: nobody is there."""
+    """Ignore the event: no one is there to see it."""
 
 
-# A file is kept by its whole path, which begins with a slash: it is never taken for one of these.
+# A file target is stored as an absolute path, which begins with a slash, so it never matches this.
 _CHAT = re.compile(r"([a-z0-9][a-z0-9-]{0,31}):(\S+)")
-_PIECE_CHARS = 1_900  # every platform takes as much in one message
+_PIECE_CHARS = 1_900  # every platform accepts this many in one message
 
 
 def is_chat(target: str) -> bool:
-    """Say whether a target is a conversation by its channel's name, such as telegram:12345678."""
+    """Return whether a target is a chat with its channel's name, such as telegram:12345678."""
     return _CHAT.fullmatch(target) is not None
 
 
 def check(connection: apsw.Connection, target: str) -> None:
-    """Raise ConfigError for a conversation that the gateway does not know."""
-    if is_chat(target) and _chat(connection, target) is None:
+    """Raise ConfigError if the target is a chat that the gateway does not know."""
+    if is_chat(target) and _find_chat(connection, target) is None:
         raise ConfigError(
             f"the gateway knows no conversation {target}",
             hint=f"say something to the bot there first; a file of that name is ./{target}",
@@ -209,8 +214,8 @@ def check(connection: apsw.Connection, target: str) -> None:
 
 
 def post(connection: apsw.Connection, target: str, text: str, now_ms: int) -> None:
-    """Queue a text, in as many messages as it takes, inside the caller's transaction."""
-    chat = _chat(connection, target)
+    """Queue a text, split into as many messages as it needs, inside the caller's transaction."""
+    chat = _find_chat(connection, target)
     if chat is not None:
         parts = pieces(mask(text), _PIECE_CHARS)
         chats.post(
@@ -218,6 +223,6 @@ def post(connection: apsw.Connection, target: str, text: str, now_ms: int) -> No
         )
 
 
-def _chat(connection: apsw.Connection, target: str) -> chats.ChatRecord | None:
-    found = _CHAT.fullmatch(target)
-    return chats.at(connection, found[1], found[2]) if found else None
+def _find_chat(connection: apsw.Connection, target: str) -> chats.ChatRecord | None:
+    match = _CHAT.fullmatch(target)
+    return chats.at(connection, match[1], match[2]) if match else None

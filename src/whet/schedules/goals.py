@@ -1,6 +1,6 @@
 """A schedule's run that is a goal: pursued until it is proven, in the run's session, also after a kill.
 
-It does not know when it is due, nor where its answer goes.
+This module does not know when the run is due, nor where its answer goes.
 """
 
 from __future__ import annotations
@@ -30,41 +30,42 @@ _ENDS: dict[GoalState, RunEnd] = {
 async def pursue(
     app: App, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun, extras: SessionExtras
 ) -> tuple[RunEnd, str, str]:
-    """Pursue a run's goal, or go on with it; gives how it ended, a note and the text to send."""
+    """Pursue a run's goal, or continue it. Return how it ended, a note, and the text to send."""
     runner = GoalRunner(app, _ignore)
     wish = GoalWish(schedule.prompt, aim.verify, aim.budget_usd, aim.steps, aim.guard, aim.may_change)
     session_id = run.session_id or schedule.session_id
-    found = await app.database.read(lambda db: goals.of_session(db, session_id)) if session_id else None
-    if run.session_id and found is not None and found.state not in goals.OPEN:
-        return _came(await app.database.read(lambda db: report(db, found)))  # a killed worker ended it
-    if found is not None and found.state in goals.OPEN:
-        row, session = found, await runner.reopen(found, extras)
+    stored_goal = await app.database.read(lambda db: goals.of_session(db, session_id)) if session_id else None
+    if run.session_id and stored_goal is not None and stored_goal.state not in goals.OPEN:
+        # the goal ended in a worker that was killed
+        return _run_end(await app.database.read(lambda db: report(db, stored_goal)))
+    if stored_goal is not None and stored_goal.state in goals.OPEN:
+        row, session = stored_goal, await runner.reopen(stored_goal, extras)
     else:
         session = await runner.session(wish, extras, session_id)
         await app.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
         row = await runner.begin(wish, session)
 
-    def entered(connection: apsw.Connection) -> None:
+    def record_start(connection: apsw.Connection) -> None:
         schedules.enter(connection, run.job_id, session.id)
         schedules.count_begun(connection, run.job_id)
 
-    await app.database.write(entered)
+    await app.database.write(record_start)
     ended = await runner.pursue(row, session)
-    return _came(await app.database.read(lambda db: report(db, ended)))
+    return _run_end(await app.database.read(lambda db: report(db, ended)))
 
 
 def check(aim: ScheduleGoal, session_id: str) -> None:
-    """Raise ConfigError for a goal that can't be pursued at set times."""
+    """Raise ConfigError if the goal can't be pursued at set times."""
     if session_id:
         raise ConfigError("a goal has a session of its own", hint="leave --session out")
     if aim.until_achieved and not aim.verify:
         raise ConfigError("--until-achieved needs a check", hint='--verify "make test"')
 
 
-def _came(done: GoalReport) -> tuple[RunEnd, str, str]:
+def _run_end(done: GoalReport) -> tuple[RunEnd, str, str]:
     goal = done.goal
     return _ENDS[goal.state], f"goal {goal.state}" + (f": {goal.note}" if goal.note else ""), told(done)
 
 
 def _ignore(event: Event) -> None:
-    """Show nothing: nobody is there."""
+    """Ignore the event: no one is there to see it."""

@@ -1,4 +1,4 @@
-"""Hours in which nothing is sent: read, asked for their end, and what is sent together after them."""
+"""Quiet hours: parse them, find their end, and combine the answers held back during them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _SPAN = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})")
 _EACH_CHARS = 700
 
 
-def span(text: str) -> str:
-    """Give quiet hours as they are kept, e.g. 22:00-07:00. Raises ConfigError."""
+def parse_span(text: str) -> str:
+    """Return quiet hours in their stored form, e.g. 22:00-07:00. Raises ConfigError."""
     if not text.strip():
         return ""
-    found = _SPAN.fullmatch(text.strip())
+    match = _SPAN.fullmatch(text.strip())
     hint = "e.g. --quiet 22:00-07:00"
-    if found is None:
+    if match is None:
         raise ConfigError(f"{text!r} are no quiet hours", hint=hint)
     try:
-        first, last = time(int(found[1]), int(found[2])), time(int(found[3]), int(found[4]))
+        first, last = time(int(match[1]), int(match[2])), time(int(match[3]), int(match[4]))
     except ValueError as error:
         raise ConfigError(f"{text!r} are no quiet hours", hint=hint) from error
     if first == last:
@@ -32,12 +32,12 @@ def span(text: str) -> str:
     return f"{first:%H:%M}-{last:%H:%M}"
 
 
-def ends(quiet: str, zone: str, now: datetime) -> datetime | None:
-    """Give when the quiet hours that `now` lies in end; None outside of them."""
+def find_end(quiet: str, zone: str, now: datetime) -> datetime | None:
+    """Return when the quiet hours around `now` end, or None if `now` is outside of them."""
     if not quiet:
         return None
     first, last = (time.fromisoformat(part) for part in quiet.split("-"))
-    local = now.astimezone(timing.zone(zone))
+    local = now.astimezone(timing.find_zone(zone))
     at = local.time().replace(tzinfo=None)
     is_quiet = first <= at < last if first < last else at >= first or at < last
     if not is_quiet:
@@ -46,11 +46,11 @@ def ends(quiet: str, zone: str, now: datetime) -> datetime | None:
     return end if end > local else end + timedelta(days=1)
 
 
-def digest(held: Sequence[HeldAnswer]) -> str:
-    """Write in one message what came while it was quiet."""
-    parts = [f"While it was quiet: {plural(len(held), 'result')}."]
-    for one in held:
-        text = (one.text or one.note).strip()
+def format_digest(answers: Sequence[HeldAnswer]) -> str:
+    """Return one message with the answers held back during quiet hours."""
+    parts = [f"While it was quiet: {plural(len(answers), 'result')}."]
+    for answer in answers:
+        text = (answer.text or answer.note).strip()
         cut = text if len(text) <= _EACH_CHARS else text[:_EACH_CHARS].rstrip() + " …"
-        parts.append(f"{one.name or 'a removed schedule'} ({one.result})\n{cut}".strip())
+        parts.append(f"{answer.name or 'a removed schedule'} ({answer.result})\n{cut}".strip())
     return "\n\n".join(parts)

@@ -1,10 +1,10 @@
-"""When a schedule is due: cron expressions in a time zone, single times, and what a missed time becomes.
+"""When a schedule is due: cron expressions in a time zone, single times, and judging missed times.
 
-Daylight saving, as cron on Debian does it: a time of day that the clock skips comes when the clock goes on
-(02:30 at 03:00), one that comes twice comes the first time only; what runs in every hour keeps its real
-distance. Expressions are read on a clock that never changes and then put on the wall's clock here: cronsim's
-own arithmetic loses hours where a clock is changed by half an hour. Pure but for `local_zone`, which reads
-the machine's setting.
+Daylight saving works as in cron on Debian: a time of day that the clock skips comes when the clock moves
+forward (02:30 at 03:00), and one that occurs twice comes only the first time. Schedules that run every
+hour keep their real distance. Expressions are evaluated on a clock without changes and then converted to
+the local clock here: cronsim's own arithmetic loses hours if a clock changes by half an hour. The
+functions are pure, except `local_zone`, which reads the machine's setting.
 """
 
 from __future__ import annotations
@@ -43,25 +43,27 @@ _EXPRESSION_HINT = (
 
 
 class RunWindow(msgspec.Struct, frozen=True):
-    """Whether a run may still begin, how many times were missed, and the latest of them (ISO or datetime)."""
+    """Whether a run may still begin, the number of missed times, and the latest of them."""
 
     may_run: bool
     missed: int
     latest: datetime
 
 
-def zone(name: str) -> ZoneInfo:
-    """Give a time zone by its name. Raises ConfigError."""
+def find_zone(name: str) -> ZoneInfo:
+    """Return the time zone with this name. Raises ConfigError."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
-        near = [known for known in sorted(available_timezones()) if name.lower() in known.lower()][:4]
+        near = [
+            candidate for candidate in sorted(available_timezones()) if name.lower() in candidate.lower()
+        ][:4]
         hint = f"perhaps {', '.join(near)}" if near and name else "a name like Europe/Berlin, or UTC"
         raise ConfigError(f"there is no time zone {name!r}", hint=hint) from error
 
 
 def local_zone() -> str:
-    """Give the name of this machine's time zone; UTC where it can't be told."""
+    """Return the name of this machine's time zone, or UTC if it is unknown."""
     candidates = [os.environ.get("TZ", "").removeprefix(":")]
     with suppress(OSError, UnicodeDecodeError):
         candidates.append(Path("/etc/timezone").read_text("ascii").strip())
@@ -74,21 +76,22 @@ def local_zone() -> str:
     return "UTC"
 
 
-def expression(text: str) -> str:
-    """Give a cron expression as it is kept. Raises ConfigError for one that is none or never comes."""
+def parse_expression(text: str) -> str:
+    """Return a cron expression in its stored form. Raises ConfigError if it is invalid or never comes."""
     plain = " ".join(text.split())
     plain = _NAMED.get(plain.lower(), plain)
     if len(plain.split(" ")) != 5:
         raise ConfigError(f"{text!r} is no cron expression", hint=_EXPRESSION_HINT)
-    _check(plain)
+    _check_occurs(plain)
     return plain
 
 
-def single_time(text: str, zone_name: str, now: datetime) -> datetime:
-    """Read a single time: ISO, HH:MM (today or tomorrow), or +30m, +2h, +1d. In UTC. Raises ConfigError."""
-    here, plain = zone(zone_name), text.strip()
+def parse_single_time(text: str, zone_name: str, now: datetime) -> datetime:
+    """Parse a single time: ISO, HH:MM (today or tomorrow), or +30m, +2h, +1d. Returns UTC. Raises
+    ConfigError."""
+    tz, plain = find_zone(zone_name), text.strip()
     try:
-        moment = _moment(plain, here, now)
+        moment = _parse_moment(plain, tz, now)
     except (ValueError, OverflowError) as error:
         hint = "e.g. 2026-12-24T09:00, 18:30, or +2h"
         raise ConfigError(f"{text!r} is no time", hint=hint) from error
@@ -97,72 +100,72 @@ def single_time(text: str, zone_name: str, now: datetime) -> datetime:
     return moment
 
 
-def _moment(plain: str, here: ZoneInfo, now: datetime) -> datetime:
-    if found := _IN.fullmatch(plain):
-        return now + timedelta(**{_UNITS[found[2]]: int(found[1])})
-    if found := _CLOCK_TIME.fullmatch(plain):
-        local = now.astimezone(here).replace(
-            hour=int(found[1]), minute=int(found[2]), second=0, microsecond=0
-        )
-        moment = _real(local)
+def _parse_moment(plain: str, tz: ZoneInfo, now: datetime) -> datetime:
+    if match := _IN.fullmatch(plain):
+        return now + timedelta(**{_UNITS[match[2]]: int(match[1])})
+    if match := _CLOCK_TIME.fullmatch(plain):
+        local = now.astimezone(tz).replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
+        moment = _to_utc(local)
         if moment <= now:
-            moment = _real((local.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=here))
+            moment = _to_utc((local.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=tz))
         return moment
     moment = datetime.fromisoformat(plain)
-    return _real(moment.replace(tzinfo=here)) if moment.tzinfo is None else moment.astimezone(UTC)
+    return _to_utc(moment.replace(tzinfo=tz)) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def next_after(schedule: Schedule, moment: datetime) -> datetime:
-    """Give the first time of a recurring schedule after `moment`, in UTC."""
-    here = zone(schedule.time_zone)
+    """Return the first time of a recurring schedule after `moment`, in UTC."""
+    tz = find_zone(schedule.time_zone)
     minute, hour = schedule.expression.split(" ")[:2]
     if hour in ("*", "*/1"):
-        return _next_real(schedule.expression, here, moment)
-    # A time of the day is made up where the clock skips it; a step has its next time soon enough.
+        return _next_real(schedule.expression, tz, moment)
+    # A skipped time of day is made up for; a repeating step has its next time soon enough.
     is_made_up = not (minute.startswith("*") or hour.startswith("*"))
-    for wall in _times(schedule.expression, moment.astimezone(here).replace(tzinfo=None)):
-        found = _first_pass(wall, here, is_made_up)
-        if found is not None and found > moment:
-            return found
+    for wall in _times(schedule.expression, moment.astimezone(tz).replace(tzinfo=None)):
+        due = _first_pass(wall, tz, is_made_up)
+        if due is not None and due > moment:
+            return due
     raise RuntimeError("a checked expression has come to its end")
 
 
-def _next_real(plain: str, here: ZoneInfo, moment: datetime) -> datetime:
-    """Give the first minute after `moment` whose time on the wall fits, in both passes of a doubled hour."""
+def _next_real(plain: str, tz: ZoneInfo, moment: datetime) -> datetime:
+    """Return the first minute after `moment` whose local time matches, in both passes of a repeated hour."""
     after = moment
     while True:
-        offset = _offset(here, after)
-        found = next(_times(plain, moment.astimezone(timezone(offset)))).astimezone(UTC)
-        if _offset(here, found) == offset:
-            return found
-        after = _change(here, after, found)
+        offset = _offset(tz, after)
+        due = next(_times(plain, moment.astimezone(timezone(offset)))).astimezone(UTC)
+        if _offset(tz, due) == offset:
+            return due
+        after = _find_change(tz, after, due)
         moment = max(moment, after - timedelta(minutes=1))
 
 
-def _first_pass(wall: datetime, here: ZoneInfo, is_made_up: bool) -> datetime | None:
-    """Give a time on the wall in UTC, the first where it comes twice; of one that the clock skips the moment
-    when the clock goes on, or None."""
-    first, last = (wall.replace(tzinfo=here, fold=fold).astimezone(UTC) for fold in (0, 1))
-    if first.astimezone(here).replace(tzinfo=None) == wall:
+def _first_pass(wall: datetime, tz: ZoneInfo, is_made_up: bool) -> datetime | None:
+    """Convert a local time to UTC, using the first pass of a repeated hour.
+
+    If the clock skips the time, return the moment when the clock changes, or None unless `is_made_up`.
+    """
+    first, last = (wall.replace(tzinfo=tz, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first.astimezone(tz).replace(tzinfo=None) == wall:
         return first
-    return _change(here, last, first) if is_made_up else None
+    return _find_change(tz, last, first) if is_made_up else None
 
 
-def _offset(here: ZoneInfo, moment: datetime) -> timedelta:
-    return moment.astimezone(here).utcoffset() or timedelta()
+def _offset(tz: ZoneInfo, moment: datetime) -> timedelta:
+    return moment.astimezone(tz).utcoffset() or timedelta()
 
 
-def _change(here: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """Give the moment between two of different offsets when the clock is changed."""
-    old = _offset(here, before)
+def _find_change(tz: ZoneInfo, before: datetime, after: datetime) -> datetime:
+    """Return the moment of the clock change between two moments with different offsets."""
+    old = _offset(tz, before)
     while after - before > timedelta(seconds=1):
         middle = before + (after - before) / 2
-        before, after = (middle, after) if _offset(here, middle) == old else (before, middle)
+        before, after = (middle, after) if _offset(tz, middle) == old else (before, middle)
     return after.replace(microsecond=0)
 
 
 def judge(schedule: Schedule, due: datetime, now: datetime, catch_up_s: float) -> RunWindow:
-    """Say whether a run that was due may begin now: the latest time missed must not be too long ago.
+    """Return whether a due run may begin now: the latest missed time must not be too long ago.
 
     Several missed times are one run.
     """
@@ -170,24 +173,24 @@ def judge(schedule: Schedule, due: datetime, now: datetime, catch_up_s: float) -
     if schedule.expression:
         while missed < _MOST_COUNTED and (following := next_after(schedule, latest)) <= now:
             latest, missed = following, missed + 1
-        if missed == _MOST_COUNTED:  # so many that their number means nothing
+        if missed == _MOST_COUNTED:  # so many that the exact number means nothing
             latest = now
     late_s = (now - latest).total_seconds()
     return RunWindow(late_s <= max(catch_up_s, _ON_TIME_S), missed, latest)
 
 
 def is_late(due: datetime, now: datetime) -> bool:
-    """Say whether a run begins so much after its time that a person should be told."""
+    """Return whether a run begins so late that the person should be notified."""
     return (now - due).total_seconds() > _ON_TIME_S
 
 
-def _real(local: datetime) -> datetime:
-    """Give a local time in UTC; one that the clock skips is as much later as the clock goes forward."""
+def _to_utc(local: datetime) -> datetime:
+    """Convert a local time to UTC. A time that the clock skips moves forward by the length of the gap."""
     return local.replace(fold=0).astimezone(UTC)
 
 
 @lru_cache(maxsize=64)
-def _check(plain: str) -> None:
+def _check_occurs(plain: str) -> None:
     try:
         next(_times(plain, datetime(2026, 1, 1, tzinfo=UTC)))
     except StopIteration as error:

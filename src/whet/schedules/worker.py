@@ -1,8 +1,8 @@
-"""Runs what is due: leases a schedule's job, queues its next time, runs it beside a heartbeat, settles it.
+"""Run due schedules: lease a schedule's job, queue its next time, run it beside a heartbeat, settle it.
 
-Several workers may run at once; a job is leased by one of them, and what a dead one began is gone on with
-by the next. A run that can't have its session waits for it. A polite stop ends the run as stopped, and it
-does not come again; the next time stands.
+Several workers may run at once. A job is leased by one of them, and the next worker continues the runs of
+one that died. A run whose session is busy waits for it. A clean shutdown ends the run as stopped for good;
+the schedule's next time stays queued.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 import apsw
 import msgspec
 
-from whet.agent.interruption import shielded
+from whet.agent.interruption import finish_shielded
 from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, StoreError
 from whet.schedules import quiet, timing
-from whet.schedules.execution import RunResult, is_chat, perform, post
+from whet.schedules.execution import RunResult, is_chat, post, run_schedule
 from whet.store import claims, digests, goals, jobs, schedules
 from whet.store.database import StateDatabase, time_of
 from whet.store.jobs import Job
@@ -40,22 +40,22 @@ _LONGEST_BUSY_S = 3600.0
 _MOST_BEGUN = 3
 
 
-class Finished(msgspec.Struct, frozen=True):
-    """A run that came to its end, and its schedule."""
+class FinishedRun(msgspec.Struct, frozen=True):
+    """A finished run, and its schedule."""
 
     schedule: Schedule
     run: ScheduleRun
 
 
-class _Begun(msgspec.Struct, frozen=True):
+class _LeasedRun(msgspec.Struct, frozen=True):
     job: Job
     schedule: Schedule
     run: ScheduleRun
     is_new: bool
 
 
-async def together(*works: Coroutine[Any, Any, None]) -> None:
-    """Run `works` at once. The first failure ends the others and is raised as it is."""
+async def run_together(*works: Coroutine[Any, Any, None]) -> None:
+    """Run `works` concurrently. The first failure cancels the others and is raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as group:
             for work in works:
@@ -65,7 +65,7 @@ async def together(*works: Coroutine[Any, Any, None]) -> None:
 
 
 class ScheduleWorker:
-    """Runs the schedules of one home; `tell` gets each run that came to an end."""
+    """Runs the schedules of one home. Calls `notify` with each finished run."""
 
     def __init__(
         self,
@@ -73,40 +73,40 @@ class ScheduleWorker:
         database: StateDatabase,
         clock: Clock,
         catch_up_s: float,
-        tell: Callable[[Finished], None],
+        notify: Callable[[FinishedRun], None],
     ) -> None:
         self._home = home
         self._database = database
         self._clock = clock
         self._catch_up_s = catch_up_s
-        self._tell = tell
+        self._notify = notify
 
     async def serve(self) -> None:
-        """Run what is due as it comes, a few at a time, until cancelled."""
-        await together(*(self._serve_lane() for _ in range(LANES)))
+        """Run due jobs, a few at a time, until cancelled."""
+        await run_together(*(self._serve_lane() for _ in range(LANES)))
 
     async def drain(self) -> None:
-        """Run everything that is due, a few at a time."""
-        await together(*(self._drain_lane() for _ in range(LANES)))
+        """Run all jobs that are due now, a few at a time."""
+        await run_together(*(self._drain_lane() for _ in range(LANES)))
 
-    async def run_one(self, job_id: str = "") -> Finished | None:
-        """Run one job that is due, or that one, to its end; None where there is none.
+    async def run_one(self, job_id: str = "") -> FinishedRun | None:
+        """Run one due job, or the job `job_id`, to its end. Return None if no job is due.
 
         Raises CancelledError, with the run marked as stopped, and StoreError.
         """
         while (begun := await self._take(job_id)) is not None:
             stop = partial(self._stop, begun)
             try:
-                came = await run_leased(self._database, self._clock, begun.job, self._go(begun), stop)
+                outcome = await run_leased(self._database, self._clock, begun.job, self._run(begun), stop)
             except LeaseLost:
                 log.info("the run %s was taken over by another worker", begun.run.job_id)
                 continue
             except StoreBusy as error:
-                # Somebody waits for one that was asked for; they are told at once.
-                if not job_id and await self._put_off(begun, error):
+                # A person waits for a run that was requested by id, so the failure is reported at once.
+                if not job_id and await self._postpone(begun, error):
                     continue
-                came = RunResult("failed", error.message)
-            if (finished := await self._settle(begun, came)) is not None:
+                outcome = RunResult("failed", error.message)
+            if (finished := await self._settle(begun, outcome)) is not None:
                 return finished
         return None
 
@@ -126,28 +126,28 @@ class ScheduleWorker:
                 return
 
     async def _wait_s(self) -> float:
-        """Give the seconds until something may be due; another program may add it at any moment."""
+        """Return the seconds until a job may be due. Another process may add one at any moment."""
         left_s = await self._database.read(lambda db: jobs.due_in_s(db, KINDS, self._clock))
         if left_s is None:
             return _POLL_S
-        # What is due and was not taken waits for a run of its own schedule, which may last.
+        # A due job that was not leased waits for another run of its schedule, which may take long.
         return min(max(left_s, 0.05), _POLL_S) if left_s > 0 else _AFTER_OWN_S
 
-    async def _take(self, job_id: str) -> _Begun | None:
+    async def _take(self, job_id: str) -> _LeasedRun | None:
         """Lease a job and begin its run, with the schedule's next time queued in the same transaction."""
         owner = claims.owner_name(self._clock.new_id())
 
-        def work(connection: apsw.Connection) -> _Begun | bool:
+        def work(connection: apsw.Connection) -> _LeasedRun | bool:
             schedules.straighten(connection, self._clock, _iso_after)
             job = jobs.lease(connection, KINDS, owner, LEASE_S, self._clock, job_id)
             if job is None:
                 return False
             if job.kind == digests.KIND:
-                self._send_held(connection, job)
+                self._send_digest(connection, job)
                 return True
             firing = schedules.firing_of(job)
             schedule = schedules.get(connection, firing.schedule_id)
-            if schedule is None:  # it was removed meanwhile
+            if schedule is None:  # the schedule was removed meanwhile
                 jobs.complete(connection, job, self._clock)
                 return True
             now = time_of(connection, self._clock)
@@ -155,13 +155,13 @@ class ScheduleWorker:
             if is_new and not firing.by_hand and schedule.expression and not schedule.paused:
                 after = max(now, datetime.fromisoformat(firing.due))
                 schedules.wait_for(connection, schedule.id, _iso_after(schedule, after), self._clock)
-            return _Begun(job, schedule, run, is_new)
+            return _LeasedRun(job, schedule, run, is_new)
 
         while (begun := await self._write(work)) is True:
             pass
         return begun or None
 
-    async def _go(self, begun: _Begun) -> RunResult:
+    async def _run(self, begun: _LeasedRun) -> RunResult:
         run, schedule = begun.run, begun.schedule
         note = ""
         if begun.is_new and not run.by_hand:
@@ -175,57 +175,57 @@ class ScheduleWorker:
                 note = f"made up for {run.due}{more}"
         if run.begun >= _MOST_BEGUN:
             return RunResult("failed", f"it was begun {run.begun} times and never came to an end")
-        came = await perform(self._home, schedule, run)
-        return came if came.note or not note else msgspec.structs.replace(came, note=note)
+        outcome = await run_schedule(self._home, schedule, run)
+        return outcome if outcome.note or not note else msgspec.structs.replace(outcome, note=note)
 
-    async def _stop(self, begun: _Begun) -> None:
-        await shielded(self._settle(begun, RunResult("stopped", "its worker was stopped")))
+    async def _stop(self, begun: _LeasedRun) -> None:
+        await finish_shielded(self._settle(begun, RunResult("stopped", "its worker was stopped")))
 
-    async def _settle(self, begun: _Begun, came: RunResult) -> Finished | None:
-        """Complete the run; None where another worker has taken it."""
+    async def _settle(self, begun: _LeasedRun, outcome: RunResult) -> FinishedRun | None:
+        """Complete the run. Return None if another worker has taken it."""
 
         def work(connection: apsw.Connection) -> ScheduleRun | None:
-            if not schedules.finish(connection, begun.job, came.row, self._clock):
+            if not schedules.finish(connection, begun.job, outcome.row, self._clock):
                 return None
-            if came.result != "stopped":
-                self._post(connection, begun, came)
+            if outcome.result != "stopped":
+                self._post(connection, begun, outcome)
             if begun.schedule.goal is not None and begun.schedule.goal.until_achieved:
-                self._rest(connection, begun)
+                self._pause_after_goal(connection, begun)
             return schedules.get_run(connection, begun.job.id)
 
         run = await self._write(work)
         if run is None:
             return None
         log.info("schedule %s: %s %s", begun.schedule.name, run.result, run.note)
-        finished = Finished(begun.schedule, msgspec.structs.replace(run, text=came.text))
-        self._tell(finished)
+        finished = FinishedRun(begun.schedule, msgspec.structs.replace(run, text=outcome.text))
+        self._notify(finished)
         return finished
 
-    def _post(self, connection: apsw.Connection, begun: _Begun, came: RunResult) -> None:
-        """Queue a run's answer for its chat, or keep it until the quiet hours end."""
+    def _post(self, connection: apsw.Connection, begun: _LeasedRun, outcome: RunResult) -> None:
+        """Queue a run's answer for its chat, or hold it until the quiet hours end."""
         schedule = begun.schedule
-        until = quiet.ends(schedule.quiet, schedule.time_zone, time_of(connection, self._clock))
+        until = quiet.find_end(schedule.quiet, schedule.time_zone, time_of(connection, self._clock))
         if until is not None and is_chat(schedule.target):
             digests.hold(connection, begun.run.job_id, schedule.target, iso(until), self._clock)
             return
-        text = came.text or f"{schedule.name}: {came.result}. {came.note}"
+        text = outcome.text or f"{schedule.name}: {outcome.result}. {outcome.note}"
         post(connection, schedule.target, text, self._clock.unix_ms())
 
-    def _send_held(self, connection: apsw.Connection, job: Job) -> None:
-        """Queue in one message what was kept for a chat."""
-        if held := digests.take(connection, job.subject):
-            post(connection, job.subject, quiet.digest(held), self._clock.unix_ms())
+    def _send_digest(self, connection: apsw.Connection, job: Job) -> None:
+        """Queue one message with the answers held for a chat."""
+        if answers := digests.take(connection, job.subject):
+            post(connection, job.subject, quiet.format_digest(answers), self._clock.unix_ms())
         jobs.complete(connection, job, self._clock)
 
-    def _rest(self, connection: apsw.Connection, begun: _Begun) -> None:
-        """Let no further time come once the schedule's goal is proven."""
+    def _pause_after_goal(self, connection: apsw.Connection, begun: _LeasedRun) -> None:
+        """Pause the schedule if its goal is proven."""
         run = schedules.get_run(connection, begun.run.job_id)
-        found = goals.of_session(connection, run.session_id) if run is not None and run.session_id else None
-        if found is not None and found.state == "achieved":
+        goal = goals.of_session(connection, run.session_id) if run is not None and run.session_id else None
+        if goal is not None and goal.state == "achieved":
             schedules.pause(connection, begun.schedule.id)
 
-    async def _put_off(self, begun: _Begun, error: StoreBusy) -> bool:
-        """Let a run wait for its session; False where it has waited long enough."""
+    async def _postpone(self, begun: _LeasedRun, error: StoreBusy) -> bool:
+        """Postpone a run until its session is free. Return False if it has already waited too long."""
 
         def work(connection: apsw.Connection) -> bool:
             now = time_of(connection, self._clock)
