@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli.learned import with_desk
+from whet.cli.learned import with_learning
 from whet.cli.memory import memory
 from whet.cli.skills import skills
 from whet.clock import SystemClock
@@ -40,7 +40,7 @@ def filled(home: Home, clock: FixedClock) -> None:
         part = await desk.reader.prompt_part(("memory", "skill_view"))
         return [ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
 
-    items = with_desk(home, learn)
+    items = with_learning(home, learn)
     notes = [item for item in items if item.kind == "memory"]
     others = [item for item in items if item.kind == "skill"]
     for number in range(24):
@@ -79,7 +79,7 @@ def test_what_hurts_is_proposed_and_a_person_takes_it_out(home: Path, clock: Fix
     said = json.loads(run(place, memory, "retire", note["item"]["name"], "--json"))
     assert "X=1" not in (home / "memories" / "MEMORY.md").read_text()
     assert json.loads(run(place, memory, "stats", "--json"))["proposed"] == []
-    with_desk(place, lambda desk: desk.undo(said["ledger_id"], _USER))
+    with_learning(place, lambda desk: desk.undo(said["ledger_id"], _USER))
     assert "X=1" in (home / "memories" / "MEMORY.md").read_text()
 
 

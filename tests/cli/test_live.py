@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.cli.live import Marks, Surface, TerminalTurnView, wrapped
+from whet.cli.live import Marks, Surface, TerminalTurnView, wrap_lines
 from whet.cli.render import Painter
 from whet.cli.wording import columns
 from whet.contract.events import (
@@ -129,10 +129,10 @@ def test_marks_fit_the_encoding() -> None:
 
 
 def test_wrapped_breaks_at_blanks_and_counts_wide_characters() -> None:
-    assert wrapped("one two three", 8) == ["one two", "three"]
-    assert wrapped("日本語日本語", 5) == ["日本", "語日", "本語"]
-    assert wrapped("abcdefghij", 4) == ["abcd", "efgh", "ij"]
-    assert wrapped("a\n\nb", 4) == ["a", "", "b"]
+    assert wrap_lines("one two three", 8) == ["one two", "three"]
+    assert wrap_lines("日本語日本語", 5) == ["日本", "語日", "本語"]
+    assert wrap_lines("abcdefghij", 4) == ["abcd", "efgh", "ij"]
+    assert wrap_lines("a\n\nb", 4) == ["a", "", "b"]
 
 
 def test_a_call_that_waits_for_a_human_says_where_and_counts_down() -> None:

@@ -8,7 +8,7 @@ from operator import itemgetter
 import pytest
 
 from tests.support import FixedClock
-from whet.cli.output import Column, ProgressLine, age, cost, size, table, wrapped
+from whet.cli.output import Column, ProgressLine, age, cost, size, table, wrap_text
 from whet.cli.wording import columns
 from whet.clock import iso
 
@@ -68,7 +68,7 @@ def test_sizes_and_costs() -> None:
 
 
 def test_wrapping_counts_columns() -> None:
-    text = wrapped("日本語 日本語 日本語 abc", indent=2, width=16)
+    text = wrap_text("日本語 日本語 日本語 abc", indent=2, width=16)
     assert text.splitlines() == ["  日本語 日本語", "  日本語 abc"]
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from whet.cli.person import chosen
+from whet.cli.person import resolve_choice
 from whet.contract.protocols import ApprovalRequest, NobodyPresent
 
 
 def test_a_number_picks_a_choice() -> None:
-    assert chosen("2", ["a", "b"]) == "b"
-    assert chosen("3", ["a", "b"]) == "3"
-    assert chosen("my own", ["a"]) == "my own"
+    assert resolve_choice("2", ["a", "b"]) == "b"
+    assert resolve_choice("3", ["a", "b"]) == "3"
+    assert resolve_choice("my own", ["a"]) == "my own"
 
 
 def test_nobody_answers_nothing() -> None:

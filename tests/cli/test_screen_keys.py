@@ -16,7 +16,7 @@ from prompt_toolkit.keys import Keys
 
 from tests.cli.running import Tty, flags, run
 from whet.cli.blocks import MarkdownBlock
-from whet.cli.pasted import dropped_images, folded
+from whet.cli.pasted import dropped_images, fold_pastes
 from whet.cli.plan import plan_rows
 from whet.cli.prompting import FileFinder, InputCompleter, PasteParser, rank
 from whet.cli.render import Painter
@@ -428,7 +428,7 @@ def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Pa
 
 def test_a_long_paste_is_a_placeholder_in_the_list_of_messages() -> None:
     long = "row\n" * 199 + "row"
-    assert folded(f"see <pasted>{long}</pasted> <pasted>short</pasted>") == "see [pasted 200 lines] short"
+    assert fold_pastes(f"see <pasted>{long}</pasted> <pasted>short</pasted>") == "see [pasted 200 lines] short"
 
 
 @pytest.mark.slow

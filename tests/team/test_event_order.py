@@ -35,12 +35,12 @@ def other(url: str, database: TeamDatabase) -> Iterator[Any]:
 
 
 def end(connection: Any) -> None:
-    events.put_end(connection, "t", TurnEnd("s", "", "cancelled", "", 0, Usage(), 0.0))
+    events.write_end(connection, "t", TurnEnd("s", "", "cancelled", "", 0, Usage(), 0.0))
 
 
 def tell_left(connection: Any) -> None:
     connection.raw.execute(_DONE)
-    events.tell_left(connection)
+    events.write_lost_ends(connection)
 
 
 @pytest.mark.parametrize("write", [end, tell_left])
@@ -57,12 +57,12 @@ def test_an_event_waits_for_those_of_its_session_that_have_a_number_and_for_no_o
 
     async def main() -> None:
         late, soon = events.EventWriter(database, 0.0), events.EventWriter(database, 0.0)
-        late.tell("s", Notice("a"))
-        late.tell("r", Notice("b"))
+        late.enqueue("s", Notice("a"))
+        late.enqueue("r", Notice("b"))
         async with asyncio.timeout(_WAIT_S):
             while not waits():
                 await asyncio.sleep(0.005)
-            soon.tell("q", Notice("c"))
+            soon.enqueue("q", Notice("c"))
             await soon.drain()
             assert bodies() == ["q: c"]
             other.raw.execute("COMMIT")

@@ -69,7 +69,7 @@ class Worker:
 
     async def tell(self, taken: TakenTurn, *events: Event | None) -> None:
         for event in events:
-            self.writer.tell(taken.session_id, event, taken.mark)
+            self.writer.enqueue(taken.session_id, event, taken.mark)
         await self.writer.drain()
 
     async def end(self, taken: TakenTurn, reason: str = "answered", text: str = "done") -> TurnEnd:
@@ -169,7 +169,7 @@ def test_what_is_said_meanwhile_is_refused_given_to_the_turn_or_becomes_one(run:
         taken = there.worker.take()
         assert taken.text == "one"
         assert await (await turns.begin(session_id, TurnInput("and this", busy="steer"))) is False
-        said = there.database.read_now(lambda db: orders.said(db, taken.id, 0))
+        said = there.database.read_now(lambda db: orders.messages_after(db, taken.id, 0))
         assert [text for _, text in said] == ["and this"]
         assert await turns.run(session_id, TurnInput("that", busy="steer"), lambda event: None) is None
         await turns.begin(session_id, TurnInput("seen", (IMAGE,), "steer", is_plain=True))
@@ -313,7 +313,7 @@ async def listened(feeds: TeamFeeds, session_id: str, last_id: str, until: str) 
 async def written(there: Serving, session_id: str, *texts: str) -> list[int]:
     """Store an event for each text and give their numbers."""
     for text in texts:
-        there.worker.writer.tell(session_id, Notice(text))
+        there.worker.writer.enqueue(session_id, Notice(text))
     await there.worker.writer.drain()
     rows = there.database.read_now(
         lambda db: db.execute(

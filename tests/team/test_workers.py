@@ -93,7 +93,7 @@ def test_words_said_to_a_turn_of_a_killed_worker_come_before_its_old_calls(url, 
         turn_id, session_id = ask(db, queue, "do it")
         wait_until(lambda: marks.exists() and marks.read_text(), 60)
         first.kill()
-        assert db.write_now(lambda db: orders.say(db, session_id, "Stop! Do nothing more"))
+        assert db.write_now(lambda db: orders.send_message(db, session_id, "Stop! Do nothing more"))
         stack.enter_context(worker(given, tmp_path))
         wait_until(lambda: has_ended(queue, turn_id), 60)
         ended = outcome(queue.database, turn_id)

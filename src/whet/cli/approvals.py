@@ -54,5 +54,5 @@ def _use(home: Home, work: Callable[[StateDatabase], T]) -> T | None:
     """Run `work` on the store. Return None if there is no store yet."""
     if not has_store(home):
         return None
-    with stored.opened(home) as database:
+    with stored.open_database(home) as database:
         return work(database)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from whet.cli import wording
 from whet.cli.deciding import TerminalDecision, has_colour, paint_row
-from whet.cli.live import Fragment, Marks, wrapped
-from whet.cli.person import chosen
+from whet.cli.live import Fragment, Marks, wrap_lines
+from whet.cli.person import resolve_choice
 from whet.cli.screen import PromptSignal
 from whet.cli.typed_keys import TypedKeys
 from whet.contract.errors import ConfigError
@@ -76,7 +76,7 @@ class TerminalQuestion:
         rows: list[Fragment] = []
         for prefix, line, *style in self._lines:
             further = prefix if prefix == _BAR else " " * len(prefix)
-            for at, row in enumerate(wrapped(line, max(width - len(prefix), 8))):
+            for at, row in enumerate(wrap_lines(line, max(width - len(prefix), 8))):
                 rows.append((style[0] if style else "", (further if at else prefix) + row))
         if len(rows) > height:
             hidden = len(rows) - height + 1
@@ -139,7 +139,7 @@ class PickQuestion(TerminalQuestion):
         rows: list[list[Fragment]] = [[("bold", wording.clip(self._title, width))]]
         preview: list[str] = []
         if matches:
-            preview = wrapped(wording.printable(self._choices[matches[self._at]][1]), max(width - 4, 8))[:3]
+            preview = wrap_lines(wording.printable(self._choices[matches[self._at]][1]), max(width - 4, 8))[:3]
         max_rows = max(height - 2 - len(preview), 3)
         first = max(0, min(self._at - max_rows // 2, len(matches) - max_rows))
         for at in range(first, min(first + max_rows, len(matches))):
@@ -241,7 +241,7 @@ class TerminalPerson:
         answer = await self._terminal.ask(TerminalQuestion([("", wording.printable(question)), *options]))
         if answer is None:
             return None
-        answer = chosen(answer.strip(), choices)
+        answer = resolve_choice(answer.strip(), choices)
         text = f"{wording.printable(question)}\n  {self._marks.prompt}{wording.printable(answer)}\n"
         self._terminal.write(text)
         return answer

@@ -21,7 +21,7 @@ from whet.cli.context_report import OUTCOMES, report_lines
 from whet.cli.forks import fork_commands, tree_line
 from whet.cli.goal_command import goal_commands
 from whet.cli.jobs import jobs
-from whet.cli.learning_commands import learning_commands, typed
+from whet.cli.learning_commands import learning_commands, typed_text
 from whet.cli.rating import rating_commands
 from whet.cli.rewind_commands import files_line, rewind_commands
 from whet.cli.unfolding import calls, receipt
@@ -240,7 +240,7 @@ async def _refine(chat: ChatControl, argument: str) -> None:
 
 async def _undo(chat: ChatControl, argument: str) -> None:
     turn, text = await _take_back(chat, argument)
-    chat.say(wording.clip(f"taken back: {typed(text)}", chat.width()), "dim")
+    chat.say(wording.clip(f"taken back: {typed_text(text)}", chat.width()), "dim")
     chat.say(await files_line(chat, turn), "dim")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from whet.cli.output import Column, emit, emit_json, emit_rows, home_and_json, styled, wrapped
+from whet.cli.output import Column, emit, emit_json, emit_rows, home_and_json, style_text, wrap_text
 from whet.cli.wording import printable
 from whet.config import secrets
 from whet.config.edit import set_value, unset_value
@@ -193,7 +193,7 @@ def why(home: Home, key: str, as_json: bool) -> None:
         facts: dict[str, object] = {"key": key, "value": value, "origin": origin, "overrides": rows}
         facts |= {"allowed": field.allowed, "help": helps()[key], "variable": field.variable, "error": broken}
         return emit_json(facts)
-    click.echo(f"{styled(key, 'bold')} = {printable(show(value)) or '(empty)'}")
+    click.echo(f"{style_text(key, 'bold')} = {printable(show(value)) or '(empty)'}")
     _row("from", origin)
     for setting in overridden:
         _row("overrides", f"{printable(show(_redact(key, setting.value))) or '(empty)'}, {setting.origin}")
@@ -205,7 +205,7 @@ def why(home: Home, key: str, as_json: bool) -> None:
 
 
 def _row(label: str, text: str) -> None:
-    click.echo(f"  {label:<11}" + wrapped(text, indent=13)[13:])
+    click.echo(f"  {label:<11}" + wrap_text(text, indent=13)[13:])
 
 
 @config.command("list")

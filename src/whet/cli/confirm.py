@@ -23,7 +23,7 @@ from whet.cli.confirm_files import audit, db_option, policy, prune, token
 from whet.cli.confirm_install import install
 from whet.cli.confirm_people import away, people
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, styled
+from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, style_text
 from whet.cli.wording import cut
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
@@ -374,7 +374,7 @@ def _indent(text: str) -> list[str]:
 
 def _describe(record: dict[str, Any]) -> list[str]:
     lines = [
-        styled(spelled(record["action"]), "bold") + ("  HIGH RISK" if record.get("high_risk") else ""),
+        style_text(spelled(record["action"]), "bold") + ("  HIGH RISK" if record.get("high_risk") else ""),
         f"status       {record['status']}"
         + (
             f" by {record['resolved_by']}"

@@ -27,7 +27,7 @@ from whet.cli.output import (
     emit_rows,
     home_and_json,
     json_option,
-    styled,
+    style_text,
 )
 from whet.cli.wording import printable
 from whet.clock import SystemClock
@@ -382,14 +382,14 @@ def verify(
         emit_json({"ok": report.is_good, **msgspec.to_builtins(report)})
     else:
         for problem in report.problems:
-            click.echo(styled("wrong: ", "red") + printable(problem))
+            click.echo(style_text("wrong: ", "red") + printable(problem))
         counts = ((report.events, "event"), (report.checkpoints, "checkpoint"), (report.records, "record"))
         took = f" in {report.seconds:.2f} s"
         if report.events >= _ENOUGH_FOR_A_RATE:
             took += f" ({report.events / report.seconds:,.0f} events/s)"
         click.echo(", ".join(plural(*pair) for pair in counts) + took)
         click.echo(
-            styled("Nothing was altered.", "green") if report.is_good else "The log or a record WAS ALTERED."
+            style_text("Nothing was altered.", "green") if report.is_good else "The log or a record WAS ALTERED."
         )
     if not report.is_good:
         raise click.exceptions.Exit(1)
@@ -484,7 +484,7 @@ def _show_judgement(policy: ConfirmPolicy, facts: Facts, as_json: bool) -> None:
                 "version": policy.version,
             }
         )
-    click.echo(f"{styled(judgement.effect, 'bold')}: {judgement.why}")
+    click.echo(f"{style_text(judgement.effect, 'bold')}: {judgement.why}")
     click.echo(f"rules that fit: {', '.join(matching) or 'none'}")
     if judgement.effect == "ask":
         count = judgement.plan.deny_threshold

@@ -124,7 +124,7 @@ async def _compact(app: App, session_id: str, focus: str) -> list[str]:
 
 
 async def _find_session(app: App, session_id: str) -> SessionRow:
-    return await app.database.read(lambda db: stored.named_or_latest(db, session_id))
+    return await app.database.read(lambda db: stored.find_session(db, session_id))
 
 
 def _settings(home: Home) -> Settings:

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from whet.cli import stored
-from whet.cli.output import Column, emit_json, home_and_json, styled, table
+from whet.cli.output import Column, emit_json, home_and_json, style_text, table
 from whet.cli.output import cost as as_usd
 from whet.cli.wording import count
 from whet.clock import SystemClock, iso
@@ -60,7 +60,7 @@ class CostReport(msgspec.Struct, frozen=True):
 @home_and_json
 def cost(home: Home, days: int, as_json: bool) -> None:
     """Show the last days, each model, today's forecast, and the caps."""
-    stored.must_exist(home)
+    stored.require_store(home)
     settings = load(home, {}, environ=os.environ).settings.wallet
     now = SystemClock().now().astimezone()
     cost_report = stored.read(home, lambda db: build_report(db, settings, now, days))
@@ -71,7 +71,7 @@ def cost(home: Home, days: int, as_json: bool) -> None:
     click.echo(f"today {as_usd(cost_report.today_usd)}, by its end about {as_usd(cost_report.forecast_usd)}")
     for cap in cost_report.caps:
         line = f"{cap.setting}: {cap.used:,.2f} of {cap.cap:,.2f}".replace(".00", "")
-        click.echo(styled(f"{line}, near its cap", "yellow") if cap.is_near else line)
+        click.echo(style_text(f"{line}, near its cap", "yellow") if cap.is_near else line)
     if any(one.estimated_tokens for one in cost_report.models):
         click.echo("~: the server reported no tokens or too few, so Whet estimated some of them")
     if cost_report.unpriced_turns:

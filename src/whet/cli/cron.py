@@ -19,7 +19,7 @@ import msgspec
 from whet.app.goal_words import parse_usd
 from whet.cli import output, stored
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, emit_json, emit_rows, home_and_json, json_option, styled
+from whet.cli.output import Column, emit_json, emit_rows, home_and_json, json_option, style_text
 from whet.cli.wording import clip, printable
 from whet.clock import Clock, SystemClock, iso
 from whet.config.load import load
@@ -365,7 +365,7 @@ def _lines(schedule: Schedule, due: str, last: ScheduleRun | None) -> list[str]:
         rows["goal"] = (schedule.goal.verify or "ends with claims that calls bear out") + until
     if schedule.quiet:
         rows["quiet"] = schedule.quiet
-    return [styled(schedule.name, "bold"), *(f"  {key:8}{printable(text)}" for key, text in rows.items())]
+    return [style_text(schedule.name, "bold"), *(f"  {key:8}{printable(text)}" for key, text in rows.items())]
 
 
 def _result(run: ScheduleRun) -> str:
@@ -373,7 +373,7 @@ def _result(run: ScheduleRun) -> str:
     colour = {"answered": "green", "running": "yellow", "budget": "yellow", "missed": "yellow"}.get(
         text, "red"
     )
-    return styled(text, colour)
+    return style_text(text, colour)
 
 
 def _format_time(moment: str, schedule: Schedule) -> str:
@@ -409,4 +409,4 @@ def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T | None:
 
 def _open_store(home: Home) -> closing[StateDatabase]:
     home.ensure()
-    return stored.opened(home)
+    return stored.open_database(home)

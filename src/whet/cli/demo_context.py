@@ -16,7 +16,7 @@ from whet.cli.demo_facts import read_sums
 from whet.cli.demo_play import DemoRun
 from whet.cli.demo_stage import DemoStage
 from whet.cli.demo_world import SeenRequest
-from whet.cli.stored import opened
+from whet.cli.stored import open_database
 from whet.contract.events import Compaction, Event, TextDelta, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.texts import plural
 from whet.practice.survey_task import page_of, path_of
@@ -143,7 +143,7 @@ def _facts_left_window(requests: Sequence[SeenRequest], words: dict[int, str]) -
 def _measure(run: DemoRun, session_id: str, words: dict[int, str], right: int) -> None:
     stage = run.stage
     stage.title("What was measured")
-    with opened(run.world.home) as database:
+    with open_database(run.world.home) as database:
         sums = database.read_now(lambda db: compactions.of_session(db, session_id))
         messages = database.read_now(lambda db: counts.messages(db, session_id))
         largest = database.read_now(lambda db: counts.largest_prompt(db, session_id))

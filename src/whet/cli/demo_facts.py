@@ -18,7 +18,7 @@ from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.cli.demo_world import DemoWorld, SeenRequest
 from whet.cli.main import run_on_loop
-from whet.cli.stored import opened
+from whet.cli.stored import open_database
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import Unavailable
@@ -64,7 +64,7 @@ class Prefixes(msgspec.Struct, frozen=True):
 
 def read_sums(world: DemoWorld) -> StoredSums:
     """Read the sums from the database."""
-    with opened(world.home) as database:
+    with open_database(world.home) as database:
         total = database.read_now(sessions.stats)
         outcomes = database.read_now(counts.calls_by_outcome)
         steps = database.read_now(counts.steps)

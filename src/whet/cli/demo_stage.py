@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from whet.cli import wording
-from whet.cli.live import Marks, Surface, TerminalTurnView, wrapped
-from whet.cli.output import wrapped as prose
+from whet.cli.live import Marks, Surface, TerminalTurnView, wrap_lines
+from whet.cli.output import wrap_text as prose
 from whet.cli.render import Painter
 from whet.contract.events import Event, TextDelta, ToolFinished
 
@@ -76,7 +76,7 @@ class DemoStage:
 
     def block(self, text: str, *, diff: bool = False) -> None:
         """Show lines as they are, indented; a diff in its colours."""
-        rows = [row for line in text.splitlines() for row in wrapped(line, self.width() - 4)]
+        rows = [row for line in text.splitlines() for row in wrap_lines(line, self.width() - 4)]
         for row in rows:
             style = _DIFF.get(row[:1], "") if diff else ""
             self.write("    " + self._painter.line(wording.printable(row), style) + "\n")

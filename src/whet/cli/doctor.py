@@ -13,7 +13,7 @@ import click
 from whet.cli import checks
 from whet.cli.checks import DoctorFinding
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit_json, json_option, styled, terminal_width, wrapped
+from whet.cli.output import emit_json, json_option, style_text, terminal_width, wrap_text
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -67,7 +67,7 @@ def _print(finding: DoctorFinding) -> None:
     mark, style = _MARKS[finding.state]
     if "utf" not in (sys.stdout.encoding or "").lower():
         mark = _PLAIN_MARKS[finding.state]
-    head = f"{styled(mark, style)} {finding.name:<{_LABEL - 3}} "
+    head = f"{style_text(mark, style)} {finding.name:<{_LABEL - 3}} "
     _print_text(head, printable(finding.text))
     if finding.fix and finding.state != "ok":
         _print_text(" " * 2 + "fix:".ljust(_LABEL - 2), printable(finding.fix))
@@ -75,4 +75,4 @@ def _print(finding: DoctorFinding) -> None:
 
 def _print_text(head: str, text: str) -> None:
     # Wrap without click, which breaks paths: people copy them.
-    click.echo(head + wrapped(text, indent=_LABEL, width=max(30, terminal_width()))[_LABEL:])
+    click.echo(head + wrap_text(text, indent=_LABEL, width=max(30, terminal_width()))[_LABEL:])

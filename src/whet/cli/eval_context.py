@@ -12,8 +12,8 @@ import msgspec
 
 from whet.app.discover import by_keys, is_needed, nothing_set
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, table, wrapped
-from whet.cli.stored import opened
+from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, table, wrap_text
+from whet.cli.stored import open_database
 from whet.cli.wording import count, printable
 from whet.clock import SystemClock
 from whet.config.load import load
@@ -141,7 +141,7 @@ def _for_replay(settings: Settings, window: int) -> Settings:
 
 
 def _load_story(home: Home, session_id: str) -> Story:
-    with opened(home) as database:
+    with open_database(home) as database:
         full_id = database.read_now(lambda db: sessions.resolve(db, session_id))
         rows = database.read_now(lambda db: span(db, full_id, 1, SEQ_LIMIT - 1, _MOST_MESSAGES))
         row = database.read_now(lambda db: sessions.get(db, full_id))
@@ -189,9 +189,9 @@ def _report(results: list[EngineResult]) -> list[str]:
         *(_engine_column(result) for result in results),
     ]
     lines = [table(measures, shape), ""]
-    lines.append(wrapped(_LEGEND))
+    lines.append(wrap_text(_LEGEND))
     for result in results:
-        lines += [wrapped(printable(f"{result.engine}: {notice}")) for notice in result.notices[:3]]
+        lines += [wrap_text(printable(f"{result.engine}: {notice}")) for notice in result.notices[:3]]
     return lines
 
 

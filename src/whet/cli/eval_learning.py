@@ -12,7 +12,7 @@ import msgspec
 
 from whet.cli import eval_own
 from whet.cli.eval_own import OwnOptions
-from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, table, wrapped
+from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, table, wrap_text
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.evals import world_report
@@ -144,8 +144,8 @@ def _show(sums: list[ArmSums], folder: Path) -> None:
     if losses:
         click.echo("\nwhere ours loses:")
         for line in losses:
-            click.echo(wrapped(f"- {line}", indent=2))
+            click.echo(wrap_text(f"- {line}", indent=2))
     click.echo(
-        f"\n{wrapped('The model is a scripted stand-in: this measures the machinery, no intelligence.')}"
+        f"\n{wrap_text('The model is a scripted stand-in: this measures the machinery, no intelligence.')}"
     )
     click.echo(f"report: {folder / 'report.md'}")

@@ -11,8 +11,8 @@ import msgspec
 
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, ProgressLine, cost, emit_json, home_and_json, table, wrapped
-from whet.cli.stored import opened
+from whet.cli.output import Column, ProgressLine, cost, emit_json, home_and_json, table, wrap_text
+from whet.cli.stored import open_database
 from whet.cli.warm import interval
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -70,7 +70,7 @@ def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **optio
 
 def _load_templates(home: Home, template: Template, seed: int) -> dict[TrialArm, Template]:
     clock = SystemClock()
-    with opened(home) as database:
+    with open_database(home) as database:
         mined = database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda done, total: None))
         sources = list(template.source_session_ids)
         private, _ = database.read_now(lambda db: hidden_sources(db, sources))
@@ -99,7 +99,7 @@ def _say(name: str, trial_report: TrialReport) -> None:
     ]
     click.echo(table(trial_report.arms, shape) + "\n")
     for row in trial_report.comparisons:
-        click.echo(wrapped(comparison_text(name, row)))
+        click.echo(wrap_text(comparison_text(name, row)))
 
 
 def comparison_text(name: str, row: Comparison) -> str:

@@ -19,7 +19,7 @@ from whet.cli.commands import builtin_commands
 from whet.cli.gateway_outbox import outbox
 from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit, emit_json, home_and_json, table
-from whet.cli.serve import served_beside
+from whet.cli.serve import serve_beside
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.load import load
@@ -68,7 +68,7 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
     def say(line: str) -> None:
         click.echo(printable(line))
 
-    beside = served_beside(home, web_port, say) if web else None
+    beside = serve_beside(home, web_port, say) if web else None
     code = run_on_loop(serve(setup, ChatCommands(shared), say, beside))
     click.get_current_context().exit(code)
 
@@ -119,7 +119,7 @@ class _GatewayRows:
 def _read_gateway_rows(home: Home) -> _GatewayRows:
     if not has_store(home):
         return _GatewayRows({}, [], [])
-    with stored.opened(home) as database:
+    with stored.open_database(home) as database:
         return _GatewayRows(
             {row.channel: row for row in database.read_now(chats.counts)},
             database.read_now(paired.everybody),

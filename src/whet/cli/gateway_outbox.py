@@ -118,7 +118,7 @@ def _require_store(home: Home) -> Home:
 
 def _read_messages(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow, str, str]]:
     """Return the messages in these states, each with its channel and error."""
-    with stored.opened(_require_store(home)) as database:
+    with stored.open_database(_require_store(home)) as database:
         return database.read_now(
             lambda db: [
                 (row, chats.chat(db, row.chat).place.channel, chats.error_of(db, row.id))

@@ -55,7 +55,7 @@ def start(home: Home, text: str, as_json: bool, **options: object) -> None:
 @home_and_json
 def resume(home: Home, goal_id: str, as_json: bool, **options: object) -> None:
     """Resume a goal that was paused or interrupted."""
-    stored.must_exist(home)
+    stored.require_store(home)
     row = stored.read(home, lambda db: goals.get(db, goal_id))
     if row.state not in goals.OPEN:
         raise WhetError(f"this goal has ended: {row.state}", hint="whet goal start begins another")
@@ -66,7 +66,7 @@ def resume(home: Home, goal_id: str, as_json: bool, **options: object) -> None:
 @home_and_json
 def list_goals(home: Home, as_json: bool) -> None:
     """List goals, newest first."""
-    stored.must_exist(home)
+    stored.require_store(home)
     rows, now = stored.read(home, goals.listed), SystemClock().now()
     shape: list[Column[GoalRow]] = [
         Column("id", lambda row: row.id[:10], rank=1),
@@ -83,7 +83,7 @@ def list_goals(home: Home, as_json: bool) -> None:
 @home_and_json
 def show(home: Home, goal_id: str, as_json: bool) -> None:
     """Show a goal, the actual effects of its calls, and the verifier's last output."""
-    stored.must_exist(home)
+    stored.require_store(home)
     goal_report = stored.read(home, lambda db: report(db, goals.get(db, goal_id)))
     emit(goal_report, "\n".join(report_lines(goal_report, full=True)), as_json=as_json)
 
@@ -93,7 +93,7 @@ def show(home: Home, goal_id: str, as_json: bool) -> None:
 @home_and_json
 def stop(home: Home, goal_id: str, as_json: bool) -> None:
     """Cancel an open goal; a turn that runs elsewhere is its last one."""
-    stored.must_exist(home)
+    stored.require_store(home)
     row, at = stored.read(home, lambda db: goals.get(db, goal_id)), iso(SystemClock().now())
     if not stored.write(home, lambda db: goals.end(db, row.id, "cancelled", "stopped by hand", at)):
         raise WhetError(f"this goal has ended: {row.state}")

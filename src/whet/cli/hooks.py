@@ -1,4 +1,5 @@
-"""`whet hooks`: which shell hooks run in this folder, and a repository's own accepted or refused.
+"""`whet hooks`: list the shell hooks that run in this folder, and accept or refuse the repository's own
+hooks.
 
 It runs no hook.
 """
@@ -42,9 +43,9 @@ def hooks(context: click.Context, as_json: bool) -> None:
     home: Home = context.obj
     workspace = _workspace(home)
     rows = _rows(load(home, {}, environ=os.environ).settings.hooks.commands, "home", runs=True)
-    found = repository_hooks(workspace)
-    if found is not None:
-        rows += _rows(found.hooks, "repository", runs=is_accepted(home, found))
+    repository = repository_hooks(workspace)
+    if repository is not None:
+        rows += _rows(repository.hooks, "repository", runs=is_accepted(home, repository))
     emit([msgspec.to_builtins(row) for row in rows], _text(rows), as_json=as_json)
 
 
@@ -52,8 +53,8 @@ def _text(rows: list[_Listed]) -> str:
     lines: list[str] = []
     for row in rows:
         state = "" if row.runs else "  (not accepted: it does not run)"
-        about = f"{row.event} {row.tools}".strip()
-        lines.append(printable(f"{row.name}  {about}  {row.command}{state}"))
+        trigger = f"{row.event} {row.tools}".strip()
+        lines.append(printable(f"{row.name}  {trigger}  {row.command}{state}"))
     if not rows:
         lines.append("no hooks; docs/hooks.md shows how to write one")
     if any(not row.runs for row in rows):
@@ -67,10 +68,10 @@ def _text(rows: list[_Listed]) -> str:
 def accept_command(home: Home, yes: bool) -> None:
     """Let this repository's hooks run, exactly as they are now."""
     workspace = _workspace(home)
-    found = repository_hooks(workspace)
-    if found is None or not found.hooks:
+    repository = repository_hooks(workspace)
+    if repository is None or not repository.hooks:
         raise NotFound(f"{workspace} has no .whet/hooks.json", hint="hooks of your own stand in config.yaml")
-    for row in _rows(found.hooks, "repository", runs=False):
+    for row in _rows(repository.hooks, "repository", runs=False):
         click.echo(printable(f"{row.name}  {row.event} {row.tools}".rstrip() + f"\n    {row.command}"))
     if not yes:
         if not sys.stdin.isatty():
@@ -78,21 +79,21 @@ def accept_command(home: Home, yes: bool) -> None:
         if not click.confirm("Let these commands run, in the sandbox, whenever you work here?"):
             click.echo("nothing was changed")
             return
-    accept(home, found)
+    accept(home, repository)
     click.echo("accepted; a change of these hooks or of their scripts asks again")
 
 
 @hooks.command("refuse")
 @click.pass_obj
 def refuse_command(home: Home) -> None:
-    """Take an acceptance back."""
+    """Withdraw the acceptance of this repository's hooks."""
     click.echo("taken back" if refuse(home, _workspace(home)) else "nothing was accepted here")
 
 
-def _rows(found: Mapping[str, HookSettings], origin: str, *, runs: bool) -> list[_Listed]:
+def _rows(commands: Mapping[str, HookSettings], origin: str, *, runs: bool) -> list[_Listed]:
     return [
         _Listed(name, hook.event, hook.tools, hook.command, hook.timeout_s, origin, runs)
-        for name, hook in found.items()
+        for name, hook in commands.items()
     ]
 
 

@@ -1,6 +1,7 @@
-"""`whet import`: move in from Hermes Agent, Claude Code, Codex, a folder of skills. The source is only read.
+"""`whet import`: import from Hermes Agent, Claude Code, Codex, opencode, pi or a folder of skills. The source
+is only read.
 
-Running it again adds what is new there. `--dry-run` says what would be done and writes nothing.
+A second run adds only new data. `--dry-run` reports the changes and writes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from whet.cli import stored
 from whet.cli.importing_home import PARTS as HOME_PARTS
 from whet.cli.importing_home import take_parts
 from whet.cli.importing_learned import PROGRAM, take_memory, take_skills
-from whet.cli.output import ProgressLine, emit_json, home_and_json, styled, wrapped
+from whet.cli.output import ProgressLine, emit_json, home_and_json, style_text, wrap_text
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -66,8 +67,8 @@ def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bo
     """Take over a Hermes Agent home: settings, keys, plugins, persona, MCP servers, chat platforms, schedules
     (paused), memory, skills and every session.
 
-    What is set here already stays. What has no counterpart is listed. A damaged database is refused before
-    anything is taken.
+    Settings that you have already made here stay. Items without a counterpart are listed. A damaged
+    database is refused before anything is imported.
     """
     theirs = HermesHome(path.expanduser())
     parts = only or _PARTS
@@ -84,7 +85,7 @@ def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bo
 
 
 def _home_parts(home: Home, theirs: HermesHome, parts: Sequence[str], dry: bool) -> dict[str, Any]:
-    """Take everything but the sessions, part by part."""
+    """Import every part except the sessions, one part after the other."""
     report: dict[str, Any] = {"source": str(theirs.root), "dry_run": dry}
     report |= take_parts(home, theirs, parts, dry=dry)
     if "memory" in parts:
@@ -102,7 +103,7 @@ def _sessions(home: Home, source: HermesSessions, dry: bool) -> dict[str, Any]:
     sessions, messages = source.count()
     if source.schema > hermes_sessions.KNOWN_SCHEMA:
         report["notice"] = f"its database is newer (schema {source.schema}); what is known was read"
-    report["sessions"] = _carried(home, hermes_sessions.ORIGIN, source.sessions(), sessions, dry)
+    report["sessions"] = _import_sessions(home, hermes_sessions.ORIGIN, source.sessions(), sessions, dry)
     report["held"] = {"sessions": sessions, "messages": messages}
     return report
 
@@ -119,10 +120,10 @@ def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     root = path.expanduser()
     if not root.is_dir():
         raise NotFound(f"there is no folder {root}", hint="name the folder that holds the skills")
-    taken = _skills(home, root, str(root), dry)
-    if not taken:
+    skills = _skills(home, root, str(root), dry)
+    if not skills:
         raise NotFound(f"there are no skills in {root}", hint="a skill is a folder with a SKILL.md in it")
-    _show({"source": str(root), "dry_run": dry, "skills": taken}, as_json)
+    _show({"source": str(root), "dry_run": dry, "skills": skills}, as_json)
 
 
 def _skills(home: Home, root: Path, source: str, dry: bool) -> list[TakenOver]:
@@ -144,8 +145,8 @@ def from_opencode(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     folder = path.expanduser()
     with reading(opencode.database(folder)) as theirs:
         refuse_broken(theirs, ("session", "message", "part"))
-        found = opencode.sessions(theirs)
-        carried = _carried(home, opencode.ORIGIN, found, opencode.count(theirs), dry)
+        sessions = opencode.sessions(theirs)
+        carried = _import_sessions(home, opencode.ORIGIN, sessions, opencode.count(theirs), dry)
     _show({"source": str(folder), "dry_run": dry, "sessions": carried}, as_json)
 
 
@@ -153,19 +154,19 @@ _Format = tuple[str, Callable[[Path], list[Path]], Callable[[Path], tuple[PastSe
 
 
 def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool) -> None:
-    origin, files, read = form
+    origin, files, read_file = form
     folder = path.expanduser()
     if not folder.exists():
         raise NotFound(f"there is no {folder}", hint="name the folder that holds the transcripts")
-    found = files(folder)
-    if not found:
+    paths = files(folder)
+    if not paths:
         raise NotFound(f"there are no transcripts of {origin} in {folder}")
     bad, unread = dict[str, int](), dict[str, str]()
 
     def sessions() -> Iterator[PastSession]:
-        for file in found:
+        for file in paths:
             try:
-                past, lines = read(file)
+                past, lines = read_file(file)
             except OSError as error:
                 if file == folder:
                     raise ConfigError(f"{file} can't be read ({error.strerror})") from error
@@ -176,10 +177,10 @@ def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool
             if past is not None:
                 yield past
 
-    carried = _carried(home, origin, sessions(), len(found), dry)
+    carried = _import_sessions(home, origin, sessions(), len(paths), dry)
     report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": carried}
     troubles: dict[str, Any] = {"unreadable_lines": bad, "unreadable_files": unread}
-    report |= {name: found for name, found in troubles.items() if found}
+    report |= {name: paths for name, paths in troubles.items() if paths}
     _show(report, as_json)
 
 
@@ -199,21 +200,21 @@ _add_transcripts("codex", "Codex", (codex.ORIGIN, codex.files, codex.read))
 _add_transcripts("pi", "pi", (pi.ORIGIN, pi.files, pi.read))
 
 
-def _carried(home: Home, origin: str, sessions: Iterable[PastSession], total: int, dry: bool) -> CarrySums:
+def _import_sessions(home: Home, origin: str, sessions: Iterable[PastSession], total: int, dry: bool) -> CarrySums:
     line = ProgressLine("reading", SystemClock())
 
-    def tell(done: int, messages: int) -> None:
+    def show_progress(done: int, messages: int) -> None:
         line.update(f"{done:,} of {total:,} sessions, {messages:,} messages")
 
     try:
         if dry and not has_store(home):
-            return look(None, origin, sessions, tell)
+            return look(None, origin, sessions, show_progress)
         if not dry:
             home.ensure()
-        with stored.opened(home) as database:
+        with stored.open_database(home) as database:
             if dry:
-                return look(database, origin, sessions, tell)
-            return carry(database, origin, sessions, SystemClock(), tell)
+                return look(database, origin, sessions, show_progress)
+            return carry(database, origin, sessions, SystemClock(), show_progress)
     finally:
         line.finish()
 
@@ -228,15 +229,15 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
         for row in report.get(part, ()):
             click.echo(_line(noun, row, would))
     if (carried := report.get("sessions")) is not None:
-        click.echo(_counted(carried, would))
+        click.echo(_counts_line(carried, would))
     for file, lines in report.get("unreadable_lines", {}).items():
         click.echo(
-            styled(f"  {lines} unreadable line{'s' if lines > 1 else ''} in {printable(file)}", "yellow")
+            style_text(f"  {lines} unreadable line{'s' if lines > 1 else ''} in {printable(file)}", "yellow")
         )
     for file, why in report.get("unreadable_files", {}).items():
-        click.echo(styled(f"  {printable(file)} can't be read ({why})", "yellow"))
+        click.echo(style_text(f"  {printable(file)} can't be read ({why})", "yellow"))
     if notice := report.get("notice"):
-        click.echo(styled(f"  {notice}", "yellow"))
+        click.echo(style_text(f"  {notice}", "yellow"))
     if report["dry_run"]:
         click.echo("Nothing was written. Without --dry-run it is done.")
     elif carried is not None and carried.messages:
@@ -248,12 +249,12 @@ def _line(noun: str, row: TakenOver, would: str) -> str:
     why = f": {printable(row.why)}" if row.why else ""
     done = f"{would}{row.how}" if row.how in _DONE else row.how
     text = f"  {noun} {printable(row.what)} {done}{why}"
-    if sys.stdout.isatty():  # a file gets a line each
-        text = wrapped(text, indent=4)[2:]
-    return styled(text, _COLOURS[row.how]) if row.how in _COLOURS else text
+    if sys.stdout.isatty():  # a file gets one line per item
+        text = wrap_text(text, indent=4)[2:]
+    return style_text(text, _COLOURS[row.how]) if row.how in _COLOURS else text
 
 
-def _counted(carried: CarrySums, would: str) -> str:
+def _counts_line(carried: CarrySums, would: str) -> str:
     parts = [f"{carried.new:,} {would}new"]
     parts += [f"{carried.grown:,} grown"] if carried.grown else []
     parts += [f"{carried.same:,} here already"] if carried.same else []

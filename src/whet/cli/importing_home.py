@@ -1,4 +1,5 @@
-"""What `whet import hermes` takes of a home besides its sessions, part by part, or says that it would."""
+"""The parts of a Hermes home, apart from its sessions, that `whet import hermes` imports or, in a dry run,
+reports."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _PAIRED = "paired"
 
 
 class _Records:
-    """What came before: the store, where there is one or one may be made."""
+    """The record of earlier imports, kept in the store. In a dry run the store is only read, and only if it
+    exists."""
 
     def __init__(self, home: Home, *, dry: bool) -> None:
         self.clock = SystemClock()
@@ -47,23 +49,23 @@ class _Records:
         if self._database is not None:
             self._database.close()
 
-    def came(self, part: str) -> set[str]:
-        """Give the names of what came of a part."""
+    def imported_names(self, part: str) -> set[str]:
+        """Return the names of the items of a part that were imported before."""
         database = self._database
         return database.read_now(lambda db: moved.came(db, ORIGIN, part)) if database else set()
 
     def ask(self, question: Callable[[apsw.Connection], bool]) -> bool:
-        """Ask the store; False where there is none."""
+        """Ask the store a question. Return False if there is no store."""
         return self._database.read_now(question) if self._database else False
 
     def keep(self, part: str, names: Iterable[str]) -> None:
-        """Remember what came, or is here under its name."""
+        """Remember the names of items that were imported, or that exist here under the same name."""
         now, names = iso(self.clock.now()), list(names)
         if names:
             self.write(lambda db: [moved.note(db, ORIGIN, part, name, now) for name in names])
 
     def write(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Write to the store; not in a dry run."""
+        """Write to the store. Not allowed in a dry run."""
         assert self._database is not None
         return self._database.write_now(work)
 
@@ -71,23 +73,24 @@ class _Records:
 def take_parts(
     home: Home, theirs: HermesHome, parts: Sequence[str], *, dry: bool
 ) -> dict[str, list[TakenOver]]:
-    """Take the parts of `PARTS` that are asked for, each whole before the next; durable one by one."""
+    """Import the requested parts of `PARTS`, one after the other. Each part is durable before the next
+    begins."""
     settings = theirs.settings()
     report: dict[str, list[TakenOver]] = {}
     if "settings" in parts:
         report["settings"] = hermes_settings.take_settings(home, settings, dry=dry) + theirs.profiles()
     if "keys" in parts:
         keys = theirs.keys()
-        if own := hermes_settings.own_key(settings):
-            keys.setdefault(*own)
+        if own_key := hermes_settings.own_key(settings):
+            keys.setdefault(*own_key)
         report["keys"] = hermes_settings.take_keys(home, keys, dry=dry)
     if "plugins" in parts:
         on = theirs.enabled_plugins()
         report["plugins"] = hermes_plugins.take_plugins(home, theirs.plugins(), on, dry=dry)
-    wanted = [part for part in ("persona", "mcp", "chats", "schedules") if part in parts]
-    if wanted:
+    later_parts = [part for part in ("persona", "mcp", "chats", "schedules") if part in parts]
+    if later_parts:
         with _Records(home, dry=dry) as records:
-            for part in wanted:
+            for part in later_parts:
                 report[part] = _TAKE[part](home, theirs, settings, records, dry)
     return report
 
@@ -102,56 +105,57 @@ def _persona(
     except ConfigError as error:
         return [TakenOver("SOUL.md", "left", error.message)]
     part = hermes_persona.PART
-    taken = hermes_persona.take(home, words, came=bool(records.came(part)), dry=dry)
+    results = hermes_persona.take(home, words, came=bool(records.imported_names(part)), dry=dry)
     if not dry:
-        records.keep(part, [one.what for one in taken if one.how == "set"])
-    return taken
+        records.keep(part, [result.what for result in results if result.how == "set"])
+    return results
 
 
 def _mcp(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
 ) -> list[TakenOver]:
-    found, left = hermes_mcp.read(settings, theirs.env())
-    taken = hermes_mcp.take(home, found, records.came(hermes_mcp.PART), dry=dry)
+    servers, skipped = hermes_mcp.read(settings, theirs.env())
+    results = hermes_mcp.take(home, servers, records.imported_names(hermes_mcp.PART), dry=dry)
     if not dry:
-        records.keep(hermes_mcp.PART, [one.what for one in taken if one.how in ("set", "kept")])
-    return taken + left
+        records.keep(hermes_mcp.PART, [result.what for result in results if result.how in ("set", "kept")])
+    return results + skipped
 
 
 def _chats(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
 ) -> list[TakenOver]:
     part = hermes_chats.PART
-    found, left = hermes_chats.read(settings, theirs.env())
-    taken = hermes_chats.take(home, found, records.came(part), dry=dry, check=parse_gateway)
-    if not dry and any(one.how == "set" for one in taken):
+    channels, skipped = hermes_chats.read(settings, theirs.env())
+    results = hermes_chats.take(home, channels, records.imported_names(part), dry=dry, check=parse_gateway)
+    if not dry and any(result.how == "set" for result in results):
         records.keep(part, [part])
     try:
         people = theirs.paired()
     except ConfigError as error:
-        return [*taken, *left, TakenOver("pairing", "left", error.message)]
-    return [*taken, *left, *_let_in(people, records, dry)]
+        return [*results, *skipped, TakenOver("pairing", "left", error.message)]
+    return [*results, *skipped, *_let_in(people, records, dry)]
 
 
 def _let_in(people: Sequence[PairedPerson], records: _Records, dry: bool) -> list[TakenOver]:
-    """Let in who was let in by a code there; who was sent away here stays away."""
-    before, taken, now = records.came(_PAIRED), list[TakenOver](), iso(records.clock.now())
+    """Pair the people who had paired with a code in Hermes. People whose pairing was removed here stay
+    unpaired."""
+    before, results, now = records.imported_names(_PAIRED), list[TakenOver](), iso(records.clock.now())
     for person in people:
         name = f"{person.channel} {person.user}"
-        if name in before or records.ask(lambda db, one=person: paired.is_paired(db, one.channel, one.user)):
-            taken.append(TakenOver(name, "kept", "came before, or is let in already"))
+        if name in before or records.ask(lambda db, pairing=person: paired.is_paired(db, pairing.channel, pairing.user)):
+            results.append(TakenOver(name, "kept", "came before, or is let in already"))
             continue
 
-        def work(db: apsw.Connection, one: PairedPerson = person, name: str = name) -> None:
-            paired.let_in(db, msgspec.structs.replace(one, since=one.since or now))
+        def work(db: apsw.Connection, pairing: PairedPerson = person, name: str = name) -> None:
+            paired.let_in(db, msgspec.structs.replace(pairing, since=pairing.since or now))
             moved.note(db, ORIGIN, _PAIRED, name, now)
 
         if not dry:
             records.write(work)
-        taken.append(
+        results.append(
             TakenOver(name, "let in", "had a code there; gets a memory of their own, may approve nothing")
         )
-    return taken
+    return results
 
 
 def _schedules(
@@ -160,55 +164,56 @@ def _schedules(
     ours = load(home, {}, environ=os.environ).settings
     env = theirs.env()
     try:
-        place = hermes_cron.JobDefaults(
+        defaults = hermes_cron.JobDefaults(
             time_zone=_zone(settings, env),
             folder=Path(ours.tools.workspace or "~").expanduser().absolute(),
             timeout_s=ours.agent.turn_timeout_s,
             home_chat=lambda kind: hermes_chats.home_chat(settings, env, kind),
         )
-        found, left = hermes_cron.read(theirs.jobs(), place, records.clock)
+        jobs, skipped = hermes_cron.read(theirs.jobs(), defaults, records.clock)
     except ConfigError as error:
         return [TakenOver("cron/jobs.json", "left", error.message)]
-    before, named, taken = records.came(hermes_cron.PART), set[str](), list[TakenOver]()
-    for one in found:
-        if one.key in before:
-            taken.append(TakenOver(one.schedule.name, "kept", "it came before"))
+    before, planned_names, results = records.imported_names(hermes_cron.PART), set[str](), list[TakenOver]()
+    for job in jobs:
+        if job.key in before:
+            results.append(TakenOver(job.schedule.name, "kept", "it came before"))
         elif dry:
             name = hermes_cron.name_of(
-                one.schedule.name, lambda text: text in named or records.ask(_has(text))
+                job.schedule.name, lambda text: text in planned_names or records.ask(_has(text))
             )
-            named.add(name)
-            taken.append(hermes_cron.told(one, name))
+            planned_names.add(name)
+            results.append(hermes_cron.told(job, name))
         else:
-            taken.append(records.write(_adding(one, records.clock)))
-    return taken + left
+            results.append(records.write(_job_writer(job, records.clock)))
+    return results + skipped
 
 
 def _has(name: str) -> Callable[[apsw.Connection], bool]:
     return lambda db: schedules.is_taken(db, name)
 
 
-def _adding(found: hermes_cron.HermesJob, clock: SystemClock) -> Callable[[apsw.Connection], TakenOver]:
-    """Store a schedule, paused, and that it came, in one transaction: another import may be at work too."""
+def _job_writer(job: hermes_cron.HermesJob, clock: SystemClock) -> Callable[[apsw.Connection], TakenOver]:
+    """Return a function that stores a paused schedule and records its import in one transaction, so that two
+    imports at once do not add it twice."""
 
     def work(db: apsw.Connection) -> TakenOver:
-        if found.key in moved.came(db, ORIGIN, hermes_cron.PART):
-            return TakenOver(found.schedule.name, "kept", "it came before")
-        name = hermes_cron.name_of(found.schedule.name, lambda text: schedules.is_taken(db, text))
-        schedule = msgspec.structs.replace(found.schedule, id=clock.new_id(), name=name)
+        if job.key in moved.came(db, ORIGIN, hermes_cron.PART):
+            return TakenOver(job.schedule.name, "kept", "it came before")
+        name = hermes_cron.name_of(job.schedule.name, lambda text: schedules.is_taken(db, text))
+        schedule = msgspec.structs.replace(job.schedule, id=clock.new_id(), name=name)
         schedules.add(db, schedule, schedule.at or iso(clock.now()), clock)
         schedules.pause(db, schedule.id)
-        moved.note(db, ORIGIN, hermes_cron.PART, found.key, iso(clock.now()))
-        return hermes_cron.told(found, name)
+        moved.note(db, ORIGIN, hermes_cron.PART, job.key, iso(clock.now()))
+        return hermes_cron.told(job, name)
 
     return work
 
 
 def _zone(settings: dict[str, Any], env: dict[str, str]) -> str:
-    """Give the time zone that its jobs are read in. Raises ConfigError for one that is not known."""
-    named = str(env.get("HERMES_TIMEZONE") or settings.get("timezone") or "") or timing.local_zone()
-    timing.find_zone(named)
-    return named
+    """Return the time zone of the Hermes jobs. Raises ConfigError if the zone is unknown."""
+    zone = str(env.get("HERMES_TIMEZONE") or settings.get("timezone") or "") or timing.local_zone()
+    timing.find_zone(zone)
+    return zone
 
 
 _Take = Callable[[Home, HermesHome, "dict[str, Any]", _Records, bool], "list[TakenOver]"]

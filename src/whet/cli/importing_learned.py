@@ -1,4 +1,5 @@
-"""What `whet import` takes of notes and skills: handed in at the home's desk, or looked at in a dry run."""
+"""The notes and skills that `whet import` imports through the home's learning service or, in a dry run,
+reports."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from whet.cli import stored
-from whet.cli.learned import with_desk
+from whet.cli.learned import with_learning
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.memory import disk
@@ -28,46 +29,49 @@ PROGRAM = "Hermes Agent"
 
 
 def take_memory(home: Home, theirs: HermesHome, *, dry: bool) -> list[TakenOver]:
-    """Take a home's notes over, or say what that would give."""
+    """Import the notes of a Hermes home, or report the result of doing so."""
     if theirs.leads_out(theirs.memories):
         return [TakenOver("memories", "left", "it is a link that leads out of the folder")]
-    found, left = notes.read(theirs.memories)
-    if not found:
-        return left
+    imported_notes, skipped = notes.read(theirs.memories)
+    if not imported_notes:
+        return skipped
     if dry:
-        return _looked(home, lambda db: _foresee(home, db, found)) + left
-    return with_desk(home, lambda desk: notes.take(desk, found, PROGRAM)) + left
+        return _read_existing(home, lambda db: _foresee(home, db, imported_notes)) + skipped
+    return with_learning(home, lambda learning: notes.take(learning, imported_notes, PROGRAM)) + skipped
 
 
 def take_skills(
     home: Home, root: Path, source: str, *, dry: bool, progress: Callable[[int, int], None]
 ) -> list[TakenOver]:
-    """Take the skills below `root` over, or say what that would give; `progress` gets done and all."""
-    found, left = skills.read(skills.folders(root), skills.bundled(root))
-    if not found:
-        return left
+    """Import the skills below `root`, or report the result of doing so.
+
+    `progress` is called with the number of skills done and the total.
+    """
+    intakes, skipped = skills.read(skills.folders(root), skills.bundled(root))
+    if not intakes:
+        return skipped
     if dry:
         library = Library(home.root / "skills")
         library.offer_built_in()
-        return _looked(home, lambda db: skills.foresee(db, library, found)) + left
+        return _read_existing(home, lambda db: skills.foresee(db, library, intakes)) + skipped
 
-    async def enter(desk: LearningService, found: Sequence[SkillIntake] = tuple(found)) -> list[TakenOver]:
-        return await skills.take(desk, found, source, lambda done: progress(done, len(found)))
+    async def add_skills(learning: LearningService, intakes: Sequence[SkillIntake] = tuple(intakes)) -> list[TakenOver]:
+        return await skills.take(learning, intakes, source, lambda done: progress(done, len(intakes)))
 
-    return with_desk(home, enter) + left
+    return with_learning(home, add_skills) + skipped
 
 
-def _foresee(home: Home, connection: apsw.Connection | None, found: Sequence[Note]) -> list[TakenOver]:
+def _foresee(home: Home, connection: apsw.Connection | None, imported_notes: Sequence[Note]) -> list[TakenOver]:
     settings = load(home, {}, environ=os.environ).settings.memory
     limits_chars: dict[Target, int] = {"memory": settings.memory_chars, "user": settings.user_chars}
     texts: dict[Target, str] = {
         target: disk.read_text(home.root / path) or "" for target, path in our_notes.FILES.items()
     }
-    return notes.foresee(connection, texts, limits_chars, found, PROGRAM)
+    return notes.foresee(connection, texts, limits_chars, imported_notes, PROGRAM)
 
 
-def _looked(home: Home, look: Callable[[apsw.Connection | None], list[TakenOver]]) -> list[TakenOver]:
-    """Look with the store where there is one; none is made."""
+def _read_existing(home: Home, look: Callable[[apsw.Connection | None], list[TakenOver]]) -> list[TakenOver]:
+    """Call `look` with the store if it exists, and with None if it does not. The store is never created."""
     if not has_store(home):
         return look(None)
     return stored.read(home, look)

@@ -1,4 +1,5 @@
-"""/jobs: background processes and helpers, seen and stopped; leaving asks when some run."""
+"""/jobs: list and stop background processes and helpers. Leaving the chat while some run asks for
+confirmation."""
 
 from __future__ import annotations
 
@@ -19,40 +20,40 @@ _TAIL_LINES = 20
 _TAIL_CHARS = 8_000
 
 
-def running(app: App) -> list[Process]:
-    """Give the background processes that are alive; looking makes none."""
-    made = app.processes.made
-    return [process for process in made.listed() if process.is_alive()] if made is not None else []
+def running_processes(app: App) -> list[Process]:
+    """Return the background processes that are alive, without creating the process table."""
+    processes = app.processes.made
+    return [process for process in processes.listed() if process.is_alive()] if processes is not None else []
 
 
-def put_aside(app: App) -> int:
-    """Have the commands that are waited for run on in the background; says how many."""
+def move_to_background(app: App) -> int:
+    """Move the commands that a call is waiting for to the background, and return their number."""
     return app.processes.made.put_aside() if app.processes.made is not None else 0
 
 
-def lines(app: App, width: int) -> list[str]:
-    """Give a line for each one: id, for how long, command."""
+def process_lines(app: App, width: int) -> list[str]:
+    """Return one line per process: id, running time, command."""
     now_s = time.monotonic()
     rows = [
         f"  {process.id:<4} {wording.duration(now_s - process.started_s):>8}  {process.command.text}"
-        for process in running(app)
+        for process in running_processes(app)
     ]
     return [wording.cut(wording.printable(row).replace("\n", " "), width) for row in rows]
 
 
-def tell_of_leaving(chat: ChatControl) -> bool:
-    """Say what would end with the chat; False where nothing would."""
-    found = lines(chat.app, chat.width())
-    if found:
+def warn_before_leaving(chat: ChatControl) -> bool:
+    """List the processes that would end with the chat. Return False if there are none."""
+    rows = process_lines(chat.app, chat.width())
+    if rows:
         chat.say("still running in the background, and it ends with the chat:", "yellow")
-        chat.say("\n".join(found))
+        chat.say("\n".join(rows))
         chat.say("/quit or Ctrl-D again ends it; /jobs stop ID ends one", "dim")
-    return bool(found)
+    return bool(rows)
 
 
-async def jobs(chat: ChatControl, rest: str) -> None:
-    """List them; `ID` shows the end of what one printed, `stop ID` or `stop all` ends it."""
-    word, _, name = rest.partition(" ")
+async def jobs(chat: ChatControl, arguments: str) -> None:
+    """List background work. `ID` shows the end of its output; `stop ID` or `stop all` ends it."""
+    word, _, name = arguments.partition(" ")
     if word == "stop":
         await _stop(chat, name.strip())
         return
@@ -61,24 +62,24 @@ async def jobs(chat: ChatControl, rest: str) -> None:
         for line in window.shown(await window.named(chat.session.id, word)):
             chat.say(wording.cut(wording.printable(line), chat.width()))
     elif word:
-        for line in _tail(_find(chat.app, word)):
+        for line in _output_tail(_find_process(chat.app, word)):
             chat.say(wording.cut(line, chat.width()))
     if word:
         return
-    found = [*lines(chat.app, chat.width()), *await _helpers(chat)]
-    for line in found:
+    rows = [*process_lines(chat.app, chat.width()), *await _helper_lines(chat)]
+    for line in rows:
         chat.say(line, "")
     chat.say(
-        "/jobs ID shows its output, /jobs stop ID ends it" if found else "nothing runs in the background"
+        "/jobs ID shows its output, /jobs stop ID ends it" if rows else "nothing runs in the background"
     )
 
 
-async def _helpers(chat: ChatControl) -> list[str]:
-    """Give a line for each helper of the session."""
+async def _helper_lines(chat: ChatControl) -> list[str]:
+    """Return one line per helper of the session."""
     from whet.store import helper_rows  # noqa: PLC0415 - few sessions have helpers
 
-    seen = await chat.app.database.read(lambda db: helper_rows.seen(db, chat.session.id))
-    return [wording.cut(wording.printable(f"  {one.line}"), chat.width()) for one in seen]
+    helpers = await chat.app.database.read(lambda db: helper_rows.seen(db, chat.session.id))
+    return [wording.cut(wording.printable(f"  {helper.line}"), chat.width()) for helper in helpers]
 
 
 def _window(chat: ChatControl) -> HelperWindow:
@@ -93,22 +94,22 @@ async def _stop(chat: ChatControl, name: str) -> None:
         row = await chat.app.helpers.stop(row)
         chat.say(f"{row.name} has ended: {row.reason}")
         return
-    found = running(chat.app) if name == "all" else [_find(chat.app, name)]
-    for process in found:
+    processes = running_processes(chat.app) if name == "all" else [_find_process(chat.app, name)]
+    for process in processes:
         await process.stop()
         chat.say(f"stopped {process.id}: {wording.clip(process.command.text, chat.width() - 14)}")
 
 
-def _find(app: App, name: str) -> Process:
-    made = app.processes.made
-    found = (made.get(name) or made.get(f"p{name}")) if made is not None else None
-    if found is None:
+def _find_process(app: App, name: str) -> Process:
+    processes = app.processes.made
+    process = (processes.get(name) or processes.get(f"p{name}")) if processes is not None else None
+    if process is None:
         raise NotFound(f"no background process {name!r}", hint="/jobs lists them")
-    return found
+    return process
 
 
-def _tail(process: Process) -> list[str]:
+def _output_tail(process: Process) -> list[str]:
     head, lost, tail = process.output.since(0)
     text = (tail if lost else head + tail)[-_TAIL_CHARS:].decode("utf-8", "replace")
-    shown = [line for line in wording.printable(text).splitlines() if line.strip()][-_TAIL_LINES:]
-    return shown or ["(it has printed nothing)"]
+    rows = [line for line in wording.printable(text).splitlines() if line.strip()][-_TAIL_LINES:]
+    return rows or ["(it has printed nothing)"]

@@ -1,6 +1,7 @@
-"""What keys and signs at the terminal's prompt do: Esc, Shift-Tab, Ctrl-O, Ctrl-B, `!command`, `# note`.
+"""Actions of keys and prefixes at the terminal's prompt: Esc, Shift-Tab, Ctrl-O, Ctrl-B, `!command`, `#
+note`.
 
-Each is a few lines on what the chat offers; which key it is, the screen knows.
+Each is a few lines on top of the chat's interface. The screen maps keys to actions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from whet.cli import attach, jobs, mode, picking, unfolding
 from whet.cli.output import size
 from whet.cli.pasted import dropped_images
 from whet.cli.screen import PromptSignal
-from whet.cli.shell_line import run_here, shell_of
+from whet.cli.shell_line import run_here, shell_tool
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit
 from whet.contract.messages import ImagePart
@@ -35,8 +36,10 @@ _TWICE_S = 0.8
 
 
 class KeyActions:
-    """What keys do in one chat. `pending` is what the model is told with the next message, `images` what it
-    is shown."""
+    """The actions of keys in one chat.
+
+    `pending` holds texts and `images` holds paths that are sent with the next message.
+    """
 
     def __init__(self, chat: ChatControl, decide: Decide) -> None:
         self.pending: list[str] = []
@@ -49,25 +52,25 @@ class KeyActions:
         self._pasted = 0
 
     async def take(self, signal: PromptSignal) -> None:
-        """Do what a key stands for; nothing runs, or the key may be used while something does."""
+        """Run the action of a key. A turn may be running only if the key allows it."""
         chat = self._chat
         if signal is PromptSignal.MODE:
             await self._next_mode()
         elif signal is PromptSignal.UNFOLD:
             await self._unfold()
         elif signal is PromptSignal.BACKGROUND:
-            moved = jobs.put_aside(chat.app)
-            said = "it runs on in the background; /jobs shows it" if moved else "no command is running"
-            chat.say(said, "dim")
+            moved = jobs.move_to_background(chat.app)
+            message = "it runs on in the background; /jobs shows it" if moved else "no command is running"
+            chat.say(message, "dim")
         elif signal is PromptSignal.IMAGE:
             await self._paste_image()
         elif signal is PromptSignal.PLAN:
             await self._decide_plan()
         elif signal is PromptSignal.RESTED and chat.session.inbox:
-            self._go_on(chat.session.inbox.take())
+            self._start_inbox_turn(chat.session.inbox.take())
 
-    def _go_on(self, entry: InboxEntry) -> None:
-        """Begin a turn with what a helper came to while nobody typed."""
+    def _start_inbox_turn(self, entry: InboxEntry) -> None:
+        """Start a turn with a message that arrived from a helper while the person was idle."""
 
         async def work(emit: Emit) -> None:
             await run_turn(self._chat.session, entry.message, emit, receipt=entry.receipt)
@@ -76,16 +79,16 @@ class KeyActions:
         self._chat.work("", work)
 
     async def _next_mode(self) -> None:
-        """Go to the next mode."""
+        """Switch to the next mode."""
         chat = self._chat
         name = mode.next_mode(mode.mode_of(chat.app.gate, chat.session))
         await mode.set_mode(chat.app, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
 
-    def images_of(self, text: str) -> list[ImagePart]:
-        """Load the images that go with a message, and say which ones do. Raises WhetError."""
-        found, missing = attach.find_images(dropped_images(text), self._chat.app.workspace)
-        paths, self.images = [*self.images, *found], []
+    def load_images(self, text: str) -> list[ImagePart]:
+        """Load the images that go with a message, and list them. Raises WhetError."""
+        mentioned, missing = attach.find_images(dropped_images(text), self._chat.app.workspace)
+        paths, self.images = [*self.images, *mentioned], []
         loaded = [attach.load_image(path, self._chat.app.workspace) for path in paths]
         for path in paths:
             self._chat.say(f"  sent with it: {path.name}, {size(path.stat().st_size)}", "dim")
@@ -94,7 +97,7 @@ class KeyActions:
         return loaded
 
     async def _paste_image(self) -> None:
-        """Name the clipboard's image in the input, so that it is sent along. Raises WhetError."""
+        """Put the path of the clipboard's image into the input, to be sent along. Raises WhetError."""
         from whet.cli import clipboard  # noqa: PLC0415 - few messages have images
 
         data = await asyncio.to_thread(clipboard.read_image)
@@ -105,24 +108,24 @@ class KeyActions:
         self._chat.put_in(f"@{path} ")
 
     def close(self) -> None:
-        """Remove the files of pasted images; what was sent of them is stored."""
+        """Remove the files of pasted images. Those that were sent are in the store."""
         if self._pictures is not None:
             self._pictures.cleanup()
 
     async def escape(self, now_s: float) -> None:
-        """Open the rewind at the second Esc in a row, where nothing runs."""
+        """Open the rewind list at the second Esc in a row. Called only while no turn runs."""
         twice, self._escaped_s = now_s - self._escaped_s < _TWICE_S, now_s
         if twice:
             self._escaped_s = float("-inf")
             await picking.pick_point(self._chat)
 
-    def called(self) -> None:
-        """Have Ctrl-O begin at the last call again."""
+    def restart_unfolding(self) -> None:
+        """Let the next Ctrl-O begin at the last call again."""
         self._unfolded = 0
 
     async def _unfold(self) -> None:
         chat = self._chat
-        count = len(await unfolding.calls_of(chat.app.database, chat.session))
+        count = len(await unfolding.session_calls(chat.app.database, chat.session))
         if not count:
             raise NotFound("no call was made in this session")
         self._unfolded = self._unfolded % count + 1
@@ -134,7 +137,7 @@ class KeyActions:
         now = await planning.state_of(chat.app, chat.session.id)
         picked = await self._decide("Carry this plan out?", mode.CHOICES)
         if picked == len(mode.CHOICES) - 2:
-            chat.put_back("\n".join(["/plan steps", *(one.text for one in now.steps)]))
+            chat.put_back("\n".join(["/plan steps", *(step.text for step in now.steps)]))
             return
         if isinstance(picked, str) or picked == len(mode.CHOICES) - 1:
             chat.say("still planning; /mode ask ends that", "dim")
@@ -143,24 +146,25 @@ class KeyActions:
                 chat.send(picked)
             return
         name = mode.MODES[0] if picked == 0 else mode.MODES[2]
-        told = await planning.approve(chat.app, chat.session.id)
+        message = await planning.approve(chat.app, chat.session.id)
         await mode.set_mode(chat.app, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
-        chat.send(told)
+        chat.send(message)
 
-    async def sign(self, sign: str, text: str) -> None:
-        """Do what a line with a sign in front says: remember, or run a command here. Raises WhetError."""
+    async def run_sign(self, sign: str, text: str) -> None:
+        """Handle a line with a sign: `#` stores a note, `!` runs a command here. Raises WhetError."""
         if sign == "#":
             await self._remember(text)
         else:
             self._run_here(text)
 
     def _run_here(self, command: str) -> None:
-        """Run the person's own command; the model hears of it with the next message. Raises WhetError."""
+        """Run the person's own command. The model receives its output with the next message. Raises
+        WhetError."""
         if not command:
             raise WhetError("there is no command", hint="!ls runs ls here")
         chat = self._chat
-        shell_of(chat.session)
+        shell_tool(chat.session)
 
         async def work(emit: Emit) -> None:
             self.pending.append(await run_here(chat.session, command, emit))
@@ -168,7 +172,7 @@ class KeyActions:
         chat.work("running", work)
 
     async def _remember(self, note: str) -> None:
-        """Keep a note for later sessions. Raises WhetError where it is refused."""
+        """Store a note for later sessions. Raises WhetError if it is refused."""
         if not note:
             raise WhetError("there is nothing to remember", hint="# the tests need ORDERS_DB=memory")
         chat = self._chat

@@ -1,6 +1,6 @@
-"""What each key does at the terminal: text is sent, a question is answered, a turn is stopped.
+"""Key bindings at the terminal: send text, answer a question, stop a turn.
 
-It owns what is between the keys and the chat: the queue of what the person did, and which question is up.
+It owns the state between the keys and the chat: the queue of the person's inputs, and the open question.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TWICE_S = 0.8
 _SIGNALS = {"s-tab": PromptSignal.MODE, "c-o": PromptSignal.UNFOLD}
 
 
-def _nothing(width: int, height: int) -> list[list[Fragment]]:
+def _no_lines(width: int, height: int) -> list[list[Fragment]]:
     return []
 
 
@@ -40,18 +40,18 @@ def _suspend(event: KeyPressEvent) -> None:
     event.app.suspend_to_background()
 
 
-def _leave(event: KeyPressEvent) -> None:
-    """Do nothing: nobody asked for the mouse, and colours that come as keys look like it to the library."""
+def _ignore(event: KeyPressEvent) -> None:
+    """Ignore mouse events. Mouse reports are off, but the library takes some colour replies for them."""
 
 
-def _take_found(event: KeyPressEvent) -> None:
-    """Take what the search has found into the input, to be typed on at its end."""
+def _accept_match(event: KeyPressEvent) -> None:
+    """Take the search result into the input, with the cursor at its end."""
     accept_search()
     event.current_buffer.cursor_position = len(event.current_buffer.text)
 
 
 def _close_menu(event: KeyPressEvent) -> None:
-    """Close the list of completions; what was taken from it stays."""
+    """Close the completion menu. Text that was already completed stays."""
     event.current_buffer.complete_state = None
 
 
@@ -64,7 +64,7 @@ class InputKeys:
     `typed_ahead` is what was typed on after a question came, for the input line that it took the place of."""
 
     def __init__(self) -> None:
-        self.live: LiveLines = _nothing
+        self.live: LiveLines = _no_lines
         self.pastes: Pastes = Pastes()
         self.inputs: asyncio.Queue[Typed | PromptSignal] = asyncio.Queue()
         self.question: TerminalQuestion | None = None
@@ -73,9 +73,9 @@ class InputKeys:
         self._escaped_s = 0.0
 
     def bindings(self, prompt: Callable[[], Buffer]) -> KeyBindings:
-        """Give the keys; `prompt` is the input line's buffer."""
+        """Return the key bindings. `prompt` returns the input line's buffer."""
         keys = KeyBindings()
-        asked = Condition(lambda: self.question is not None)
+        has_question = Condition(lambda: self.question is not None)
         one_key = Condition(lambda: self.question is not None and self.question.typed is not None)
         empty = Condition(lambda: not prompt().text)
 
@@ -88,7 +88,7 @@ class InputKeys:
             else:
                 self._send(event)
 
-        keys.add("enter", filter=is_searching)(_take_found)
+        keys.add("enter", filter=is_searching)(_accept_match)
 
         @keys.add("escape", "enter", filter=~one_key)
         def _(event: KeyPressEvent) -> None:
@@ -105,9 +105,9 @@ class InputKeys:
             self._interrupt(event)
 
         keys.add("c-z", eager=True)(_suspend)
-        keys.add(Keys.Vt100MouseEvent)(_leave)
+        keys.add(Keys.Vt100MouseEvent)(_ignore)
 
-        @keys.add("c-d", filter=empty & ~asked)
+        @keys.add("c-d", filter=empty & ~has_question)
         def _(event: KeyPressEvent) -> None:
             self.inputs.put_nowait(PromptSignal.END)
 
@@ -118,31 +118,31 @@ class InputKeys:
 
         keys.add(Keys.BracketedPaste, filter=one_key, eager=True)(self._paste_answer)
 
-        @keys.add("escape", filter=asked & ~one_key)
+        @keys.add("escape", filter=has_question & ~one_key)
         @keys.add("escape", filter=one_key, eager=True)
         def _(event: KeyPressEvent) -> None:
             if self.question:
                 self.question.give(None)
 
-        # In vi's insert mode Esc ends that mode; with nothing typed it does what it does elsewhere, too.
+        # In vi's insert mode Esc ends that mode. If the input is empty, it also acts as in other modes.
         stops = ~vi_insert_mode | empty
-        keys.add("escape", filter=~asked & ~has_completions & ~is_searching & stops)(self._escape)
-        keys.add("escape", filter=~asked & has_completions)(_close_menu)
-        self._add_signals(keys, asked)
+        keys.add("escape", filter=~has_question & ~has_completions & ~is_searching & stops)(self._escape)
+        keys.add("escape", filter=~has_question & has_completions)(_close_menu)
+        self._add_signals(keys, has_question)
         return keys
 
-    def _add_signals(self, keys: KeyBindings, asked: Condition) -> None:
+    def _add_signals(self, keys: KeyBindings, has_question: Condition) -> None:
         picking = Condition(lambda: isinstance(self.question, PickQuestion))
         running = Condition(lambda: bool(self.live(1, 1)))
 
-        def tell(signal: PromptSignal) -> Callable[[KeyPressEvent], None]:
+        def send_signal(signal: PromptSignal) -> Callable[[KeyPressEvent], None]:
             return lambda event: self.inputs.put_nowait(signal)
 
         for key, signal in _SIGNALS.items():
-            keys.add(key, filter=~asked & ~has_completions, eager=True)(tell(signal))
-        keys.add("c-b", filter=running & ~asked, eager=True)(tell(PromptSignal.BACKGROUND))
-        keys.add("c-g", filter=~asked & ~is_searching)(_edit)
-        keys.add("c-v", filter=~asked & (emacs_insert_mode | vi_insert_mode))(tell(PromptSignal.IMAGE))
+            keys.add(key, filter=~has_question & ~has_completions, eager=True)(send_signal(signal))
+        keys.add("c-b", filter=running & ~has_question, eager=True)(send_signal(PromptSignal.BACKGROUND))
+        keys.add("c-g", filter=~has_question & ~is_searching)(_edit)
+        keys.add("c-v", filter=~has_question & (emacs_insert_mode | vi_insert_mode))(send_signal(PromptSignal.IMAGE))
 
         @keys.add("up", filter=picking, eager=True)
         @keys.add("down", filter=picking, eager=True)
@@ -151,7 +151,7 @@ class InputKeys:
                 self.question.move(-1 if event.key_sequence[0].key == "up" else 1)
 
     def _escape(self, event: KeyPressEvent) -> None:
-        """Tell of Esc; with text in the input and nothing running, two of them clear it."""
+        """Queue Esc as an input. If the input has text and nothing runs, two of them clear it."""
         buffer, now_s = event.current_buffer, time.monotonic()
         if not buffer.text or self.live(1, 1):
             self.inputs.put_nowait(PromptSignal.ESCAPE)
@@ -163,26 +163,26 @@ class InputKeys:
 
     def _send(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        shown = buffer.text
+        line = buffer.text
         if isinstance(self.question, PickQuestion):
             if not self._is_ahead(self.question):
                 self.last_key_s = 0.0
                 self.question.give("")
             return
-        if not shown.strip():
+        if not line.strip():
             return
-        if not shown.startswith(" "):
+        if not line.startswith(" "):
             buffer.append_to_history()
         buffer.reset()
-        self.last_key_s = 0.0  # what was sent is said; only unfinished typing makes a question wary
-        text, marked = self.pastes.expand(shown)
+        self.last_key_s = 0.0  # sent text needs no guard; only unfinished typing delays a question
+        text, marked = self.pastes.expand(line)
         if self.question:
             self.question.give(text)
         else:
-            self.inputs.put_nowait(Typed(shown.strip(), text.strip(), marked.strip()))
+            self.inputs.put_nowait(Typed(line.strip(), text.strip(), marked.strip()))
 
     def note_typing(self, _: object) -> None:
-        """Remember when a person last typed, so that a question does not take a word for its answer."""
+        """Remember when the person last typed, so that a typed word is not taken as a question's answer."""
         now_s = time.monotonic()
         if self.question is not None and now_s - self.last_key_s >= _TYPING_S:
             self.question.wary = False
@@ -217,7 +217,8 @@ class InputKeys:
             self.question.give(None)
             return
         if self.question:
-            if not self.live(1, 1):  # else it ends with its turn: nobody said no to the call
+            # otherwise the question ends with its turn: the person did not refuse the call
+            if not self.live(1, 1):
                 self.question.give(None)
         elif event.app.layout.is_searching:
             stop_search()

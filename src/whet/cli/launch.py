@@ -1,7 +1,7 @@
-"""From what was asked on the command line to an open session; the one-shot and the chat share it.
+"""Open a session as the command line asks; the one-shot and the chat share this.
 
-The options that say which model answers stand here for every command that asks one. It does not know how a
-turn is shown.
+The options that choose the model are defined here for every command that has them. Showing a turn is the
+caller's task.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 from whet import log
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.cli.output import terminal_width, wrapped
+from whet.cli.output import terminal_width, wrap_text
 from whet.cli.wording import columns
 from whet.config.load import load
 from whet.config.paths import Home
@@ -53,7 +53,7 @@ approvals_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opt
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What `whet chat` was called with. `flags` maps settings' keys to values, None where not given."""
+    """The options of `whet chat`. `flags` maps settings' keys to values; None if a flag was not given."""
 
     home: Home
     flags: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -70,27 +70,28 @@ class ChatOptions:
 
 
 def workspace_of(settings: Settings) -> Path:
-    """Give the folder that the settings name, else the current one."""
+    """Return the workspace folder of the settings, or the current folder if none is set."""
     return Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()
 
 
 async def start_app(options: ChatOptions, settings: Settings, person: Person) -> App:
-    """Open the program's resources for the workspace that the settings name. Sends nothing."""
+    """Open the program's resources for the workspace of the settings. Sends nothing."""
     workspace = workspace_of(settings)
     if not workspace.is_dir():
         raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
     secrets = load_secrets(options.home, os.environ)
     if settings.mcp.servers and sys.stderr.isatty():
-        _say_what_takes_long(options.home, settings)
-    log.start(options.home.logs)  # or a plugin's stack would go to the terminal
+        _announce_slow_servers(options.home, settings)
+    log.start(options.home.logs)  # otherwise a plugin's traceback would go to the terminal
     app = await App.start(options.home, settings, secrets, person, workspace)
-    gc.freeze()  # what the imports and the start have made stays to the end, and need not be looked through
+    # imports and start-up create objects that live until the end; the collector need not scan them
+    gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     return app
 
 
-def _say_what_takes_long(home: Home, settings: Settings) -> None:
-    """Name the MCP servers that must be asked before the first session."""
+def _announce_slow_servers(home: Home, settings: Settings) -> None:
+    """Name the MCP servers that must be asked for their tools before the first session."""
     from whet.mcp.kept import read_kept  # noqa: PLC0415 - few homes have servers
 
     servers = settings.mcp.servers.items()
@@ -99,31 +100,31 @@ def _say_what_takes_long(home: Home, settings: Settings) -> None:
         sys.stderr.write(f"asking {', '.join(unknown)} for their tools, once ...\n")
 
 
-def load_settings(options: ChatOptions, read: Callable[[str], str] | None) -> Settings:
-    """Load the settings with the command line's flags on top; find a model first where none is set.
+def load_settings(options: ChatOptions, read_line: Callable[[str], str] | None) -> Settings:
+    """Load the settings, overridden by the command line's flags. If no model is set, choose one first.
 
-    `read` asks the person a line; None where nobody is there, then that is a ConfigError. Not to be
+    `read` asks the person for a line. If it is None and no model is set, raises ConfigError. Must not be
     called from an event loop.
     """
     loaded = load(options.home, options.flags, environ=os.environ)
     for warning in loaded.warnings:
         sys.stderr.write(f"note: {warning}\n")
     if not (loaded.settings.model.provider or loaded.settings.model.base_url):
-        # Found on demand: a first run comes once, and what it needs is not cheap to import.
+        # Imported on demand: it costs time and only a first run needs it.
         from whet.app.discover import choose  # noqa: PLC0415
 
-        choose(options.home, load_secrets(options.home, os.environ), _say, read)
+        choose(options.home, load_secrets(options.home, os.environ), _say, read_line)
         loaded = load(options.home, options.flags, environ=os.environ)
     return loaded.settings
 
 
 def _say(line: str) -> None:
     indent = len(line) - len(line.lstrip())
-    sys.stderr.write((wrapped(line, indent=indent) if columns(line) > terminal_width() else line) + "\n")
+    sys.stderr.write((wrap_text(line, indent=indent) if columns(line) > terminal_width() else line) + "\n")
 
 
 async def open_session(app: App, options: ChatOptions) -> Session:
-    """Open the session that was asked for: a named one, the latest of this folder, or a new one."""
+    """Open the requested session: a named one, the latest of this folder, or a new one."""
     session = await _session_of(app, options)
     if options.plans:
         from whet.app.planning import set_planning  # noqa: PLC0415 - few sessions plan
@@ -142,18 +143,18 @@ async def _session_of(app: App, options: ChatOptions) -> Session:
 
 
 async def forget_empty(app: App, session: Session) -> None:
-    """Delete a session in which nothing was ever said; others stay as they are."""
+    """Delete a session without any messages. Other sessions are not changed."""
     if session.log.session.turns == 0 and not session.log.messages:
         await app.database.write(lambda db: sessions.delete(db, session.id))
 
 
 def model_options(command: F) -> F:
-    """Add the options to a command, which gets their values by name; None where one was not given."""
+    """Add the model options to a command. It gets their values by name; None if an option was not given."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def model_flags(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the settings that the options stand for."""
-    return {key: given[name] for name, key in _SETTINGS.items()}
+def model_flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that correspond to the model options."""
+    return {key: options[name] for name, key in _SETTINGS.items()}

@@ -1,6 +1,7 @@
-"""What the commands of memory, skills and undo share: a desk without a provider, and how a change is told.
+"""Shared parts of the memory, skills and undo commands: a learning service without a provider, and the
+display of changes.
 
-Reads and writes go through the desk, so that files edited by hand are noticed first.
+Reads and writes go through the service, so that files edited by hand are noticed first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 
 from whet.cli import stored
 from whet.cli.main import run_on_loop
-from whet.cli.output import Column, age, table, wrapped
+from whet.cli.output import Column, age, table, wrap_text
 from whet.cli.wording import cut, printable
 from whet.clock import SystemClock
 from whet.config.load import load
@@ -29,30 +30,33 @@ _GROUP = {"memory": "memory", "skill": "skills"}
 _WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
 
 
-def with_desk(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
-    """Run `work` on the home's desk, with the skills and memories of its plugins. Raises WhetError."""
+def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
+    """Run `work` with the home's learning service, including the skills and memories of its plugins.
+
+    Raises WhetError.
+    """
     settings = load(home, {}, environ=os.environ).settings
-    load_secrets(home, os.environ)  # from here on they are masked wherever they turn up
+    load_secrets(home, os.environ)  # from here on their values are masked in all output
     home.ensure()
     clock = SystemClock()
-    with stored.opened(home) as database:
-        desk = LearningService(MemoryReader(database, clock, home.root, (settings.memory, settings.review)))
-        desk.library.offer_built_in()
+    with stored.open_database(home) as database:
+        learning = LearningService(MemoryReader(database, clock, home.root, (settings.memory, settings.review)))
+        learning.library.offer_built_in()
 
         async def run() -> T:
             if not settings.plugins.enabled:
-                return await work(desk)
-            # Most homes have no plugin, and this brings the way to model servers along.
+                return await work(learning)
+            # Most homes have no plugin, and this imports the clients of model servers.
             from whet.app import memories  # noqa: PLC0415
 
-            async with memories.joined(memories.homes_plugins(home, settings), desk):
-                return await work(desk)
+            async with memories.joined(memories.homes_plugins(home, settings), learning):
+                return await work(learning)
 
         return run_on_loop(run())
 
 
 def changes_table(rows: Sequence[LedgerRow]) -> str:
-    """Lay changes out as a table."""
+    """Format changes as a table."""
     now = SystemClock().now()
     shape: list[Column[LedgerRow]] = [
         Column("id", lambda row: str(row.id), right=True),
@@ -67,7 +71,7 @@ def changes_table(rows: Sequence[LedgerRow]) -> str:
 
 
 def change_lines(row: LedgerRow) -> list[str]:
-    """Tell all of one change: who, when, why, from which messages, what it replaced."""
+    """Return the details of a change: author, time, reason, quoted messages and replaced text."""
     origin = row.origin
     lines = [f"change {row.id}: {summary(row)} ({row.action.replace('_', ' ')}), {row.state}"]
     lines.append(f"  by      {_WHO[origin.write_origin]}, {row.at}")
@@ -78,10 +82,10 @@ def change_lines(row: LedgerRow) -> list[str]:
     if row.trust:
         lines.append(f"  trust   {row.trust}")
     if row.reason:
-        lines.append(wrapped(printable(f"reason  {row.reason}"), indent=2))
+        lines.append(wrap_text(printable(f"reason  {row.reason}"), indent=2))
     for quote in row.evidence:
-        who = f"{quote.role} {quote.tool}".strip()
-        lines.append(wrapped(printable(f"quote   “{quote.quote}” (message {quote.seq}, {who})"), indent=2))
+        speaker = f"{quote.role} {quote.tool}".strip()
+        lines.append(wrap_text(printable(f"quote   “{quote.quote}” (message {quote.seq}, {speaker})"), indent=2))
     for sign, text in (("-", row.before), ("+", row.after)):
         lines += [f"  {sign} {printable(line)}" for line in text.splitlines()[:40]]
     if row.undoes:
@@ -98,7 +102,7 @@ def change_lines(row: LedgerRow) -> list[str]:
 
 
 def as_object(row: LedgerRow) -> dict[str, Any]:
-    """Give a change as a JSON object, its origin's set fields included."""
+    """Return a change as a JSON object, including the set fields of its origin."""
     return {**msgspec.to_builtins(row), "origin": row.origin.metadata()}
 
 

@@ -1,7 +1,7 @@
 """Slash commands of learning: /memory, /skills, /inbox, and each skill by its own name.
 
-A skill's text goes into the message as a document, so that it counts as loaded text and never as the person's
-own words. The load leaves a receipt. What waits is decided on for whoever the conversation belongs to.
+A skill's text goes into the message as a document, so that it counts as loaded text and never as the
+person's own words. The load leaves a receipt. Decisions in /inbox apply to the owner of the conversation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXT_CHARS = 300
 _USAGE = "/inbox, /inbox accept NUMBER, /inbox reject NUMBER"
 
 
-async def _memory(chat: ChatControl, rest: str) -> None:
+async def _memory(chat: ChatControl, arguments: str) -> None:
     files = await chat.desk.reader.notes()
     if not any(file.entries for file in files):
         chat.say("nothing is remembered yet; say: remember that ...", "dim")
@@ -40,51 +40,51 @@ async def _memory(chat: ChatControl, rest: str) -> None:
     chat.say("`whet memory log` says who wrote what and why, `whet undo` takes it back", "dim")
 
 
-async def _skills(chat: ChatControl, rest: str) -> None:
-    found = chat.desk.library.all()
-    shown = skill_store.search(found, rest) if rest else found
-    wide = max((len(info.name) for info in shown[:_LISTED]), default=0)
-    for info in shown[:_LISTED]:
-        about = f"can't be used: {info.problem}" if info.problem else info.description
-        chat.say(cut(printable(f"  /{info.name:<{wide}}  {about}"), chat.width()))
-    if len(shown) > _LISTED:
-        chat.say(f"  and {len(shown) - _LISTED} more; /skills WORDS finds them", "dim")
-    if not shown:
+async def _skills(chat: ChatControl, words: str) -> None:
+    infos = chat.desk.library.all()
+    matches = skill_store.search(infos, words) if words else infos
+    wide = max((len(info.name) for info in matches[:_LISTED]), default=0)
+    for info in matches[:_LISTED]:
+        summary = f"can't be used: {info.problem}" if info.problem else info.description
+        chat.say(cut(printable(f"  /{info.name:<{wide}}  {summary}"), chat.width()))
+    if len(matches) > _LISTED:
+        chat.say(f"  and {len(matches) - _LISTED} more; /skills WORDS finds them", "dim")
+    if not matches:
         chat.say("no skill fits", "dim")
 
 
-async def run_skill(chat: ChatControl, name: str, rest: str) -> None:
-    """Send what a prompt file or a skill of that name says. Raises NotFound where there is neither."""
+async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
+    """Send the text of the prompt file or skill of that name. Raises NotFound if neither exists."""
     from whet.app.own_commands import prompt_command  # noqa: PLC0415 most of what is typed is no command
 
-    own = prompt_command(name, chat.app.home.root, chat.session.workspace)
-    if own is not None:
-        chat.send(own.message(rest))
+    prompt = prompt_command(name, chat.app.home.root, chat.session.workspace)
+    if prompt is not None:
+        chat.send(prompt.message(arguments))
         return
-    desk = chat.desk
-    if desk.library.find(name) is None:
+    learning = chat.desk
+    if learning.library.find(name) is None:
         if name in COMMANDS:
             raise NotFound(
                 f"there is no command /{name}", hint=f"`whet {name}` does that, in another terminal"
             )
-        chat.commands.get(name)  # there is none: this says which name is near
+        chat.commands.get(name)  # raises NotFound with a similar name
     origin = Origin("user", session_id=chat.session.id, platform=chat.app.source)
-    load = await desk.skills.view(name, "", origin, how="slash")
+    load = await learning.skills.view(name, "", origin, how="slash")
     if not load.ok:
         raise NotFound(load.text)
-    wish = rest or f"Follow the skill {name} for what we are working on."
+    wish = arguments or f"Follow the skill {name} for what we are working on."
     chat.send(f'{wish}\n\n<skill name="{name}">\n{unclosing("skill", load.text)}\n</skill>')
 
 
-def typed(text: str) -> str:
-    """Give what the person typed of a message, less the skill, prompt file and commands sent with it."""
+def typed_text(text: str) -> str:
+    """Return the typed text of a message, without the skill, prompt file and command output sent with it."""
     for mark in ("\n\n<skill name=", "\n\n<command name=", f"\n\n{RAN}\n"):
         text = text.partition(mark)[0]
     return text
 
 
 def learning_commands() -> list[SlashCommand[ChatControl]]:
-    """Give the commands, in the order that /help shows them."""
+    """Return the commands in the order in which /help shows them."""
     return [
         SlashCommand("memory", "Show what is remembered.", _memory, anytime=True, remote=True),
         SlashCommand(
@@ -99,9 +99,9 @@ def learning_commands() -> list[SlashCommand[ChatControl]]:
     ]
 
 
-async def _inbox(chat: ChatControl, rest: str) -> None:
-    if rest:
-        await _decide(chat, *rest.split())
+async def _inbox(chat: ChatControl, arguments: str) -> None:
+    if arguments:
+        await _decide(chat, *arguments.split())
         return
     profile, database = chat.desk.profile, chat.desk.database
     rows: list[LedgerRow] = await database.read(lambda db: news.waiting(db, profile))
@@ -127,7 +127,7 @@ def _show(chat: ChatControl, title: str, row: LedgerRow) -> None:
 
 async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
     decide = {"accept": chat.desk.accept, "reject": chat.desk.reject}.get(word)
-    ids = [typed_number(one) for one in numbers]
+    ids = [typed_number(text) for text in numbers]
     if decide is None or not ids or None in ids:
         raise ConfigError(f"/inbox knows no {' '.join((word, *numbers))[:40]!r}", hint=_USAGE)
     for number in ids:
@@ -137,6 +137,6 @@ async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
 
 
 def inbox_command() -> SlashCommand[ChatControl]:
-    """Give the command."""
+    """Return the /inbox command."""
     text = "See what waits or was refused; accept or reject it."
     return SlashCommand("inbox", text, _inbox, "[accept|reject NUMBER]", anytime=True, remote=True)

@@ -1,8 +1,8 @@
-"""Shows one turn as it happens: what is finished goes into the scroll-back, what runs into a live area.
+"""Shows one turn as it happens: finished output goes into the scroll-back, running work into a live area.
 
-Finished text is written once and never again; the live area (the answer's open end, running tools with
-their last output, queued messages, a status line) is redrawn by the screen from `lines`. It does not know
-about prompt_toolkit or sessions.
+Finished text is written once and never again. The live area (the answer's open end, running tools with
+their last output, queued messages, a status line) is redrawn by the screen from `lines`. It knows nothing
+of prompt_toolkit or sessions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from whet.cli import wording
 from whet.cli.blocks import Blocks, MarkdownBlock
 from whet.cli.deciding import diff_lines, paint_row
-from whet.cli.plan import counted, plan_rows
+from whet.cli.plan import count_done, plan_rows
 from whet.cli.render import Painter
 from whet.contract.events import (
     ApprovalAsked,
@@ -49,7 +49,7 @@ Fragment = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The few signs of the screen, in a form that its encoding has."""
+    """The few signs of the screen, in characters that its encoding has."""
 
     ok: str = "●"
     failed: str = "✗"
@@ -61,12 +61,12 @@ class Marks:
     plain: bool = False
 
     def fit(self, text: str) -> str:
-        """Give `text` in signs that the encoding has, column for column."""
+        """Return `text` in characters that the encoding has, with the same width."""
         return text.translate(_PLAIN) if self.plain else text
 
     @classmethod
     def for_encoding(cls, encoding: str | None) -> Marks:
-        """Give the signs that `encoding` can write."""
+        """Return the signs that `encoding` can write."""
         try:
             "●✗○›↳│⠋…·".encode(encoding or "ascii")
         except (UnicodeEncodeError, LookupError):
@@ -83,29 +83,29 @@ class _Running:
     is_cut: bool = False
 
     def take(self, text: str) -> None:
-        """Keep the end of what it prints."""
+        """Append output, keeping only its end."""
         self.output += text
         if len(self.output) > _OUTPUT_CHARS:
             self.output, self.is_cut = self.output[-_OUTPUT_CHARS:], True
 
-    def rows(self, marks: Marks, width: int, *, whole: bool = False) -> list[str]:
-        """Give the last lines that it printed; `whole`: as many as are kept."""
-        # What a carriage return goes back over, a progress bar's past, is not seen on a terminal either.
-        output, most = (self.output, _OWN_LINES) if whole else (self.output[-_TAIL_CHARS:], _OUTPUT_LINES)
+    def rows(self, marks: Marks, width: int, *, full: bool = False) -> list[str]:
+        """Return the last lines of the output, or all kept lines if `whole`."""
+        # Text before a carriage return, such as a progress bar's past, is not visible on a terminal either.
+        output, most = (self.output, _OWN_LINES) if full else (self.output[-_TAIL_CHARS:], _OUTPUT_LINES)
         lines = [line.rstrip("\r").rpartition("\r")[2] for line in output.split("\n")]
-        lines = [line for one in lines if (line := wording.printable(one).expandtabs(4)).strip()]
-        if whole and (len(lines) > most or self.is_cut):
+        lines = [line for raw in lines if (line := wording.printable(raw).expandtabs(4)).strip()]
+        if full and (len(lines) > most or self.is_cut):
             lines = ["…", *lines[1 - most :]]
         return [f"  {marks.output} {wording.cut(text, width - 4)}" for text in lines[-most:]]
 
     def live(self, marks: Marks, width: int, now_s: float) -> list[list[Fragment]]:
-        """Give the call as it runs: what it is, for how long, its last lines."""
+        """Return the running call: name, subject, seconds so far and last lines."""
         took = f"{round(now_s - self.began_s)} s"
         line = wording.call_line(self.name, self.subject, width, mark=marks.running, tail=took)
         return [[("", line)], *([("class:dim", text)] for text in self.rows(marks, width))]
 
-    def stopped(self, marks: Marks, painter: Painter, width: int, now_s: float) -> list[str]:
-        """Give the call as the person stopped it: for how long it ran, its last lines."""
+    def stopped_lines(self, marks: Marks, painter: Painter, width: int, now_s: float) -> list[str]:
+        """Return a call that the person stopped: its running time and last lines."""
         tail = f"stopped  {wording.duration(now_s - self.began_s)}"
         line = wording.call_line(self.name, self.subject, width, mark=marks.failed, tail=tail)
         text = painter.line(marks.failed, "red") + line[len(marks.failed) :]
@@ -114,49 +114,50 @@ class _Running:
 
 @dataclass(slots=True)
 class _Turn:
-    """What a turn has done so far, for whoever stops it; `waited_s` is how long a person was asked."""
+    """The progress of a turn, shown if the person stops it. `waited_s` is the time spent on questions."""
 
     calls: int = 0
     edits: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     waited_s: float = 0.0
     asked_at_s: float | None = None
-    asked: ApprovalAsked | None = None
+    approval: ApprovalAsked | None = None
 
-    def answered(self, now_s: float) -> None:
+    def end_wait(self, now_s: float) -> None:
         """End a wait for the person, if there is one."""
         if self.asked_at_s is not None:
             self.waited_s += now_s - self.asked_at_s
             self.asked_at_s = None
 
     @property
-    def is_asked(self) -> bool:
-        """Whether the person here is asked about a call now."""
-        return self.asked is not None and self.asked_at_s is not None
+    def awaits_answer(self) -> bool:
+        """Whether the person here is being asked about a call."""
+        return self.approval is not None and self.asked_at_s is not None
 
-    def settle(self, event: Event) -> None:
-        """Keep in mind which call the person is asked about, until it begins or ends."""
+    def track_question(self, event: Event) -> None:
+        """Remember which call the person is asked about, until it begins or ends."""
         if isinstance(event, ApprovalAsked | ConfirmationAsked):
-            self.asked = event if isinstance(event, ApprovalAsked) else None
-        elif isinstance(event, ToolStarted | ToolFinished) and self.asked is not None:
-            self.asked = None if self.asked.call_id == event.call_id else self.asked
+            self.approval = event if isinstance(event, ApprovalAsked) else None
+        elif isinstance(event, ToolStarted | ToolFinished) and self.approval is not None:
+            self.approval = None if self.approval.call_id == event.call_id else self.approval
 
-    def not_run(self, marks: Marks, painter: Painter, width: int) -> str:
-        """Say which call was asked about and then not begun; "" for none."""
-        if self.asked is None:
+    def not_run_line(self, marks: Marks, painter: Painter, width: int) -> str:
+        """Return a line for the call that was asked about and never begun, or an empty string if every call
+        began."""
+        if self.approval is None:
             return ""
-        about = self.asked.subject.removeprefix(f"{self.asked.tool} ")
-        line = wording.call_line(self.asked.tool, about, width, mark=marks.failed, tail="not run")
+        subject = self.approval.subject.removeprefix(f"{self.approval.tool} ")
+        line = wording.call_line(self.approval.tool, subject, width, mark=marks.failed, tail="not run")
         return f"\n{painter.line(marks.failed, 'red')}{line[len(marks.failed) :]}\n"
 
     def take(self, event: ToolFinished) -> None:
-        """Count a call that ended."""
+        """Count a finished call."""
         self.calls += 1
         for edit in event.edits:
             added, removed = self.edits.get(edit.path, (0, 0))
             self.edits[edit.path] = (added + edit.added, removed + edit.removed)
 
-    def said(self) -> str:
-        """Say what was done, "" for nothing."""
+    def summary(self) -> str:
+        """Return a summary of the finished calls and edits, or an empty string if there are none."""
         parts = [f"{plural(self.calls, 'call')} done"] if self.calls else []
         parts += [f"{path} +{added:,} −{removed:,}" for path, (added, removed) in self.edits.items()]
         return " · ".join(parts)
@@ -164,7 +165,8 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """Where a turn is shown: `write` puts text into the scroll-back, `refresh` has the live area redrawn."""
+    """The surface a turn is shown on: `write` puts text into the scroll-back, `refresh` redraws the live
+    area."""
 
     write: Callable[[str], None]
     refresh: Callable[[], None]
@@ -172,17 +174,17 @@ class Surface:
 
 
 def recall(surface: Surface, painter: Painter, text: str, most: int) -> None:
-    """Write the last `most` lines of an answer of before into the scroll-back."""
+    """Write the last `most` lines of an earlier answer into the scroll-back."""
     blocks, width = Blocks(), surface.width()
-    whole = "".join(painter.block(one, width) for one in [*blocks.feed(text), *blocks.finish()])
-    rows = whole.strip("\n").split("\n")
-    shown = rows if len(rows) <= most else ["…", *rows[-most:]]
-    surface.write("".join(f"{row}\n" for row in shown if whole))
+    rendered = "".join(painter.block(block, width) for block in [*blocks.feed(text), *blocks.finish()])
+    rows = rendered.strip("\n").split("\n")
+    tail = rows if len(rows) <= most else ["…", *rows[-most:]]
+    surface.write("".join(f"{row}\n" for row in tail if rendered))
 
 
 @dataclass(slots=True)
 class TerminalTurnView:
-    """The consumer of one chat's events, turn after turn."""
+    """Shows one chat's events, turn after turn."""
 
     surface: Surface
     painter: Painter
@@ -204,37 +206,36 @@ class TerminalTurnView:
     _waits: tuple[float, float] | None = None
 
     def begin(self, doing: str = "") -> None:
-        """Start a turn, or other work that is shown as `doing`: the status line runs until its TurnEnd or
-        `stop`."""
+        """Start a turn, or other work shown as `doing`. The status line runs until its TurnEnd or `stop`."""
         self._began_s = self.now_s()
         self._turn = _Turn()
         self._doing = doing
         self._after_call = False
 
     def stop(self) -> None:
-        """End a turn that gave no TurnEnd; its open text is written out."""
+        """End a turn that sent no TurnEnd. Its open text is written out."""
         self._flush()
         self._running.clear()
         self._subjects.clear()
-        self._turn.asked = None
+        self._turn.approval = None
         self._decides_until_s = self._waits = self._began_s = None
 
-    def interrupted(self) -> None:
-        """End a turn that the person stopped, and say which calls were stopped and what had been done."""
-        width, took = self.surface.width(), wording.duration(self._elapsed())
-        stopped, not_run = list(self._running.values()), self._turn.not_run(self.marks, self.painter, width)
+    def report_interruption(self) -> None:
+        """End a turn that the person stopped, and list the stopped calls and the work done so far."""
+        width, took = self.surface.width(), wording.duration(self._turn_seconds())
+        stopped, not_run = list(self._running.values()), self._turn.not_run_line(self.marks, self.painter, width)
         self.stop()
         for call in stopped:
-            rows = call.stopped(self.marks, self.painter, width, self.now_s())
+            rows = call.stopped_lines(self.marks, self.painter, width, self.now_s())
             self.surface.write("\n" + "\n".join(rows) + "\n")
         self.surface.write(not_run)
-        done = self._turn.said()
+        done = self._turn.summary()
         self.say(f"\ncancelled after {took}" + (f" · {done}" if done else ""), "yellow")
 
     def emit(self, event: Event) -> None:
         """Show one event. Called on the loop's task; does not block."""
         self._waits = _waiting(event, self._waits, self.now_s())
-        self._turn.settle(event)
+        self._turn.track_question(event)
         match event:
             case TextDelta():
                 self._flush_reasoning()
@@ -245,14 +246,14 @@ class TerminalTurnView:
                 self._flush()
             case ToolStarted():
                 self._flush()
-                about = wording.subject(event.arguments)
-                self._running[event.call_id] = _Running(event.name, about, self.now_s())
+                subject = wording.subject(event.arguments)
+                self._running[event.call_id] = _Running(event.name, subject, self.now_s())
                 if "asks" in tags_of(event.name):
                     self._turn.asked_at_s = self.now_s()
             case ToolProgress():
                 self._progress(event)
             case ToolFinished():
-                self._finished(event)
+                self._finish_call(event)
             case ApprovalAsked() | ConfirmationAsked() | ApprovalDecided():
                 self._asking(event)
             case TurnEnd():
@@ -262,20 +263,20 @@ class TerminalTurnView:
         self.surface.refresh()
 
     def say(self, text: str, style: str = "dim") -> None:
-        """Write one line or several of ours into the scroll-back."""
+        """Write one or more lines of our own into the scroll-back."""
         self._after_call = False
         rows = [row for line in text.split("\n") for row in self._rows(line)]
         self.surface.write(self.painter.line("\n".join(rows), style) + "\n")
 
     def lines(self, width: int, height: int) -> list[list[Fragment]]:
-        """Give the live area's lines, each at most `width` columns, about `height` of them."""
+        """Return the live area's lines, each at most `width` columns, about `height` of them."""
         rows: list[list[Fragment]] = []
         if self._began_s is None:
             return rows
         room = max(height, 1)
         if tail := self._blocks.tail_end(room, _TAIL_CHARS) or self._reasoning[-_TAIL_CHARS:]:
             style = "" if self._blocks.tail_end(1, 1) else "class:dim"
-            rows += [[(style, line)] for line in wrapped(wording.printable(tail), width)[-room:]]
+            rows += [[(style, line)] for line in wrap_lines(wording.printable(tail), width)[-room:]]
         for call in self._running.values():
             rows += call.live(self.marks, width, self.now_s())
         plain = self.marks.plain
@@ -286,8 +287,8 @@ class TerminalTurnView:
         rows.append([("class:dim", wording.clip(self._status(width), width))])
         return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
 
-    def _elapsed(self) -> float:
-        """Give the seconds of the turn without those that a person was asked in."""
+    def _turn_seconds(self) -> float:
+        """Return the seconds of the turn, without those spent waiting for the person."""
         turn, now_s = self._turn, self.now_s()
         waits_s = now_s - turn.asked_at_s if turn.asked_at_s is not None else 0.0
         began_s = now_s if self._began_s is None else self._began_s
@@ -295,37 +296,37 @@ class TerminalTurnView:
 
     def _status(self, width: int) -> str:
         spin = self.marks.spinner[int((self.now_s() - (self._began_s or 0.0)) * 8) % len(self.marks.spinner)]
-        if self._turn.is_asked or any("asks" in tags_of(call.name) for call in self._running.values()):
+        if self._turn.awaits_answer or any("asks" in tags_of(call.name) for call in self._running.values()):
             return "waiting for your answer"
         if self._decides_until_s is not None:
-            left = wording.duration(max(0.0, self._decides_until_s - self.now_s()))
-            text = f"{spin} waiting for a human · {left} left · Ctrl-C withdraws"
-            return text if wording.columns(text) <= width else f"{spin} {left} left · Ctrl-C withdraws"
+            remaining = wording.duration(max(0.0, self._decides_until_s - self.now_s()))
+            text = f"{spin} waiting for a human · {remaining} left · Ctrl-C withdraws"
+            return text if wording.columns(text) <= width else f"{spin} {remaining} left · Ctrl-C withdraws"
         if self._waits is not None:
             return _countdown(spin, width, self.now_s(), *self._waits)
         turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
-        return f"{spin} {self._doing or turn} {round(self._elapsed())} s · Esc stops"
+        return f"{spin} {self._doing or turn} {round(self._turn_seconds())} s · Esc stops"
 
     def _progress(self, event: ToolProgress) -> None:
         if call := self._running.get(event.call_id):
             call.take(event.text)
 
-    def _finished(self, event: ToolFinished) -> None:
+    def _finish_call(self, event: ToolFinished) -> None:
         call = self._running.pop(event.call_id, None)
         self._turn.take(event)
         if "asks" in tags_of(event.name):
-            self._turn.answered(self.now_s())
+            self._turn.end_wait(self.now_s())
         width = self.surface.width()
         mark, style = (self.marks.ok, "green") if event.ok else (self.marks.failed, "red")
-        about = call.subject if call else self._subjects.pop(event.call_id, "")
-        about = about.removeprefix(f"{event.name} ") or wording.subject(event.arguments)
-        line = wording.call_line(event.name, about, width, mark=mark, tail=wording.outcome(event))
+        subject = call.subject if call else self._subjects.pop(event.call_id, "")
+        subject = subject.removeprefix(f"{event.name} ") or wording.subject(event.arguments)
+        line = wording.call_line(event.name, subject, width, mark=mark, tail=wording.outcome(event))
         text = self.painter.line(mark, style) + line[len(mark) :] + "\n"
         is_own = event.name == wording.OWN_COMMAND
         if (reason := wording.failure(event)) and not (is_own and call):
             text += self.painter.line("  " + wording.clip(reason, width - 2), "dim red") + "\n"
         elif call is not None:
-            rows = call.rows(self.marks, width, whole=is_own)
+            rows = call.rows(self.marks, width, full=is_own)
             text += "".join(self.painter.line(row, "dim") + "\n" for row in rows)
         if event.ok and "tasks" in tags_of(event.name):
             text += self._plan(width)
@@ -334,38 +335,38 @@ class TerminalTurnView:
         self._after_call = True
 
     def _plan(self, width: int) -> str:
-        """Give the list whole where it is a new one, else how far it is."""
+        """Return the whole task list if it is a new one, otherwise a line with its progress."""
         items = self.plan()
         before, self._planned = self._planned, tuple(item.content for item in items)
         if self._planned != before:
             rows = plan_rows(items, width - 2, _WHOLE_PLAN_ROWS, plain=self.marks.plain)
             return "".join(f"  {row}\n" for row in rows)
-        done, whole = counted(items)
+        done, total = count_done(items)
         now = next((item.content for item in items if item.status == "in_progress"), "")
-        line = f"{done} of {whole} done" + (f" · now: {now}" if now else "")
+        line = f"{done} of {total} done" + (f" · now: {now}" if now else "")
         return self.painter.line("  " + wording.clip(line, width - 2), "dim") + "\n" if items else ""
 
     def _edits(self, event: ToolFinished, width: int) -> str:
-        """Give what an edit changed, file by file, folded where it is long."""
+        """Return the changes of an edit, file by file. Long diffs are folded."""
         lines: list[str] = []
         for edit in event.edits:
             if len(event.edits) > 1:
                 lines.append(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
             for row in diff_lines(edit.diff, _DIFF_ROWS):
-                shown = wording.cut(wording.exact(row.text).expandtabs(4), width - 4)
-                lines.append("    " + paint_row(row, self.marks.fit(shown), colour=self.painter.has_colour))
+                content = wording.cut(wording.exact(row.text).expandtabs(4), width - 4)
+                lines.append("    " + paint_row(row, self.marks.fit(content), colour=self.painter.has_colour))
         return "".join(f"{line}\n" for line in lines)
 
     def _aside(self, event: Event) -> None:
         if isinstance(event, StreamRestarted):
             self._flush()
         if isinstance(event, Steered):
-            self._steered(event)
+            self._show_steering(event)
         if line := wording.aside(event):
             self._flush()
             self.say(line)
 
-    def _steered(self, event: Steered) -> None:
+    def _show_steering(self, event: Steered) -> None:
         if event.text in self.queued:
             self.queued.remove(event.text)
         self._flush()
@@ -384,9 +385,9 @@ class TerminalTurnView:
         self.say("\n" * (end.receipt is None) + wording.footer(end, self.surface.width()))
 
     def _asking(self, event: ApprovalAsked | ConfirmationAsked | ApprovalDecided) -> None:
-        """Keep in mind who is asked: the person here, or humans at a service."""
+        """Remember who is asked: the person here, or people at a confirmation service."""
         self._decides_until_s = None
-        self._turn.answered(self.now_s())
+        self._turn.end_wait(self.now_s())
         if not isinstance(event, ApprovalDecided):
             self._turn.asked_at_s = self.now_s()
         if isinstance(event, ApprovalDecided):
@@ -399,8 +400,8 @@ class TerminalTurnView:
             self.say(f"\n{wording.aside(event)}")
 
     def _rows(self, line: str) -> list[str]:
-        """Break a line of ours; an address stays whole, or it could be neither clicked nor copied."""
-        return [line] if line.startswith(("http://", "https://")) else wrapped(line, self.surface.width())
+        """Break a line of our own. An address stays whole, or it could not be clicked or copied."""
+        return [line] if line.startswith(("http://", "https://")) else wrap_lines(line, self.surface.width())
 
     def _reason(self, text: str) -> None:
         if not self.show_reasoning:
@@ -410,7 +411,7 @@ class TerminalTurnView:
             self._write_reasoning(line)
 
     def _write_reasoning(self, line: str) -> None:
-        text = "\n".join(wrapped(wording.printable(line), self.surface.width()))
+        text = "\n".join(wrap_lines(wording.printable(line), self.surface.width()))
         self.surface.write(self.painter.line(text, "dim italic") + "\n")
         self._after_call = False
 
@@ -430,8 +431,8 @@ class TerminalTurnView:
             self._after_call = False
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Break `text` into lines of at most `width` columns, at blanks where there are some."""
+def wrap_lines(text: str, width: int) -> list[str]:
+    """Break `text` into lines of at most `width` columns, at spaces if possible."""
     rows: list[str] = []
     for line in text.expandtabs(4).split("\n"):
         while wording.columns(line) > width:
@@ -453,15 +454,15 @@ def _cut(line: str, width: int) -> int:
 
 
 def _waiting(event: Event, waits: tuple[float, float] | None, now_s: float) -> tuple[float, float] | None:
-    """Give when a call is tried again and when no more, while its server is waited for."""
+    """Return when a request is retried and when retrying ends, or None if no server is being waited for."""
     if isinstance(event, Retry) and event.left_s:
         return now_s + event.wait_s, now_s + event.left_s
-    # What background work says meanwhile does not bring the server back.
+    # Progress of background work does not mean that the server is back.
     return waits if isinstance(event, ToolProgress) else None
 
 
 def _countdown(spin: str, width: int, now_s: float, again_s: float, until_s: float) -> str:
     wait = f"{round(again_s - now_s)} s" if again_s > now_s + 0.5 else "now"
-    left = wording.duration(max(0.0, until_s - now_s))
-    text = f"{spin} the model's server is away · next try {wait} · {left} left · Esc stops"
+    remaining = wording.duration(max(0.0, until_s - now_s))
+    text = f"{spin} the model's server is away · next try {wait} · {remaining} left · Esc stops"
     return text if wording.columns(text) <= width else f"{spin} server away · try {wait} · Esc stops"

@@ -1,8 +1,8 @@
-"""The command `whet`: a table of commands that are imported when they are called, and how a run ends.
+"""The command `whet`: a table of commands, each imported when it is called, and the handling of exits.
 
-`whet --version` imports nothing beyond this module; `--help` imports click and no command. Exit codes:
-0 ok, 1 failed (one line and a hint on stderr), 2 usage, 130 interrupted, 143 told to stop. A bug's stack
-goes to the log file. A command is a click command that takes the `Home` as its context object.
+`whet --version` imports nothing beyond this module; `--help` imports click and no command. Exit codes: 0
+ok, 1 failed (one line and a hint on stderr), 2 usage, 130 interrupted, 143 terminated. A bug's traceback
+goes to the log file. A command is a click command with the `Home` as its context object.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType, TracebackType
 
 from whet import __version__
 
-TYPE_CHECKING = False  # type checkers take it as true; `--version` does without `typing`
+TYPE_CHECKING = False  # type checkers take it as true; `--version` runs without importing `typing`
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# Name: (module:attribute, what it does). One line per command.
+# Name: (module:attribute, description). One line per command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("whet.cli.chat:chat", "Talk to the agent; -q TEXT for a single question."),
     "sessions": ("whet.cli.sessions:sessions", "List, show, search, export and delete conversations."),
@@ -76,9 +76,10 @@ def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
     _fill_closed_streams()
     arguments = sys.argv[1:]
-    # Imports make a hundred thousand objects that stay; looking through them is a tenth of a start.
+    # Imports create a hundred thousand lasting objects; collecting garbage among them would be a tenth of a
+    # start.
     gc.set_threshold(200_000, 20, 50)
-    # A file name or a page may hold what the terminal's encoding lacks; that must not end a run.
+    # A file name or a page may have characters that the terminal's encoding lacks; that must not end a run.
     if callable(reconfigure := getattr(sys.stdout, "reconfigure", None)):
         reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _stop)
@@ -91,25 +92,25 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         import warnings
 
-        # Python complains about what it was about to await, and of what was half made (an event loop) as it
-        # is let go; the person only wanted to stop.
+        # Python complains about a pending await and about half-built objects (an event loop) as they are
+        # freed. The person only wanted to stop.
         warnings.simplefilter("ignore")
         sys.unraisablehook = lambda _: None
         code = 130
     except BrokenPipeError:
-        # The reader (head, less) is gone; without this, Python complains once more at exit.
+        # The reader (head, less) has closed the pipe; without this, Python complains again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)
 
 
 def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end and give its result, as asyncio.run does.
+    """Run `work` to its end and return its result, as asyncio.run does.
 
-    The first Ctrl-C or SIGTERM cancels it from the loop, and ends the program once it has ended; the second
-    does so at once. asyncio.run itself cancels inside the signal's handler, so in the middle of any callback:
-    one that has just seen a future open then finds it cancelled, and fails with a stack; and C code may drop
-    what a handler raises.
+    The first Ctrl-C or SIGTERM cancels it from the loop, and ends the program once `work` has ended; the
+    second ends the program at once. asyncio.run itself cancels inside the signal handler and so in the
+    middle of any callback: one that has just seen an open future then finds it cancelled, and fails with a
+    traceback. C code may also drop an exception that a handler raises.
     """
     import asyncio
     import threading
@@ -124,19 +125,19 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
         return await work
 
     is_main = threading.current_thread() is threading.main_thread()
-    hears = {
+    previous = {
         number: before
         for number in (signal.SIGINT, signal.SIGTERM)
         if is_main
         and ((before := signal.getsignal(number)) is _stop or number == signal.SIGINT)
         and before is not signal.SIG_IGN
     }
-    for number in hears:
+    for number in previous:
         signal.signal(number, stopping)
     try:
-        if _heard:
+        if _early_signals:
             work.close()
-            _end(_heard[0])
+            _end(_early_signals[0])
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             return runner.run(under_signals())
     except asyncio.CancelledError:
@@ -144,7 +145,7 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
             _end(stopping.number)
         raise
     finally:
-        for number, before in hears.items():
+        for number, before in previous.items():
             if signal.getsignal(number) is stopping:
                 signal.signal(number, before)
 
@@ -155,9 +156,9 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
     class Loop(asyncio.SelectorEventLoop):
         def close(self) -> None:
-            # asyncio closes the pipe that a signal writes to before it lets go of the signals, and Python
-            # complains of one that comes in between.
-            with suppress(ValueError):  # in another thread, to which no signal comes
+            # asyncio closes the pipe that a signal writes to before it removes the signal handlers, and
+            # Python complains if a signal arrives in between.
+            with suppress(ValueError):  # raised in another thread, which receives no signals
                 signal.set_wakeup_fd(-1)
             super().close()
 
@@ -192,8 +193,10 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fill_closed_streams() -> None:
-    """Open what the caller closed (`<&-`, some supervisors) on nothing; Python has None there, which no code
-    expects, and the next file to be opened would take its number.
+    """Open the standard streams that the caller closed (`<&-`, some supervisors) on /dev/null.
+
+    Python sets them to None, which no code expects, and the next file to be opened would take their
+    number.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -202,17 +205,17 @@ def _fill_closed_streams() -> None:
             setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
 
 
-_heard: list[int] = []
+_early_signals: list[int] = []
 """The signals that asked this process to stop before there was a loop."""
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """End cleanly at SIGTERM or Ctrl-C: every `finally` runs, a second SIGTERM ends at once.
+    """End cleanly at SIGTERM or Ctrl-C: every `finally` runs. A second SIGTERM ends the process at once.
 
-    C code may drop what is raised here and go on (msgspec does while it reads a type), so the signal is
-    noted, and `run_on_loop` begins nothing any more.
+    C code may drop an exception raised here and continue (msgspec does while it reads a type), so the
+    signal is recorded, and `run_on_loop` then starts nothing.
     """
-    _heard.append(number)
+    _early_signals.append(number)
     if number == signal.SIGTERM:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _end(number)
@@ -225,7 +228,7 @@ def _end(number: int) -> NoReturn:
 
 
 def report_bug(kind: type[BaseException], error: BaseException, stack: TracebackType | None) -> None:
-    """Write the stack of an unexpected error to the log and one line to stderr; Python then exits with 1."""
+    """Write an unexpected error's traceback to the log and one line to stderr; Python then exits with 1."""
     import logging
 
     from whet import log
@@ -236,7 +239,7 @@ def report_bug(kind: type[BaseException], error: BaseException, stack: Traceback
     logging.getLogger("whet.cli").error("unexpected %s", kind.__name__, exc_info=(kind, error, stack))
     lines = str(error).splitlines() or [""]
     has_log = (folder / "whet.log").exists()
-    place = f"; details in {folder / 'whet.log'}" if has_log else ""
-    sys.stderr.write(f"error: unexpected {kind.__name__}: {log.mask(lines[0])[:200]}{place}\n")
+    log_hint = f"; details in {folder / 'whet.log'}" if has_log else ""
+    sys.stderr.write(f"error: unexpected {kind.__name__}: {log.mask(lines[0])[:200]}{log_hint}\n")
     if not has_log:
         sys.__excepthook__(kind, error, stack)

@@ -1,7 +1,7 @@
 """`whet mcp`: servers whose tools the agent gets: list, add, remove, test, log in; and Whet as a server.
 
-Only `test`, `add` and `login` reach a server. Keys belong into .env and are named as ${NAME} in a server's
-env and headers.
+Only `test`, `add` and `login` connect to a server. Keys belong into .env and are named as ${NAME} in a
+server's env and headers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from whet.app.server_jails import remove_folder
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_browser import add_browser
 from whet.cli.mcp_report import end_if_failed, reach_all, show, show_briefly
-from whet.cli.output import Column, age, emit_json, home_and_json, table, wrapped
+from whet.cli.output import Column, age, emit_json, home_and_json, table, wrap_text
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.edit import change_list, put_part, remove_part
@@ -39,7 +39,7 @@ _SECONDS = click.FloatRange(0, min_open=True)
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """One server as `list` shows it; `tools` None: it was never reached with these settings."""
+    """One server as `list` shows it. `tools` is None if it was never reached with these settings."""
 
     name: str
     kind: str
@@ -75,17 +75,17 @@ def _servers(home: Home) -> dict[str, McpServerSettings]:
     return _settings(home).mcp.servers
 
 
-def _one(home: Home, name: str) -> McpServerSettings:
-    found = _servers(home).get(name)
-    if found is None:
+def _find_server(home: Home, name: str) -> McpServerSettings:
+    server = _servers(home).get(name)
+    if server is None:
         raise NotFound(f"there is no MCP server {name!r}", hint="whet mcp list")
-    return found
+    return server
 
 
 @mcp.command("list", short_help="List the servers and what is known of them.")
 @home_and_json
 def list_servers(home: Home, as_json: bool) -> None:
-    """List the configured servers and what is known of their tools; reaches none."""
+    """List the configured servers and their known tools. Connects to none of them."""
     rows = [_row(home, name, server) for name, server in _servers(home).items()]
     if as_json:
         return emit_json({"servers": rows})
@@ -102,7 +102,7 @@ def list_servers(home: Home, as_json: bool) -> None:
     click.echo(table(rows, shape))
     for row in rows:
         if row.problem:
-            click.echo(wrapped(printable(mask(f"{row.name}: {row.problem}"))))
+            click.echo(wrap_text(printable(mask(f"{row.name}: {row.problem}"))))
 
 
 def _row(home: Home, name: str, server: McpServerSettings) -> _Row:
@@ -112,18 +112,18 @@ def _row(home: Home, name: str, server: McpServerSettings) -> _Row:
         check_server(name, server)
     except ConfigError as error:
         return _Row(name, kind, target, server.enabled, "broken", None, problem=error.message)
-    kept = read_kept(home, name, server)
+    record = read_kept(home, name, server)
     state = "on" if server.enabled else "off"
-    if kept is None:
+    if record is None:
         return _Row(name, kind, target, server.enabled, state, None)
-    since = _iso(kept.at_ms)
-    if kept.failure and server.enabled:
+    since = _iso(record.at_ms)
+    if record.failure and server.enabled:
         state = "failed"
-    if kept.failure and not (kept.tools or kept.offers):
-        return _Row(name, kind, target, server.enabled, state, None, known_since=since, problem=kept.failure)
-    listing = read_listing(name, server, kept.catalogue)
+    if record.failure and not (record.tools or record.offers):
+        return _Row(name, kind, target, server.enabled, state, None, known_since=since, problem=record.failure)
+    listing = read_listing(name, server, record.catalogue)
     counts = len(listing.offered), len(listing.left_out)
-    return _Row(name, kind, target, server.enabled, state, *counts, since, kept.failure)
+    return _Row(name, kind, target, server.enabled, state, *counts, since, record.failure)
 
 
 def _iso(at_ms: int) -> str:
@@ -134,11 +134,11 @@ def _iso(at_ms: int) -> str:
 
 class _Add(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = list(args)
+        original_args = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if "--" in given:
+            if "--" in original_args:
                 raise
             raise click.UsageError(
                 f"there is no option {error.option_name}; if it belongs to the server's command, put --"
@@ -165,7 +165,7 @@ class _Add(click.Command):
 @click.option("--no-network", is_flag=True, help="It may reach no host.")
 @click.option("--no-test", is_flag=True, help="Do not reach it now.")
 @home_and_json
-def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json: bool, **given: Any) -> None:
+def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json: bool, **options: Any) -> None:
     """Add a server to config.yaml, or replace it, and start it once to see what it offers.
 
     Its command runs in the sandbox with a private folder and the network. It may read what its command line
@@ -181,8 +181,8 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
             f"{name!r} is no name for a server",
             hint="at most 30 letters, digits, - and single _ between them",
         )
-    folder = "" if given["cwd"] else _folder_meant(command)
-    part = _part(command, {**given, "cwd": given["cwd"] or folder})
+    folder = "" if options["cwd"] else _command_folder(command)
+    part = _part(command, {**options, "cwd": options["cwd"] or folder})
     server = from_values(part, McpServerSettings)
     _check(name, server)
     _warn_of_secrets(server)
@@ -195,9 +195,9 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
         test = reports[0] if reports else None
         emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})
     else:
-        click.echo(wrapped(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
+        click.echo(wrap_text(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
         if folder:
-            click.echo(wrapped(f"it starts in {folder}, where its file is (--cwd DIR names another folder)"))
+            click.echo(wrap_text(f"it starts in {folder}, where its file is (--cwd DIR names another folder)"))
         for report in reports:
             show_briefly(report)
     end_if_failed(reports, as_json=as_json)
@@ -209,28 +209,31 @@ def _check(name: str, server: McpServerSettings) -> None:
         raise ConfigError(f"{server.url[:200]!r} is no url", hint="it begins with https://")
 
 
-def _folder_meant(command: Sequence[str]) -> str:
-    """Give the current folder where the command names a file in it: a server may be started from anywhere."""
+def _command_folder(command: Sequence[str]) -> str:
+    """Return the current folder if the command names a file in it, otherwise an empty string.
+
+    A server may be started from any folder.
+    """
     is_here = any(not os.path.isabs(part) and os.path.isfile(part) for part in command)
     return os.getcwd() if is_here else ""
 
 
-def _part(command: Sequence[str], given: dict[str, Any]) -> dict[str, object]:
+def _part(command: Sequence[str], options: dict[str, Any]) -> dict[str, object]:
     part: dict[str, object] = {}
     if command:
         part["command"] = command[0]
         if command[1:]:
             part["args"] = list(command[1:])
     for key in ("url", "cwd", "timeout_s", "start_timeout_s", "allow_http"):
-        if given[key]:
-            part[key] = given[key]
+        if options[key]:
+            part[key] = options[key]
     for key in ("env", "headers"):
-        if given[key]:
-            part[key] = dict(_pair(text) for text in given[key])
+        if options[key]:
+            part[key] = dict(_pair(text) for text in options[key])
     for key in ("allow", "deny"):
-        if given[key]:
-            part[key] = list(given[key])
-    return part | _rights(given["writes"], has_network=not given["no_network"])
+        if options[key]:
+            part[key] = list(options[key])
+    return part | _rights(options["writes"], has_network=not options["no_network"])
 
 
 def _rights(writes: Sequence[str], *, has_network: bool) -> dict[str, object]:
@@ -241,10 +244,10 @@ def _rights(writes: Sequence[str], *, has_network: bool) -> dict[str, object]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    found = re.match(r"([^=:\s]+)\s*[=:]\s*(.*)", text, re.DOTALL)
-    if found is None:
+    match = re.match(r"([^=:\s]+)\s*[=:]\s*(.*)", text, re.DOTALL)
+    if match is None:
         raise click.UsageError(f"{text!r} is not NAME=VALUE", click.get_current_context())
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def _warn_of_secrets(server: McpServerSettings) -> None:
@@ -261,8 +264,8 @@ def _warn_of_secrets(server: McpServerSettings) -> None:
 @_name
 @home_and_json
 def remove(home: Home, name: str, as_json: bool) -> None:
-    """Take a server out of config.yaml, with its login."""
-    _one(home, name)
+    """Remove a server and its login from config.yaml."""
+    _find_server(home, name)
     if not remove_part(home, _KEY, name):
         raise NotFound(f"{name} is not in {home.config}", hint="is it set in WHET_MCP_SERVERS?")
     forget_kept(home, name)
@@ -276,8 +279,8 @@ def remove(home: Home, name: str, as_json: bool) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_server)
 @home_and_json
 def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
-    """Reach servers (all enabled ones where none is named) and show their tools; exit code 1 on a failure."""
-    servers = {name: _one(home, name) for name in names} or {
+    """Connect to servers (by default all enabled ones) and show their tools; exit code 1 on a failure."""
+    servers = {name: _find_server(home, name) for name in names} or {
         name: server for name, server in _servers(home).items() if server.enabled
     }
     reports = run_on_loop(reach_all(home, servers))
@@ -298,22 +301,23 @@ def test(home: Home, names: tuple[str, ...], as_json: bool) -> None:
 @click.option("--remove", "removes", is_flag=True, help="Ask about them again.")
 @home_and_json
 def trust(home: Home, name: str, tools: tuple[str, ...], removes: bool, as_json: bool) -> None:
-    """Let tools of a server (all that it has now, where none is named) run without a question.
+    """Let tools of a server (by default all its present ones) run without a question.
 
-    Each is written to approval.allow by its whole name: that covers what the server says may destroy
-    something, which a pattern like mcp__NAME__* does not, and no tool that it brings later.
+    Each is written to approval.allow by its whole name. A whole name covers tools that the server declares
+    destructive, which a pattern like mcp__NAME__* does not; tools that the server adds later are not
+    covered.
     """
-    server = _one(home, name)
-    kept = read_kept(home, name, server)
-    if kept is None or not (kept.tools or kept.offers):
+    server = _find_server(home, name)
+    record = read_kept(home, name, server)
+    if record is None or not (record.tools or record.offers):
         raise ConfigError(f"what {name} offers is not known yet", hint=f"whet mcp test {name}")
-    offered = {one.spec.name: one for one in read_listing(name, server, kept.catalogue).offered}
-    by_own = {one.own_name: full for full, one in offered.items()}
+    offered = {offer.spec.name: offer for offer in read_listing(name, server, record.catalogue).offered}
+    by_own = {offer.own_name: full for full, offer in offered.items()}
     names = [by_own.get(tool, tool) for tool in tools] or list(offered)
     for full in names:
         if full not in offered:
-            shown = ", ".join(list(by_own)[:20])
-            raise NotFound(f"{name} has no tool {full!r}", hint=f"it has: {shown}")
+            available = ", ".join(list(by_own)[:20])
+            raise NotFound(f"{name} has no tool {full!r}", hint=f"it has: {available}")
     change_list(home, "approval.allow", () if removes else names, names if removes else ())
     if as_json:
         return emit_json({"name": name, "trusted": not removes, "tools": names})
@@ -330,14 +334,14 @@ def trust(home: Home, name: str, tools: tuple[str, ...], removes: bool, as_json:
 @click.option("--wait", "wait_s", default=300.0, show_default=True, help="Seconds to wait for you.")
 @home_and_json
 def login(
-    home: Home, name: str, client_id: str, client_secret_env: str, no_browser: bool, **rest: Any
+    home: Home, name: str, client_id: str, client_secret_env: str, no_browser: bool, **options: Any
 ) -> None:
     """Log in at a server: prints an address to open; the answer comes back to this machine."""
     from whet.mcp import login as keeping  # noqa: PLC0415 httpx2 costs 30 ms; no other command needs it
     from whet.mcp import oauth  # noqa: PLC0415
     from whet.mcp.challenge import read_challenge  # noqa: PLC0415
 
-    server = _one(home, name)
+    server = _find_server(home, name)
     if not server.url:
         raise ConfigError(f"{name} is started by a command, so there is nothing to log in to")
     secrets = load_secrets(home, os.environ)
@@ -348,19 +352,19 @@ def login(
     secret = secrets.get(client_secret_env, "") if client_secret_env else ""
     client = oauth.Client(client_id, secret, document=_settings(home).mcp.client_metadata_url)
     before = keeping.read_tokens(home, name, server.url)
-    wanted = read_challenge(home, name, server.url)
-    earlier = oauth.Earlier(wanted, before.rights if before else ())
+    challenge = read_challenge(home, name, server.url)
+    earlier = oauth.Earlier(challenge, before.rights if before else ())
 
     def show(address: str) -> None:
-        click.echo(f"Open this address to log in at {name}:\n\n{address}\n", err=rest["as_json"])
+        click.echo(f"Open this address to log in at {name}:\n\n{address}\n", err=options["as_json"])
         if not no_browser and os.environ.get("DISPLAY"):
             webbrowser.open(address)
 
-    work = oauth.log_in(server.url, client, show, SystemClock().unix_ms, rest["wait_s"], earlier)
+    work = oauth.log_in(server.url, client, show, SystemClock().unix_ms, options["wait_s"], earlier)
     tokens = run_on_loop(work)
     if tokens is not None:
         keeping.write_tokens(home, name, tokens)
-    if rest["as_json"]:
+    if options["as_json"]:
         return emit_json(
             {"name": name, "logged_in": tokens is not None, "scope": tokens.scope if tokens else ""}
         )
@@ -374,7 +378,7 @@ def logout(home: Home, name: str, as_json: bool) -> None:
     """Forget the login at a server."""
     from whet.mcp.login import tokens_path  # noqa: PLC0415 as above
 
-    _one(home, name)
+    _find_server(home, name)
     path = tokens_path(home, name)
     was_there = path.exists()
     path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""`whet mcp add-browser`: Playwright's MCP server set up as one more server, in a jail of its own.
+"""`whet mcp add-browser`: add Playwright's MCP server, in a sandbox of its own.
 
-The package is installed below ~/.local/lib, without its install scripts; the browser is the one of
-the machine, or is fetched by Playwright. Chromium's own sandbox is off inside ours, which holds it.
+The package is installed below ~/.local/lib, without its install scripts. The browser is the machine's own,
+or Playwright downloads one. Chromium's own sandbox is off, because it already runs inside ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_report import end_if_failed, reach_all, show_briefly
-from whet.cli.output import emit_json, home_and_json, wrapped
+from whet.cli.output import emit_json, home_and_json, wrap_text
 from whet.config.edit import put_part
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
@@ -41,9 +41,9 @@ def add_browser(
     It needs node and npm. The browser keeps no profile: each start is a new one, without logins.
     """
     folder = program_folder()
-    command = _installed(folder)
-    chosen = program or next((found for one in _BROWSERS if (found := shutil.which(one))), "")
-    part = server_part(command, chosen or _fetched(folder), hosts)
+    command = _install_server(folder)
+    chosen = program or next((path for browser_name in _BROWSERS if (path := shutil.which(browser_name))), "")
+    part = server_part(command, chosen or _fetch_browser(folder), hosts)
     server = from_values(part, McpServerSettings)
     replaced = put_part(home, "mcp.servers", name, part)
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
@@ -51,21 +51,23 @@ def add_browser(
         test = reports[0] if reports else None
         emit_json({"name": name, "replaced": replaced, "path": str(home.config), "test": test})
     else:
-        click.echo(wrapped(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
+        click.echo(wrap_text(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
         for report in reports:
             show_briefly(report)
     end_if_failed(reports, as_json=as_json)
 
 
 def program_folder() -> Path:
-    """Give the folder for the server: one that every jail may read, so that no further one is opened.
+    """Return the folder for the server: one that every sandbox may read, so that no extra folder must be
+    opened.
 
-    Chromium needs Unix sockets of its own, which a jail with an opened folder does not have."""
+    Chromium needs Unix sockets of its own, which a sandbox with an opened folder does not have.
+    """
     return Path("~/.local/lib/whet-browser").expanduser()
 
 
 def server_part(script: Path, browser: str, hosts: tuple[str, ...]) -> dict[str, object]:
-    """Give the server as config.yaml has it."""
+    """Return the server's entry for config.yaml."""
     args = [
         str(script),
         "--headless",
@@ -86,8 +88,8 @@ def server_part(script: Path, browser: str, hosts: tuple[str, ...]) -> dict[str,
     }
 
 
-def _installed(folder: Path) -> Path:
-    """Install the package where it is not there yet, and give its program. Raises WhetError."""
+def _install_server(folder: Path) -> Path:
+    """Install the package if it is missing, and return its program. Raises WhetError."""
     script = folder / "node_modules" / "@playwright" / "mcp" / "cli.js"
     if script.is_file():
         return script
@@ -103,19 +105,19 @@ def _installed(folder: Path) -> Path:
     return script
 
 
-def _fetched(folder: Path) -> str:
-    """Have Playwright fetch a Chromium below our folder, and give its program. Raises WhetError."""
-    where = folder / "browsers"
-    click.echo(f"no Chromium on this machine: fetching one into {where}", err=True)
+def _fetch_browser(folder: Path) -> str:
+    """Download a Chromium into our folder with Playwright, and return its program. Raises WhetError."""
+    browsers_folder = folder / "browsers"
+    click.echo(f"no Chromium on this machine: fetching one into {browsers_folder}", err=True)
     playwright = folder / "node_modules" / "playwright" / "cli.js"
     _run(
         [shutil.which("node") or "node", str(playwright), "install", "chromium"],
-        {"PLAYWRIGHT_BROWSERS_PATH": str(where)},
+        {"PLAYWRIGHT_BROWSERS_PATH": str(browsers_folder)},
     )
-    found = sorted(where.glob("chromium-*/chrome-*/chrome"))
-    if not found:
+    paths = sorted(browsers_folder.glob("chromium-*/chrome-*/chrome"))
+    if not paths:
         raise WhetError("Playwright fetched no Chromium", hint="install one, or name it: --browser PATH")
-    return str(found[-1])
+    return str(paths[-1])
 
 
 def _run(command: list[str], more: dict[str, str]) -> None:
@@ -133,5 +135,5 @@ def _run(command: list[str], more: dict[str, str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WhetError(f"{Path(command[0]).name} could not do it: {error}") from error
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())[-300:]
-        raise WhetError(f"{Path(command[0]).name} failed: {said}")
+        output = " ".join((done.stderr or done.stdout).split())[-300:]
+        raise WhetError(f"{Path(command[0]).name} failed: {output}")

@@ -1,4 +1,4 @@
-"""What `whet mcp test` and `add` find out about a server, and how they show it."""
+"""The reports of `whet mcp test` and `add` about a server, and their display."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 
 from whet.app.confining import confine
 from whet.app.server_jails import own_server_jail
-from whet.cli.output import styled, wrapped
+from whet.cli.output import style_text, wrap_text
 from whet.cli.wording import printable
 from whet.clock import Clock, SystemClock
 from whet.config.load import load
@@ -36,7 +36,7 @@ _FIRST_START_S = 180.0
 
 
 class ServerReport(msgspec.Struct, frozen=True):
-    """What `test` found of one server."""
+    """The result of testing one server."""
 
     name: str
     ok: bool
@@ -49,15 +49,15 @@ class ServerReport(msgspec.Struct, frozen=True):
     hint: str = ""
     noticed: str = ""
     tokens: int = 0
-    """About how much of a prompt the tools take up."""
+    """About how many tokens of a prompt the tools take up."""
     asked_about: list[str] = []
-    """Tools that approval.allow covers by a pattern only, and that are asked about all the same."""
+    """Tools that approval.allow covers only by a pattern, so that they still need approval."""
 
 
 async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> list[ServerReport]:
-    """Reach servers side by side; a person at a terminal is told that it may take a while."""
+    """Connect to servers concurrently. A person at a terminal sees that it may take a while."""
     if servers and sys.stderr.isatty():
-        click.echo(wrapped(f"asking {', '.join(servers)} ..."), err=True)
+        click.echo(wrap_text(f"asking {', '.join(servers)} ..."), err=True)
     settings = load(home, environ=os.environ).settings
     patterns = [rule for rule in settings.approval.allow if "*" in rule or "?" in rule]
     confinement = confine(home, settings.sandbox)
@@ -70,10 +70,10 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
 
     jailed: set[str] = set()
     with closing(confinement):
-        found = await asyncio.gather(*(_reach(home, name, server, jail) for name, server in servers.items()))
-    found = [_with_way_out(one, servers[one.name]) if one.name in jailed else one for one in found]
+        reports = await asyncio.gather(*(_reach(home, name, server, jail) for name, server in servers.items()))
+    reports = [_with_way_out(report, servers[report.name]) if report.name in jailed else report for report in reports]
     allowed = set(settings.approval.allow)
-    return [msgspec.structs.replace(one, asked_about=_asked_about(one, patterns, allowed)) for one in found]
+    return [msgspec.structs.replace(report, asked_about=_asked_about(report, patterns, allowed)) for report in reports]
 
 
 def _with_way_out(report: ServerReport, server: McpServerSettings) -> ServerReport:
@@ -108,18 +108,18 @@ async def _reach(
     guardian = Guardian()
     # npx and uvx download at the first start. A limit that the person set is kept.
     start_s = _FIRST_START_S if server.start_timeout_s == McpServerSettings().start_timeout_s else 0.0
-    way = RemoteParts(home, load_secrets(home, os.environ), clock, guardian, jail=jail, start_s=start_s)
-    told: list[str] = []
-    remote = Remote(name, server, way, told.append, lambda _catalogue: None)
+    parts = RemoteParts(home, load_secrets(home, os.environ), clock, guardian, jail=jail, start_s=start_s)
+    notices: list[str] = []
+    remote = Remote(name, server, parts, notices.append, lambda _catalogue: None)
     try:
         check_server(name, server)
         catalogue = await remote.catalogue()
         connection = remote.connection
-        named = connection.server_info if connection else {}
-        about = clean(f"{named.get('name') or ''} {named.get('version') or ''}").strip()[:80]
-        noticed = "; ".join([*told, connection.transport.explain() if connection else ""]).strip("; ")
+        server_info = connection.server_info if connection else {}
+        title = clean(f"{server_info.get('name') or ''} {server_info.get('version') or ''}").strip()[:80]
+        noticed = "; ".join([*notices, connection.transport.explain() if connection else ""]).strip("; ")
         listing = read_listing(name, server, catalogue)
-        return _report(name, listing, about, connection.version if connection else "", noticed)
+        return _report(name, listing, title, connection.version if connection else "", noticed)
     except WhetError as error:
         if not isinstance(error, ToolError):
             keep_failure(home, name, server, mask(error.message), clock.unix_ms())
@@ -129,21 +129,21 @@ async def _reach(
         guardian.close()
 
 
-def _report(name: str, listing: Listing, about: str, version: str, noticed: str) -> ServerReport:
+def _report(name: str, listing: Listing, title: str, version: str, noticed: str) -> ServerReport:
     tools = [
         {
-            "name": one.spec.name,
-            "own_name": one.own_name,
-            "description": one.spec.description,
-            "read_only": one.hints.read_only,
-            "destructive": one.hints.destructive,
+            "name": tool.spec.name,
+            "own_name": tool.own_name,
+            "description": tool.spec.description,
+            "read_only": tool.hints.read_only,
+            "destructive": tool.hints.destructive,
         }
-        for one in listing.offered
+        for tool in listing.offered
     ]
-    left_out = [{"own_name": one.own_name, "reason": one.reason} for one in listing.left_out]
-    tokens = sum(size_chars(one.spec) for one in listing.offered) // CHARS_PER_TOKEN
+    left_out = [{"own_name": tool.own_name, "reason": tool.reason} for tool in listing.left_out]
+    tokens = sum(size_chars(tool.spec) for tool in listing.offered) // CHARS_PER_TOKEN
     return ServerReport(
-        name, True, about, version, tools, left_out, listing.denied, noticed=mask(noticed), tokens=tokens
+        name, True, title, version, tools, left_out, listing.denied, noticed=mask(noticed), tokens=tokens
     )
 
 
@@ -155,25 +155,25 @@ def show(report: ServerReport) -> None:
     for tool in report.tools:
         claims = [word for key, word in _CLAIMS.items() if tool[key]]
         click.echo(
-            wrapped(f"{tool['name']} (says: {', '.join(claims)})" if claims else tool["name"], indent=2)
+            wrap_text(f"{tool['name']} (says: {', '.join(claims)})" if claims else tool["name"], indent=2)
         )
         if words := str(tool["description"]).strip():
-            click.echo(wrapped(printable(words.splitlines()[0]), indent=6))
-    for one in report.left_out:
-        click.echo(wrapped(printable(f"left out: {one['own_name']}: {one['reason']}"), indent=2))
+            click.echo(wrap_text(printable(words.splitlines()[0]), indent=6))
+    for omission in report.left_out:
+        click.echo(wrap_text(printable(f"left out: {omission['own_name']}: {omission['reason']}"), indent=2))
     if report.denied:
         click.echo(f"  {report.denied} more, which your settings leave out")
     if report.asked_about:
-        own = " ".join(name.partition("__")[2].partition("__")[2] for name in report.asked_about)
+        text = " ".join(name.partition("__")[2].partition("__")[2] for name in report.asked_about)
         click.echo(
-            wrapped(
-                f"asked about although a pattern in approval.allow fits, for it may destroy something: {own}"
-                f" (whet mcp trust {report.name} {own})",
+            wrap_text(
+                f"asked about although a pattern in approval.allow fits, for it may destroy something: {text}"
+                f" (whet mcp trust {report.name} {text})",
                 indent=2,
             )
         )
     if report.noticed:
-        click.echo(wrapped(printable(f"noticed: {report.noticed}"), indent=2))
+        click.echo(wrap_text(printable(f"noticed: {report.noticed}"), indent=2))
 
 
 def show_briefly(report: ServerReport) -> None:
@@ -192,13 +192,13 @@ def _summary(report: ServerReport) -> str:
 
 
 def _show_head(report: ServerReport, text: str) -> None:
-    click.echo(styled(report.name, "bold") + wrapped(text).removeprefix(report.name))
+    click.echo(style_text(report.name, "bold") + wrap_text(text).removeprefix(report.name))
 
 
 def _show_failure(report: ServerReport) -> None:
     _show_head(report, printable(f"{report.name}: {report.problem}"))
     if report.hint and report.hint != f"whet mcp test {report.name}":
-        click.echo(wrapped(printable(f"hint: {report.hint}"), indent=2))
+        click.echo(wrap_text(printable(f"hint: {report.hint}"), indent=2))
 
 
 def end_if_failed(reports: Sequence[ServerReport], *, as_json: bool) -> None:
@@ -207,7 +207,7 @@ def end_if_failed(reports: Sequence[ServerReport], *, as_json: bool) -> None:
         if not report.ok:
             if not as_json:
                 again = f"whet mcp test {report.name} tries again, whet mcp remove {report.name} takes it out"
-                click.echo(wrapped(f"it stays in config.yaml: {again}"))
+                click.echo(wrap_text(f"it stays in config.yaml: {again}"))
             raise click.exceptions.Exit(1)
 
 

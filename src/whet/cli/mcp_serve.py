@@ -1,6 +1,6 @@
-"""Whet as an MCP server on stdin and stdout, from settings to the last answer.
+"""Whet as an MCP server on stdin and stdout, from loading the settings to the last answer.
 
-It does not know what the server offers.
+The server's tools are defined elsewhere.
 """
 
 from __future__ import annotations

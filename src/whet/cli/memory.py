@@ -1,12 +1,12 @@
-"""`whet memory`: read what is remembered, edit it, and see who wrote what when and why."""
+"""`whet memory`: show and edit the remembered notes, and see who wrote each when and why."""
 
 from __future__ import annotations
 
 import click
 
-from whet.cli.learned import as_object, change_lines, changes_table, with_desk
+from whet.cli.learned import as_object, change_lines, changes_table, with_learning
 from whet.cli.learned_stats import memory_retire, memory_stats
-from whet.cli.output import emit, emit_json, home_and_json, wrapped
+from whet.cli.output import emit, emit_json, home_and_json, wrap_text
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
@@ -34,7 +34,7 @@ for _command in (memory_stats, memory_retire):
 @home_and_json
 def show(home: Home, as_json: bool) -> None:
     """Show MEMORY.md and USER.md as every new session reads them."""
-    files, counts = with_desk(home, _state)
+    files, counts = with_learning(home, _state)
     if as_json:
         return emit_json({"files": files, "waiting": counts})
     if not any(file.entries for file in files):
@@ -44,14 +44,14 @@ def show(home: Home, as_json: bool) -> None:
             click.echo(f"{file.path}  {file.used}, {plural(file.entries, 'entry', 'entries')}")
             click.echo(printable(file.text.strip()) + "\n" if file.text.strip() else "")
         if file.trouble:
-            click.echo(wrapped(f"problem: {file.trouble}. Sessions read what the ledger has of it."))
-    if waiting := sum(counts.values()):
-        click.echo(f"{waiting} changes wait for you: whet memory log --waiting")
+            click.echo(wrap_text(f"problem: {file.trouble}. Sessions read what the ledger has of it."))
+    if waiting_count := sum(counts.values()):
+        click.echo(f"{waiting_count} changes wait for you: whet memory log --waiting")
 
 
-async def _state(desk: LearningService) -> tuple[list[NotesState], dict[str, int]]:
-    files = await desk.reader.notes()
-    counts = await desk.database.read(lambda db: ledger.counts(db, desk.profile))
+async def _state(learning: LearningService) -> tuple[list[NotesState], dict[str, int]]:
+    files = await learning.reader.notes()
+    counts = await learning.database.read(lambda db: ledger.counts(db, learning.profile))
     return files, {state: counts[state] for state in ("quarantined", "inbox") if state in counts}
 
 
@@ -59,8 +59,8 @@ async def _state(desk: LearningService) -> tuple[list[NotesState], dict[str, int
 @click.argument("target", type=_TARGET, default="memory")
 @click.pass_obj
 def edit(home: Home, target: Target) -> None:
-    """Open MEMORY.md (or `user`: USER.md) in your editor; what you change is entered as yours."""
-    with_desk(home, lambda desk: desk.reader.notes())
+    """Open MEMORY.md (or `user`: USER.md) in your editor; your changes are entered as yours."""
+    with_learning(home, lambda learning: learning.reader.notes())
     path = home.root / notes.FILES[target]
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not path.exists():
@@ -69,15 +69,15 @@ def edit(home: Home, target: Target) -> None:
         click.edit(filename=str(path))
     except click.ClickException as error:
         raise ConfigError(f"no editor: {error.message}", hint=f"set EDITOR, or edit {path}") from error
-    rows = with_desk(home, _news)
+    rows = with_learning(home, _new_changes)
     click.echo(changes_table(rows) if rows else "Nothing was changed.")
 
 
-async def _news(desk: LearningService) -> list[LedgerRow]:
-    newest = await desk.database.read(lambda db: ledger.select(db, 1, profile=desk.profile))
+async def _new_changes(learning: LearningService) -> list[LedgerRow]:
+    newest = await learning.database.read(lambda db: ledger.select(db, 1, profile=learning.profile))
     before = newest[0].id if newest else 0
-    await desk.reader.notes()
-    rows = await desk.database.read(lambda db: ledger.select(db, 50, profile=desk.profile, kind="memory"))
+    await learning.reader.notes()
+    rows = await learning.database.read(lambda db: ledger.select(db, 50, profile=learning.profile, kind="memory"))
     return [row for row in rows if row.id > before]
 
 
@@ -88,8 +88,8 @@ async def _news(desk: LearningService) -> list[LedgerRow]:
 def add(home: Home, text: tuple[str, ...], user: bool) -> None:
     """Remember TEXT, on your word: whet memory add We deploy on Tuesdays."""
     request = MemoryRequest("add", "user" if user else "memory", " ".join(text))
-    outcome = with_desk(
-        home, lambda desk: desk.hand_in(request, Origin("user", execution_context="command line"))
+    outcome = with_learning(
+        home, lambda learning: learning.hand_in(request, Origin("user", execution_context="command line"))
     )
     if not outcome.ok:
         raise ConfigError(outcome.text)
@@ -103,21 +103,21 @@ def add(home: Home, text: tuple[str, ...], user: bool) -> None:
 @click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
 @home_and_json
 def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: int, as_json: bool) -> None:
-    """List changes to memory, the newest first; with a CHANGE's number, tell all of it."""
+    """List changes to memory, the newest first; with a CHANGE's number, show its details."""
     if change is not None:
-        row = with_desk(home, lambda desk: desk.change(change))
+        row = with_learning(home, lambda learning: learning.change(change))
         return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
-    async def read(desk: LearningService) -> list[LedgerRow]:
-        await desk.reader.notes()
+    async def read(learning: LearningService) -> list[LedgerRow]:
+        await learning.reader.notes()
         states = ("quarantined", "inbox") if waiting else ()
-        return await desk.database.read(
+        return await learning.database.read(
             lambda db: ledger.select(
-                db, limit, profile=desk.profile, kind="memory", session_id=session_id, states=states
+                db, limit, profile=learning.profile, kind="memory", session_id=session_id, states=states
             )
         )
 
-    rows = with_desk(home, read)
+    rows = with_learning(home, read)
     if as_json:
         return emit_json({"changes": [as_object(row) for row in rows]})
     click.echo(
@@ -130,11 +130,11 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
 @click.pass_obj
 def accept(home: Home, change: int) -> None:
     """Bring a change that waits (quarantine, inbox) into force."""
-    row = with_desk(home, lambda desk: desk.accept(change))
+    row = with_learning(home, lambda learning: learning.accept(change))
     click.echo(f"in force: change {row.id}; to take it back: whet undo {row.id}")
 
 
 def require_home(home: Home) -> None:
-    """Raise NotFound where nothing was stored yet."""
+    """Raise NotFound if nothing is stored yet."""
     if not has_store(home):
         raise NotFound("nothing has been learned yet", hint="begin: whet")

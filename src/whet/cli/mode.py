@@ -1,7 +1,7 @@
-"""What the session may do unasked: ask, plan or auto; Shift-Tab goes from one to the next.
+"""The mode of a session decides which calls run without a question: ask, plan or auto. Shift-Tab switches it.
 
-In plan the gate lets nothing but reading through, the model is told with each message, and at a turn's end
-the person decides on its plan. It does not know how a key or a list reaches the person.
+In plan mode the gate allows only reading, each message reminds the model of it, and at the end of a turn
+the person decides on the plan. Keys and menus are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ CHOICES = (
 
 
 def mode_of(gate: PolicyGate, session: Session) -> str:
-    """Give the mode that holds in a session."""
+    """Return a session's current mode."""
     return "plan" if gate.plans.has(session.id) else gate.mode
 
 
 def next_mode(mode: str) -> str:
-    """Give the one that Shift-Tab goes to."""
+    """Return the mode that Shift-Tab switches to."""
     return MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]
 
 
 async def set_mode(app: App, session: Session, mode: ApprovalMode | str) -> None:
-    """Have a mode hold from the next call on; that a session plans is kept with it."""
+    """Set the mode from the next call on. Whether a session plans is stored with it."""
     if (mode == "plan") != app.gate.plans.has(session.id):
         await planning.set_planning(app, session.id, mode == "plan")
     if mode == "ask" or mode == "auto" or mode == "deny":

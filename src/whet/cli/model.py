@@ -1,4 +1,4 @@
-"""`whet model`: which model answers and why, what its server offers, and choosing another."""
+"""`whet model`: show the model and the origin of its settings, list the server's models, choose another."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ model: click.Group = click.Group("model", help="Show, list and choose the model.
 @model.command("show")
 @home_and_json
 def show(home: Home, as_json: bool) -> None:
-    """Say which model answers, from where that comes, its window and its prices."""
+    """Show the model, the origin of each setting, its window and its prices."""
     loaded = _load(home)
-    with _connected(home, loaded) as provider:
+    with _connect_provider(home, loaded) as provider:
         info = provider.info
     origins = {key: loaded.origins[f"model.{key}"] for key in ("provider", "model", "base_url")}
     if as_json:
@@ -52,7 +52,7 @@ def _origin(origin: str) -> str:
 
 
 def price(info: ModelInfo) -> str:
-    """Write what a million tokens cost."""
+    """Return a text with the prices per million tokens."""
     parts = {
         "input": info.input_usd_per_mtok,
         "output": info.output_usd_per_mtok,
@@ -71,7 +71,7 @@ def price(info: ModelInfo) -> str:
 @home_and_json
 def list_(home: Home, as_json: bool) -> None:
     """Ask the server which models it serves."""
-    with _connected(home, _load(home)) as provider:
+    with _connect_provider(home, _load(home)) as provider:
         names = run_on_loop(_ask(provider))
         info = provider.info
     current = info.model
@@ -118,7 +118,7 @@ def _load(home: Home) -> LoadedSettings:
 
 
 @contextmanager
-def _connected(home: Home, loaded: LoadedSettings) -> Generator[Provider]:
+def _connect_provider(home: Home, loaded: LoadedSettings) -> Generator[Provider]:
     secrets, settings = load_secrets(home, os.environ), loaded.settings
     if is_needed(settings):
         raise nothing_set(by_keys(secrets))
@@ -150,5 +150,5 @@ def login(home: Home, provider: str) -> None:
         set_value(home, "model.provider", provider)
         click.echo(f"{provider} answers from now on")
     is_in_ring = read_env(home).values.get(name) == IN_KEYRING
-    place = "the system's keyring" if is_in_ring else str(home.env)
-    click.echo(f"the key is kept as {name} in {place}; `whet model list` shows what it reaches")
+    location = "the system's keyring" if is_in_ring else str(home.env)
+    click.echo(f"the key is kept as {name} in {location}; `whet model list` shows what it reaches")

@@ -1,8 +1,8 @@
 """One question, one turn, one answer: `whet chat -q`.
 
-Standard output carries the answer and nothing else; everything a person might want beside it goes to
-standard error when that is a terminal. It imports neither rich nor prompt_toolkit: its start-up is a
-promise. Ctrl-C and SIGTERM end the turn as cancelled, durably, and then the program.
+Standard output carries only the answer; everything else goes to standard error if that is a terminal. The
+module imports neither rich nor prompt_toolkit, because its start-up time is a promise. Ctrl-C and SIGTERM
+cancel the turn, durably, and then end the program.
 """
 
 from __future__ import annotations
@@ -51,17 +51,20 @@ _DIFF_ROWS = 16
 
 
 def run(options: ChatOptions) -> int:
-    """Answer `options.question` and give the exit code: 0 answered or out of budget, 1 failed, 128 + a
-    signal's number when one ended it."""
-    there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
-    settings = load_settings(options, _ask if there else None)
+    """Answer `options.question` and return the exit code.
+
+    The code is 0 if answered or out of budget, 1 if failed, and 128 + the signal's number if a signal
+    ended it.
+    """
+    is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
+    settings = load_settings(options, _ask if is_interactive else None)
     folder = workspace_of(settings)
-    asked = options.question or ""
-    named, missing = attach.find_images(asked, folder) if "@" in asked else ((), ())
+    typed_question = options.question or ""
+    mentioned, missing = attach.find_images(typed_question, folder) if "@" in typed_question else ((), ())
     for name in missing:
         _say(f"there is no image {name}; only its name is sent")
     question = _question(options, folder)
-    images = [attach.load_image(path, folder) for path in (*options.images, *named)]
+    images = [attach.load_image(path, folder) for path in (*options.images, *mentioned)]
     return run_on_loop(_run(options, settings, question, images))
 
 
@@ -71,23 +74,23 @@ def _question(options: ChatOptions, workspace: Path) -> str:
         from whet.app.own_commands import expanded  # noqa: PLC0415 - few questions are commands
 
         question = expanded(question, options.home.root, workspace)
-    whole = question in ("", "-")
+    only_stdin = question in ("", "-")
     piped = ""
-    if whole or is_piped():
-        read = attach.read_pipe(wait_s=None if whole else _STDIN_WAIT_S)
-        if read is None:
+    if only_stdin or is_piped():
+        stdin_text = attach.read_pipe(wait_s=None if only_stdin else _STDIN_WAIT_S)
+        if stdin_text is None:
             _say(f"nothing came on standard input in {_STDIN_WAIT_S:.0f} s; going on without it")
-        piped = read or ""
+        piped = stdin_text or ""
     text = question
-    if whole or piped or len(question) > attach.CAP_CHARS:
-        text = attach.join_piped_text("" if whole else question, piped)
+    if only_stdin or piped or len(question) > attach.CAP_CHARS:
+        text = attach.join_piped_text("" if only_stdin else question, piped)
     if not text.strip():
         raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
     return text
 
 
 def is_piped(fd: int = 0) -> bool:
-    """Whether `fd` is a pipe, a socket or a file, so that somebody may have put input there."""
+    """Whether `fd` is a pipe, a socket or a file, so that it may hold input."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:
@@ -96,9 +99,9 @@ def is_piped(fd: int = 0) -> bool:
 
 
 async def _run(options: ChatOptions, settings: Settings, question: str, images: list[ImagePart]) -> int:
-    there = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
+    is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     async with aclosing(
-        await start_app(options, settings, LinePerson() if there else NobodyPresent())
+        await start_app(options, settings, LinePerson() if is_interactive else NobodyPresent())
     ) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
             from whet.sandbox.known import unheld  # noqa: PLC0415 - most starts have nothing to say
@@ -115,7 +118,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
 
 
 def _ask(prompt: str) -> str:
-    _say_open(prompt)
+    _write_stderr(prompt)
     line = sys.stdin.readline()
     if not line:
         raise EOFError
@@ -123,7 +126,7 @@ def _ask(prompt: str) -> str:
 
 
 async def _turns(report: OneShotReport, message: Message) -> None:
-    """Run the turn, and what follows it where helpers work in the background."""
+    """Run the turn, followed by the turns of helpers that work in the background."""
     end = await run_turn(report.session, message, report.emit)
     if "helpers" in vars(report.app):
         from whet.app.following import follow  # noqa: PLC0415 - few turns have helpers
@@ -143,7 +146,7 @@ async def _answer(report: OneShotReport, message: Message) -> int:
         stopped_by.append(number)
         turn.cancel()
 
-    # They stay until the loop closes: a signal that comes after the answer must not leave processes behind.
+    # The handlers stay until the loop closes: a signal after the answer must not leave processes behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup ignores that
             loop.add_signal_handler(number, stop, number)
@@ -157,7 +160,7 @@ async def _answer(report: OneShotReport, message: Message) -> int:
 
 @dataclass(slots=True)
 class OneShotReport:
-    """Consumes a turn's events: shows them as `output` asks, and gathers the final object."""
+    """Consumes a turn's events, shows them in the format `output`, and collects the final object."""
 
     session: Session
     output: Output
@@ -180,7 +183,7 @@ class OneShotReport:
         self._shows_calls = self.output != "stream-json" and sys.stderr.isatty()
 
     def emit(self, event: Event) -> None:
-        """Take one event."""
+        """Handle one event."""
         if self.output == "stream-json":
             _write(msgspec.json.encode(event).decode() + "\n")
         match event:
@@ -204,8 +207,8 @@ class OneShotReport:
                 self._aside(event)
 
     def finish(self, code: int) -> int:
-        """Write what is still to be written and give the exit code; `code` is that of a signal, or 0."""
-        end = self._end or self._cancelled()
+        """Write the remaining output and return the exit code. `code` is a signal's exit code, or 0."""
+        end = self._end or self._cancelled_turn()
         self._close_line()
         if self.output == "text":
             if not self._streams and end.text:
@@ -237,21 +240,21 @@ class OneShotReport:
             "tool_calls": self._calls,
             "usage": usage,
             "notices": self._notices,
-            "review": {"queued": self._reviews, "news": self._news()},
+            "review": {"queued": self._reviews, "news": self._review_news()},
             "duration_s": round(end.duration_s, 3),
             "receipt": msgspec.to_builtins(end.receipt),
         }
         return row | ({"error": end.error, "hint": end.hint} if end.error else {})
 
-    def _news(self) -> dict[str, int]:
-        """Give what reviews learned and were refused since it was last told."""
+    def _review_news(self) -> dict[str, int]:
+        """Return the number of changes that reviews learned or were refused since the last report."""
         from whet.store import news  # noqa: PLC0415 - two queries, for those who read the object
 
-        found = self.app.database.write_now(news.tell)
-        return {"learned": found.learned, "refused": found.refused, "waiting": found.waiting}
+        counts = self.app.database.write_now(news.tell)
+        return {"learned": counts.learned, "refused": counts.refused, "waiting": counts.waiting}
 
-    def _cancelled(self) -> TurnEnd:
-        """The end of a turn that was cancelled, from what was seen of it."""
+    def _cancelled_turn(self) -> TurnEnd:
+        """Build the end of a cancelled turn from its events so far."""
         duration_s = self.session.clock.monotonic_s() - self._began_s
         done = receipt_of(self.session, self.session.log.live.turn_number) if self._calls else None
         return TurnEnd(
@@ -270,11 +273,11 @@ class OneShotReport:
 
     def _call(self, event: ToolFinished) -> None:
         self._calls.append({"name": event.name, "ok": event.ok, "duration_s": round(event.duration_s, 3)})
-        about = self._subjects.pop(event.call_id, "") or wording.subject(event.arguments)
+        subject = self._subjects.pop(event.call_id, "") or wording.subject(event.arguments)
         if self._shows_calls:
             mark = "+" if event.ok else "x"
             width = _columns()
-            _say(wording.call_line(event.name, about, width, mark=mark, tail=wording.outcome(event)))
+            _say(wording.call_line(event.name, subject, width, mark=mark, tail=wording.outcome(event)))
             if reason := wording.failure(event):
                 _say("  " + wording.clip(reason, width - 2))
             if event.edits:
@@ -284,7 +287,7 @@ class OneShotReport:
         line = wording.aside(event)
         if isinstance(event, Notice) and line:
             self._notices.append(mask(line))
-        # What a plugin does not do may be what guards the others: nobody can be left without that line.
+        # A plugin that does not run may have been a safeguard, so its notice is always shown.
         always = isinstance(event, Notice) and (event.must_show or event.text.startswith("plugin "))
         self._note(mask(line), always=always)
 
@@ -311,7 +314,7 @@ def _columns() -> int:
 
 
 def _write(text: str) -> None:
-    """Write to standard output at once. A reader that went away does not end the turn."""
+    """Write to standard output at once. A reader that closed the pipe does not end the turn."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -322,10 +325,10 @@ def _write(text: str) -> None:
 
 
 def _say(line: str) -> None:
-    _say_open(line + "\n")
+    _write_stderr(line + "\n")
 
 
-def _say_open(text: str) -> None:
+def _write_stderr(text: str) -> None:
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

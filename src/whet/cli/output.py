@@ -1,8 +1,8 @@
-"""What list commands print: tables that fit the terminal, JSON, ages, sizes.
+"""Output of list commands: tables that fit the terminal, JSON, ages, sizes.
 
-Plain text of its own making, so that `whet sessions list` needs neither rich nor a terminal: colour only
-where stdout is a terminal and NO_COLOR is unset. How wide text is and what is safe to show is
-`cli/wording.py`'s business.
+It writes plain text of its own, so that `whet sessions list` needs neither rich nor a terminal. Colour is
+used only if stdout is a terminal and NO_COLOR is unset. `cli/wording.py` measures text and makes it safe
+to show.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 
 
 def home_and_json(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the home as its first argument, and `--json` as `as_json`."""
+    """Pass the home to a command as its first argument, and `--json` as `as_json`."""
     return json_option(click.pass_obj(command))
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """A table's column: `cell` writes what a row has in it; `grows` takes the width that is left; `least` is
-    its narrowest; columns with a higher `rank` are left out first on a narrow terminal."""
+    """A table's column.
+
+    `cell` returns a row's text; a column that `grows` takes the remaining width; `least` is its minimum
+    width. Columns with a higher `rank` are dropped first on a narrow terminal.
+    """
 
     title: str
     cell: Callable[[R], str]
@@ -55,14 +58,14 @@ def emit_json(value: object) -> None:
 
 
 def emit(facts: object, text: str, *, as_json: bool) -> None:
-    """Print what a command has to say: `facts` as JSON, or `text`."""
+    """Print a command's result: `facts` as JSON, or `text`."""
     emit_json(facts) if as_json else click.echo(text)
 
 
 def emit_rows(
     rows: Sequence[R], shape: Sequence[Column[R]], facts: object, *, none: str, as_json: bool
 ) -> None:
-    """Print what a list command found: `facts` as JSON, or a table, or `none` where there are no rows."""
+    """Print the rows of a list command: `facts` as JSON, or a table, or `none` if there are no rows."""
     if as_json:
         return emit_json(facts)
     click.echo(table(rows, shape) if rows else none)
@@ -75,7 +78,7 @@ def _terminal() -> os.terminal_size:
 
 
 def terminal_width() -> int:
-    """Give the terminal's width (or COLUMNS), 80 where there is none, at least 20."""
+    """Return the terminal's width (or COLUMNS), 80 if there is no terminal, at least 20."""
     return max(20, _terminal().columns)
 
 
@@ -84,24 +87,24 @@ def has_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def styled(text: str, style: str) -> str:
-    """Give `text` in a style (bold, dim, red, green, yellow) where colour is allowed."""
+def style_text(text: str, style: str) -> str:
+    """Return `text` in a style (bold, dim, red, green, yellow) if colour is allowed."""
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if has_colour() else text
 
 
-def table(found: Sequence[R], shape: Sequence[Column[R]], *, width: int = 0) -> str:
-    """Lay out a line for each of `found` in at most `width` columns (the terminal's where 0)."""
+def table(items: Sequence[R], shape: Sequence[Column[R]], *, width: int = 0) -> str:
+    """Lay out one line per item in at most `width` columns (0: the terminal's width)."""
     width = width or terminal_width()
-    rows = [[column.cell(one) for column in shape] for one in found]
-    kept = _fitting(shape, rows, width)
-    widths = {index: _natural(shape, rows, index) for index in kept}
-    spare = width - sum(widths.values()) - _GAP * (len(kept) - 1)
-    for index in reversed(kept):
+    rows = [[column.cell(item) for column in shape] for item in items]
+    visible = _visible_columns(shape, rows, width)
+    widths = {index: _natural(shape, rows, index) for index in visible}
+    spare = width - sum(widths.values()) - _GAP * (len(visible) - 1)
+    for index in reversed(visible):
         if shape[index].grows and spare < 0:
             narrowed = max(min(shape[index].least, widths[index]), widths[index] + spare)
             spare += widths[index] - narrowed
             widths[index] = narrowed
-    lines = [styled(_line(shape, [column.title for column in shape], widths), "bold")]
+    lines = [style_text(_line(shape, [column.title for column in shape], widths), "bold")]
     lines += [_line(shape, row, widths) for row in rows]
     return "\n".join(lines)
 
@@ -110,19 +113,19 @@ def _natural(shape: Sequence[Column[Any]], rows: Sequence[Sequence[str]], index:
     return max(columns(text) for text in [shape[index].title, *(row[index] for row in rows)])
 
 
-def _fitting(shape: Sequence[Column[Any]], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    kept = list(range(len(shape)))
+def _visible_columns(shape: Sequence[Column[Any]], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    visible = list(range(len(shape)))
 
     def narrowest(index: int) -> int:
         natural = _natural(shape, rows, index)
         return min(natural, shape[index].least) if shape[index].grows else natural
 
-    while len(kept) > 1 and sum(map(narrowest, kept)) + _GAP * (len(kept) - 1) > width:
-        droppable = max(kept, key=lambda index: shape[index].rank)
+    while len(visible) > 1 and sum(map(narrowest, visible)) + _GAP * (len(visible) - 1) > width:
+        droppable = max(visible, key=lambda index: shape[index].rank)
         if shape[droppable].rank == 0:
             break
-        kept.remove(droppable)
-    return kept
+        visible.remove(droppable)
+    return visible
 
 
 def _line(shape: Sequence[Column[Any]], row: Sequence[str], widths: dict[int, int]) -> str:
@@ -135,12 +138,12 @@ def _line(shape: Sequence[Column[Any]], row: Sequence[str], widths: dict[int, in
 
 
 def fit(text: str) -> str:
-    """Give one line of `text`, cut to the terminal's width."""
+    """Return one line of `text`, cut to the terminal's width."""
     return clip(text, terminal_width())
 
 
-def wrapped(text: str, *, indent: int = 0, width: int = 0) -> str:
-    """Break `text` at spaces into lines of at most `width` columns (the terminal's where 0), indented."""
+def wrap_text(text: str, *, indent: int = 0, width: int = 0) -> str:
+    """Break `text` at spaces into indented lines of at most `width` columns (0: the terminal's width)."""
     width = (width or terminal_width()) - indent
     lines = [""]
     for word in text.split():
@@ -151,7 +154,7 @@ def wrapped(text: str, *, indent: int = 0, width: int = 0) -> str:
 
 
 def age(moment: str, now: datetime) -> str:
-    """Say how long ago a stored time (ISO, UTC) was: now, 5 m, 3 h, 2 d, then the date."""
+    """Return how long ago a stored time (ISO, UTC) was: now, 5 m, 3 h, 2 d, then the date."""
     try:
         then = datetime.fromisoformat(moment)
     except ValueError:
@@ -170,7 +173,7 @@ def age(moment: str, now: datetime) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """Write a size: 812 B, 3.4 KB, 1.5 GB."""
+    """Format a size: 812 B, 3.4 KB, 1.5 GB."""
     amount = float(size_bytes)
     for unit in ("B", "KB", "MB", "GB"):
         if amount < 1000:
@@ -193,7 +196,7 @@ def usage_cost(usage: Usage) -> str:
 
 
 def print_long(text: str) -> None:
-    """Print `text`, through the pager where stdout is a terminal that it does not fit on."""
+    """Print `text`, through the pager if stdout is a terminal that it does not fit on."""
     height = _terminal().lines
     if sys.stdout.isatty() and text.count("\n") >= height - 1:
         click.echo_via_pager(text)
@@ -202,7 +205,7 @@ def print_long(text: str) -> None:
 
 
 class ProgressLine:
-    """One line on stderr for work of more than a second; silent where stderr is no terminal."""
+    """One progress line on stderr for work of more than a second. Silent if stderr is not a terminal."""
 
     def __init__(self, label: str, clock: Clock) -> None:
         self._label = label
@@ -211,7 +214,7 @@ class ProgressLine:
         self._is_shown = False
 
     def update(self, done: str) -> None:
-        """Show how far it is, at most five times a second."""
+        """Show the progress, at most five times a second."""
         now_s = self._clock.monotonic_s()
         if now_s < self._next_s or not sys.stderr.isatty():
             return

@@ -1,6 +1,7 @@
-"""What is pasted or dropped: a mark stands for a long text until the line is sent, images are mentioned.
+"""Pasted and dropped input: a long text is shown as a placeholder until the line is sent; images become
+mentions.
 
-It needs nothing of the terminal, so that programs without one can import it.
+It does not depend on a terminal, so that programs without one can import it.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _DROPPED_CHARS = 4_000
 
 
 class Pastes:
-    """Long pasted texts, held while a placeholder stands for them in the input line."""
+    """Long pasted texts, kept until the line is sent. The input line shows a placeholder for each."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._short: list[str] = []
 
     def take(self, text: str) -> str:
-        """Give what to insert: short text itself, else a placeholder that `expand` knows."""
+        """Return the text to insert: a short text itself, otherwise a placeholder that `expand` replaces."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + 1
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
@@ -44,31 +45,36 @@ class Pastes:
         return name
 
     def expand(self, line: str) -> tuple[str, str]:
-        """Put the held texts in place of their placeholders, and forget them: as they are, and in tags, since
-        what was pasted is not the person's own word, and nothing is learned from it as if it were."""
-        held, self._texts = self._texts, {}
-        held |= {text: text for text in self._short}
+        """Replace the placeholders with their texts, and forget the texts.
+
+        Returns the line twice: as it is, and with the pasted texts in tags. Pasted text is not the
+        person's own words, and nothing is learned from it as if it were.
+        """
+        texts, self._texts = self._texts, {}
+        texts |= {text: text for text in self._short}
         self._short = []
-        if not held:
+        if not texts:
             return line, line
-        pattern = re.compile("|".join(re.escape(name) for name in sorted(held, key=len, reverse=True)))
-        plain = pattern.sub(lambda match: held[match[0]], line)
-        return plain, pattern.sub(lambda match: tagged("pasted", held[match[0]]), line)
+        pattern = re.compile("|".join(re.escape(name) for name in sorted(texts, key=len, reverse=True)))
+        plain = pattern.sub(lambda match: texts[match[0]], line)
+        return plain, pattern.sub(lambda match: tagged("pasted", texts[match[0]]), line)
 
 
-def folded(text: str) -> str:
-    """Give a message with each paste as the chat shows it."""
+def fold_pastes(text: str) -> str:
+    """Return a message in which each paste is replaced as the chat shows it."""
     return _PASTED.sub(lambda paste: Pastes().take(paste[1]), text)
 
 
 def dropped_images(text: str) -> str:
-    """Give what a terminal types for dropped or pasted image files (their paths, quoted or escaped, or file
-    addresses) as mentions that send them along; any other text as it is."""
+    """Turn dropped or pasted image paths into mentions, which send the images along.
+
+    A terminal types the paths quoted, escaped or as file: addresses. Any other text is returned unchanged.
+    """
     if len(text) > _DROPPED_CHARS or not re.search(IMAGE_NAME, text, re.IGNORECASE):
         return text
-    whole = text.strip()
-    try:  # a path that was copied from a file manager has its blanks as they are
-        words = [whole] if os.path.isfile(os.path.expanduser(whole)) else shlex.split(text)
+    stripped = text.strip()
+    try:  # a path copied from a file manager has unescaped spaces
+        words = [stripped] if os.path.isfile(os.path.expanduser(stripped)) else shlex.split(text)
     except ValueError:
         return text
     paths = [Path(unquote(word[7:]) if word.startswith("file://") else word).expanduser() for word in words]

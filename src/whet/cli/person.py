@@ -23,7 +23,7 @@ from whet.typed_answer import read_line
 
 
 class LinePerson:
-    """Whoever reads standard error and types lines on standard input; both are terminals."""
+    """A person who reads standard error and types lines on standard input; both are terminals."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
@@ -32,27 +32,27 @@ class LinePerson:
         """Ask in one paragraph until an answer decides. Enter and the end of input are a no."""
         async with self._turn:
             deciding = TerminalDecision(request)
-            _show(deciding, whole=False)
+            _show(deciding, full=False)
             while True:
                 if len(request.scopes) > 1:
                     _say(f"a lasting yes now means: {printable(deciding.scope_text())}\n")
                 drop_typed_ahead()
                 _say(f"Allow it? {deciding.keys(_ONE_LINE).strip()}: ")
-                reply = await self._decided(deciding, await _all_lines())
+                reply = await self._apply_line(deciding, await _all_lines())
                 if reply is not None:
                     return reply.short
 
-    async def _decided(self, deciding: TerminalDecision, text: str) -> Reply | None:
+    async def _apply_line(self, deciding: TerminalDecision, text: str) -> Reply | None:
         """Return the reply that a text is, or None if the question is asked again."""
         typed = read_line(text, deciding.options())
         if deciding.choose(typed.option):
             return None
         match typed.option:
             case "view":
-                _show(deciding, whole=True)
+                _show(deciding, full=True)
                 return None
             case "edit":
-                return await self._edited(deciding.request)
+                return await self._edit(deciding.request)
             case "because":
                 _say("No, because: ")
                 return Reply("no", words=(await _line()).strip())
@@ -63,7 +63,7 @@ class LinePerson:
                     signal.raise_signal(signal.SIGINT)  # both interfaces stop the turn for it
                 return Reply("no", words=typed.words)
 
-    async def _edited(self, request: ApprovalRequest) -> Reply | None:
+    async def _edit(self, request: ApprovalRequest) -> Reply | None:
         from whet.cli.rewriting import rewrite  # noqa: PLC0415 - most questions are not edited
 
         try:
@@ -77,18 +77,18 @@ class LinePerson:
         return Reply("once", arguments=arguments)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Ask; a number picks a choice, the end of input gives None."""
+        """Ask a question. A number picks a choice; returns None at the end of input."""
         async with self._turn:
             _say(f"\n{printable(question)}\n")
             for number, choice in enumerate(choices, 1):
                 _say(f"  {number}. {printable(choice)}\n")
             _say("> ")
             line = await _line()
-            return chosen(line.strip(), choices) if line else None
+            return resolve_choice(line.strip(), choices) if line else None
 
 
-def chosen(text: str, choices: Sequence[str]) -> str:
-    """Give the choice that a typed number names, else the text itself."""
+def resolve_choice(text: str, choices: Sequence[str]) -> str:
+    """Return the choice with a typed number, or the text itself."""
     if text.isdecimal() and 1 <= int(text) <= len(choices):
         return choices[int(text) - 1]
     return text
@@ -98,10 +98,10 @@ _ONE_LINE = 1_000
 _SILENCE_S = 0.1
 
 
-def _show(deciding: TerminalDecision, *, whole: bool) -> None:
+def _show(deciding: TerminalDecision, *, full: bool) -> None:
     colour = has_colour()
     _say(f"\nWhet asks: {printable(deciding.question.title)}\n")
-    for prefix, row in deciding.rows(unfold=whole):
+    for prefix, row in deciding.rows(unfold=full):
         _say(f"{prefix}{paint_row(row, exact(row.text), colour=colour)}\n")
 
 
@@ -111,7 +111,7 @@ def _say(text: str) -> None:
 
 
 async def _line() -> str:
-    """Wait for a line on standard input without a thread, so that a cancel leaves nothing behind."""
+    """Wait for a line on standard input without a thread, so that a cancel leaves none behind."""
     await _readable()
     return os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace")
 

@@ -1,4 +1,4 @@
-"""Lists to pick from at the terminal: sessions to open, points to go back to."""
+"""Selection lists at the terminal: sessions to open, points to go back to."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import apsw
 
 from whet.cli import wording
-from whet.cli.learning_commands import typed
+from whet.cli.learning_commands import typed_text
 from whet.cli.output import age
-from whet.cli.pasted import folded
+from whet.cli.pasted import fold_pastes
 from whet.cli.rewind_commands import changed_paths
 from whet.contract.messages import Message
 from whet.store import sessions
@@ -25,34 +25,34 @@ _PREVIEW_CHARS = 300
 
 
 async def pick_session(chat: ChatControl) -> str | None:
-    """Have the person pick a session, the last active first; None where they don't."""
+    """Let the person pick a session, the last active first. Returns None if they pick none."""
 
     def read(connection: apsw.Connection) -> list[tuple[SessionRow, str]]:
-        found = [row for row in sessions.list_sessions(connection, _SESSIONS) if row.id != chat.session.id]
-        return [(row, _preview(list(messages(connection, row.id, last=6)))) for row in found]
+        rows = [row for row in sessions.list_sessions(connection, _SESSIONS) if row.id != chat.session.id]
+        return [(row, _preview(list(messages(connection, row.id, last=6)))) for row in rows]
 
-    found = await chat.app.database.read(read)
+    entries = await chat.app.database.read(read)
     now = chat.app.clock.now()
     choices = [
         (f"{age(row.last_active, now):>8}  {row.title or '(no title)'}", f"{row.id} · {preview}")
-        for row, preview in found
+        for row, preview in entries
     ]
     if not choices:
         chat.say("there is no other session", "dim")
         return None
     picked = await chat.choose("Open a session", choices)
-    return None if picked is None else found[picked][0].id
+    return None if picked is None else entries[picked][0].id
 
 
 async def pick_point(chat: ChatControl) -> None:
-    """Have the person pick the message that they want to go back to, and go there: files and conversation."""
+    """Let the person pick an earlier message, and rewind files and conversation to before it."""
     turns = await chat.app.database.read(lambda db: turn_texts(db, chat.session.id))
     if not turns:
         chat.say("nothing has been said in this session yet", "dim")
         return
     changed = await changed_paths(chat)
     choices = [
-        (f"{number:>3}  {wording.clip(folded(text), 400)}", _what_goes_back(changed, number))
+        (f"{number:>3}  {wording.clip(fold_pastes(text), 400)}", _rewind_preview(changed, number))
         for number, text in turns
     ]
     picked = await chat.choose("Go back to before which message?", choices[::-1])
@@ -64,27 +64,27 @@ async def pick_point(chat: ChatControl) -> None:
     chat.put_back(text)
 
 
-def _what_goes_back(changed: dict[int, int], turn: int) -> str:
+def _rewind_preview(changed: dict[int, int], turn: int) -> str:
     since = sum(paths for number, paths in changed.items() if number >= turn)
     files = "files too" if since else "no file was changed since, as far as is recorded"
     return f"goes back to before this message, {files}"
 
 
 def turn_texts(connection: apsw.Connection, session_id: str) -> list[tuple[int, str]]:
-    """Give the first message of each turn that stands, with the turn's number."""
-    said: dict[int, str] = {}
+    """Return the first message of each current turn, with the turn's number."""
+    texts: dict[int, str] = {}
     for turn, message in numbered(connection, session_id):
         if message.role == "user":
-            said.setdefault(turn, typed(message.text))
-    return list(said.items())
+            texts.setdefault(turn, typed_text(message.text))
+    return list(texts.items())
 
 
-def last_exchange(found: Sequence[Message]) -> tuple[str, str]:
-    """Give the person's last message and what was answered last; empty where there is none."""
-    asked = next((typed(one.text) for one in reversed(found) if one.role == "user" and one.text), "")
-    answered = next((one.text for one in reversed(found) if one.role == "assistant" and one.text), "")
-    return asked, answered
+def last_exchange(transcript: Sequence[Message]) -> tuple[str, str]:
+    """Return the person's last message and the last answer; an empty string for each that is missing."""
+    question = next((typed_text(message.text) for message in reversed(transcript) if message.role == "user" and message.text), "")
+    answer = next((message.text for message in reversed(transcript) if message.role == "assistant" and message.text), "")
+    return question, answer
 
 
-def _preview(found: Sequence[Message]) -> str:
-    return " — ".join(text for one in last_exchange(found) if (text := wording.clip(one, _PREVIEW_CHARS)))
+def _preview(transcript: Sequence[Message]) -> str:
+    return " — ".join(text for part in last_exchange(transcript) if (text := wording.clip(part, _PREVIEW_CHARS)))

@@ -1,7 +1,7 @@
-"""`whet plugins`: what is installed, what it brings, switching it on and off, bringing it in.
+"""`whet plugins`: list installed plugins and their contents, enable, disable, install and check them.
 
-Plugins are loaded in child processes here, so that one that hangs or dies can be reported. Installing never
-runs a plugin's code and never enables it.
+Plugins are loaded in child processes here, so that one that hangs or dies can be reported. Installing
+never runs a plugin's code and never enables it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.cli.output import Column, emit_json, size, table, wrapped
+from whet.cli.output import Column, emit_json, size, table, wrap_text
 from whet.cli.wording import printable
 from whet.config.edit import set_value
 from whet.config.load import load
@@ -55,7 +55,7 @@ def _workspace(settings: PluginSettings) -> Path | None:
     return Path.cwd() if settings.project else None
 
 
-def _there(home: Home, settings: PluginSettings) -> Discovery:
+def _discover(home: Home, settings: PluginSettings) -> Discovery:
     workspace = _workspace(settings)
     return discover(home.root / "plugins", workspace / ".whet" / "plugins" if workspace else None)
 
@@ -64,7 +64,7 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
     """Complete an installed plugin's name."""
     home = ctx.find_object(Home)
     return (
-        [name for name in _there(home, _settings(home)).found if name.startswith(incomplete)] if home else []
+        [name for name in _discover(home, _settings(home)).found if name.startswith(incomplete)] if home else []
     )
 
 
@@ -72,9 +72,9 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 @_as_json
 @click.pass_obj
 def list_plugins(home: Home, as_json: bool) -> None:
-    """List plugins: version, what each brings, and what is wrong."""
+    """List plugins with their versions, contents and problems."""
     settings = _settings(home)
-    rows, problems = _rows(home, settings, _there(home, settings))
+    rows, problems = _rows(home, settings, _discover(home, settings))
     if as_json:
         emit_json({"plugins": rows, "problems": [{"plugin": p.plugin, "reason": p.reason} for p in problems]})
         return
@@ -87,34 +87,34 @@ def list_plugins(home: Home, as_json: bool) -> None:
         ]
         click.echo(table(rows, shape))
     else:
-        click.echo(wrapped("no plugins; whet plugins install FOLDER_OR_GIT_URL brings one"))
+        click.echo(wrap_text("no plugins; whet plugins install FOLDER_OR_GIT_URL brings one"))
     for row in rows:
         problems += [Problem(row.name, reason) for reason in row.problems]
     for problem in problems:
-        click.echo(wrapped(printable(problem.line)))
+        click.echo(wrap_text(printable(problem.line)))
 
 
-def _rows(home: Home, settings: PluginSettings, there: Discovery) -> tuple[list[_Row], list[Problem]]:
-    problems: list[Problem] = list(there.problems)
+def _rows(home: Home, settings: PluginSettings, discovery: Discovery) -> tuple[list[_Row], list[Problem]]:
+    problems: list[Problem] = list(discovery.problems)
     missing: list[Problem] = []
-    on = wanted(there, settings, missing)
+    on = wanted(discovery, settings, missing)
     problems += [problem for problem in missing if problem not in problems]
-    names = [found.name for found in on]
-    looked = {one.name: one for one in look(home, names, workspace=_workspace(settings))} if names else {}
-    return [_row(found, looked.get(found.name)) for found in there.found.values()], problems
+    names = [plugin.name for plugin in on]
+    probes = {probe.name: probe for probe in look(home, names, workspace=_workspace(settings))} if names else {}
+    return [_row(plugin, probes.get(plugin.name)) for plugin in discovery.found.values()], problems
 
 
-def _row(found: FoundPlugin, looked: PluginProbe | None) -> _Row:
-    claimed = {"tools": list(found.manifest.provides_tools)} if found.manifest.provides_tools else {}
+def _row(plugin: FoundPlugin, probe: PluginProbe | None) -> _Row:
+    claimed = {"tools": list(plugin.manifest.provides_tools)} if plugin.manifest.provides_tools else {}
     return _Row(
-        name=found.name,
-        version=found.manifest.version,
-        source=found.source,
-        enabled=looked is not None,
-        loaded=looked is not None and looked.is_loaded,
-        has=looked.has if looked else claimed,
-        problems=looked.problems if looked else [],
-        description=found.manifest.description,
+        name=plugin.name,
+        version=plugin.manifest.version,
+        source=plugin.source,
+        enabled=probe is not None,
+        loaded=probe is not None and probe.is_loaded,
+        has=probe.has if probe else claimed,
+        problems=probe.problems if probe else [],
+        description=plugin.manifest.description,
     )
 
 
@@ -133,31 +133,31 @@ def _kinds(has: dict[str, list[str]]) -> str:
 def enable(home: Home, name: str) -> None:
     """Load a plugin from the next start on."""
     settings = _settings(home)
-    there = _there(home, settings)
-    found = there.named(name)
-    if found is None:
-        broken = next((problem for problem in there.problems if problem.plugin == name), None)
+    discovery = _discover(home, settings)
+    plugin = discovery.named(name)
+    if plugin is None:
+        broken = next((problem for problem in discovery.problems if problem.plugin == name), None)
         if broken:
             raise WhetError(broken.line)
-        raise NotFound(f"there is no plugin {name}", hint=f"installed: {', '.join(there.found) or 'none'}")
-    if {name, found.key, found.name} & set(settings.disabled):
-        _write(home, "disabled", [n for n in settings.disabled if n not in (name, found.key, found.name)])
-    if not {found.key, found.name} & set(settings.enabled):
-        _write(home, "enabled", [*settings.enabled, found.name])
-    said = f"{found.name} is on from the next start; whet plugins doctor {found.name} tries it now"
-    click.echo(wrapped(said))
+        raise NotFound(f"there is no plugin {name}", hint=f"installed: {', '.join(discovery.found) or 'none'}")
+    if {name, plugin.key, plugin.name} & set(settings.disabled):
+        _write(home, "disabled", [n for n in settings.disabled if n not in (name, plugin.key, plugin.name)])
+    if not {plugin.key, plugin.name} & set(settings.enabled):
+        _write(home, "enabled", [*settings.enabled, plugin.name])
+    message = f"{plugin.name} is on from the next start; whet plugins doctor {plugin.name} tries it now"
+    click.echo(wrap_text(message))
 
 
 @plugins.command("disable")
 @click.argument("name", shell_complete=complete_name)
 @click.pass_obj
 def disable(home: Home, name: str) -> None:
-    """Don't load a plugin any more; it stays installed."""
+    """Stop loading a plugin; it stays installed."""
     settings = _settings(home)
-    found = _there(home, settings).named(name)
-    names = {name, found.key, found.name} if found else {name}
+    plugin = _discover(home, settings).named(name)
+    names = {name, plugin.key, plugin.name} if plugin else {name}
     if not names & set(settings.enabled):
-        if found is None:
+        if plugin is None:
             raise NotFound(f"there is no plugin {name}", hint="whet plugins list")
         click.echo(f"{name} is off already")
         return
@@ -195,7 +195,7 @@ def _describe(fetched: bringing.FetchedPlugin) -> None:
     by = f" by {manifest.author}" if manifest.author else ""
     click.echo(printable(f"{manifest.name} {manifest.version}{by}".replace(" " * 2, " ")))
     if manifest.description:
-        click.echo(wrapped(printable(manifest.description), indent=2))
+        click.echo(wrap_text(printable(manifest.description), indent=2))
     at = f" at commit {fetched.commit[:12]}" if fetched.commit else ""
     click.echo(
         printable(f"  from {fetched.source}{at}: {plural(fetched.files, 'file')}, {size(fetched.size_bytes)}")
@@ -205,7 +205,7 @@ def _describe(fetched: bringing.FetchedPlugin) -> None:
     if fetched.is_for_hermes:
         click.echo("  is written for Hermes Agent; Whet provides the modules that it imports")
     click.echo(
-        wrapped(
+        wrap_text(
             "Once enabled, each start runs register() in its __init__.py as you, with your files, network "
             f"and keys; {len(fetched.python_files)} Python files can be part of that.",
             indent=2,
@@ -220,40 +220,40 @@ def _describe(fetched: bringing.FetchedPlugin) -> None:
 def doctor(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     """Load each enabled plugin (or those named, enabled or not) alone in a process of its own."""
     settings = _settings(home)
-    there = _there(home, settings)
+    discovery = _discover(home, settings)
     problems: list[Problem] = []
-    chosen = list(names) or [found.name for found in wanted(there, settings, problems)]
-    unknown = [name for name in chosen if there.named(name) is None]
+    chosen = list(names) or [plugin.name for plugin in wanted(discovery, settings, problems)]
+    unknown = [name for name in chosen if discovery.named(name) is None]
     if unknown:
         raise NotFound(f"there is no plugin {unknown[0]}", hint="whet plugins list")
-    looked = [one for name in chosen for one in look(home, [name], workspace=_workspace(settings))]
-    looked += [PluginProbe(problem.plugin, False, problems=[problem.reason]) for problem in problems]
+    probes = [probe for name in chosen for probe in look(home, [name], workspace=_workspace(settings))]
+    probes += [PluginProbe(problem.plugin, False, problems=[problem.reason]) for problem in problems]
     if as_json:
-        emit_json(looked)
+        emit_json(probes)
     else:
-        _print_looked(looked)
-    if any(not one.is_loaded for one in looked):
+        _print_probes(probes)
+    if any(not probe.is_loaded for probe in probes):
         raise click.exceptions.Exit(1)
 
 
-def _print_looked(looked: Sequence[PluginProbe]) -> None:
-    if not looked:
+def _print_probes(probes: Sequence[PluginProbe]) -> None:
+    if not probes:
         click.echo("no plugin is enabled")
-    for one in looked:
-        state = f"ok, loaded in {one.load_s:.2f} s" if one.is_loaded else "does not load"
-        click.echo(f"{printable(one.name)}: {state}")
-        for kind, names in one.has.items():
-            click.echo(wrapped(printable(f"{kind}: {', '.join(names)}"), indent=2))
-        for problem in one.problems:
-            click.echo(wrapped(printable(f"problem: {problem}"), indent=2))
-        if one.tried:
-            good = sum(not said for said in one.tried.values())
+    for probe in probes:
+        state = f"ok, loaded in {probe.load_s:.2f} s" if probe.is_loaded else "does not load"
+        click.echo(f"{printable(probe.name)}: {state}")
+        for kind, names in probe.has.items():
+            click.echo(wrap_text(printable(f"{kind}: {', '.join(names)}"), indent=2))
+        for problem in probe.problems:
+            click.echo(wrap_text(printable(f"problem: {problem}"), indent=2))
+        if probe.tried:
+            good = sum(not error for error in probe.tried.values())
             click.echo(
-                f"  tools run once, on made-up arguments, offline: {good} of {len(one.tried)} answered"
+                f"  tools run once, on made-up arguments, offline: {good} of {len(probe.tried)} answered"
             )
-        for name, said in one.tried.items():
-            if said:
-                click.echo(wrapped(printable(f"{name}: {said}"), indent=4))
+        for name, error in probe.tried.items():
+            if error:
+                click.echo(wrap_text(printable(f"{name}: {error}"), indent=4))
 
 
 @plugins.command("run", context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -261,7 +261,7 @@ def _print_looked(looked: Sequence[PluginProbe]) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def run(home: Home, name: str, arguments: tuple[str, ...]) -> None:
-    """Run the command NAME that an enabled plugin brings for the shell."""
+    """Run the shell command NAME of an enabled plugin."""
     import argparse  # noqa: PLC0415 - for plugins' own commands only
 
     from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415 - as above
@@ -270,14 +270,14 @@ def run(home: Home, name: str, arguments: tuple[str, ...]) -> None:
     with closing(
         load_plugins(home, settings, os.environ, PluginHost(workspace=_workspace(settings)))
     ) as loaded:
-        found = next((one for one in loaded.cli_commands if one.name == name), None)
-        if found is None:
-            there = ", ".join(one.name for one in loaded.cli_commands) or "none"
+        command = next((entry for entry in loaded.cli_commands if entry.name == name), None)
+        if command is None:
+            there = ", ".join(entry.name for entry in loaded.cli_commands) or "none"
             raise NotFound(f"no enabled plugin brings the command {name}", hint=f"there are: {there}")
-        parser = argparse.ArgumentParser(prog=f"whet plugins run {name}", description=found.help)
-        found.setup(parser)
+        parser = argparse.ArgumentParser(prog=f"whet plugins run {name}", description=command.help)
+        command.setup(parser)
         parsed = parser.parse_args(list(arguments))
-        handler = found.handler or getattr(parsed, "func", None)
+        handler = command.handler or getattr(parsed, "func", None)
         code = handler(parsed) if callable(handler) else None
     if isinstance(code, int) and code:
         raise click.exceptions.Exit(code)

@@ -1,6 +1,6 @@
 """The parts of the input line: completion, pasted text, history, keys.
 
-It knows prompt_toolkit's small interfaces, and nothing about turns or sessions.
+It uses prompt_toolkit's small interfaces, and knows nothing about turns or sessions.
 """
 
 from __future__ import annotations
@@ -43,52 +43,52 @@ class InputCompleter(Completer):
         self.finder: FileFinder = FileFinder()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Yield what could stand at the cursor."""
+        """Yield the completions at the cursor."""
         before = document.text_before_cursor
         if before.startswith("/") and not before.startswith("//") and " " not in before:
-            for name, about in self._commands():
+            for name, description in self._commands():
                 if f"/{name}".startswith(before):
-                    yield Completion(f"/{name}", start_position=-len(before), display_meta=about)
+                    yield Completion(f"/{name}", start_position=-len(before), display_meta=description)
         elif match := _AT_WORD.search(before):
             self.finder.look(self._folder())
-            here = list(self._paths(match[1]))
-            yield from here
-            shown = {match[1].rpartition("/")[0] + "/" * ("/" in match[1]) + one.text for one in here}
-            if len(match[1]) >= _FEWEST_LETTERS and len(here) < _MOST:
+            completions = list(self._paths(match[1]))
+            yield from completions
+            listed = {match[1].rpartition("/")[0] + "/" * ("/" in match[1]) + completion.text for completion in completions}
+            if len(match[1]) >= _FEWEST_LETTERS and len(completions) < _MOST:
                 for path in self.finder.find(match[1], _FOUND):
-                    if path not in shown:
+                    if path not in listed:
                         yield Completion(path, start_position=-len(match[1]))
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Yield the same, the first time when the list of files has been read."""
+        """Yield the same completions. The first time, wait until the list of files has been read."""
         if _AT_WORD.search(document.text_before_cursor) and not self.finder.has_read(self._folder()):
             self.finder.look(self._folder())
             await asyncio.to_thread(self.finder.wait)
-        for one in self.get_completions(document, complete_event):
-            yield one
+        for completion in self.get_completions(document, complete_event):
+            yield completion
 
     def _paths(self, typed: str) -> Iterable[Completion]:
         parent, _, prefix = typed.rpartition("/")
         folder = self._folder() / (parent + "/" if parent or typed.startswith("/") else "")
         try:
             with os.scandir(folder.expanduser()) as entries:
-                found = sorted((entry.name, entry.is_dir()) for entry in entries)
+                names = sorted((entry.name, entry.is_dir()) for entry in entries)
         except OSError:
             return
-        shown = 0
-        for name, is_folder in found:
+        count = 0
+        for name, is_folder in names:
             if not name.startswith(prefix) or (name.startswith(".") and not prefix):
                 continue
             yield Completion(name + "/" * is_folder, start_position=-len(prefix))
-            shown += 1
-            if shown == _MOST:
+            count += 1
+            if count == _MOST:
                 return
 
 
 class PasteParser(Vt100Parser):
-    """prompt_toolkit's key parser, with time in proportion to a paste's length instead of its square."""
+    """prompt_toolkit's key parser, with linear instead of quadratic time in a paste's length."""
 
     def __init__(self, feed_key: Callable[[KeyPress], None]) -> None:
         super().__init__(feed_key)
@@ -97,8 +97,11 @@ class PasteParser(Vt100Parser):
         self._burst: list[str] = []
 
     def feed(self, data: str) -> None:
-        """Take what was read; a paste becomes one key press once its end mark is there. What comes faster
-        than a person types and has no marks is one, too, once nothing more comes (`flush`)."""
+        """Parse input that was read. A paste becomes one key press when its end mark arrives.
+
+        Input without marks that arrives faster than a person types also becomes one paste, at the next
+        `flush`.
+        """
         if self._held is None and "\x1b" not in data and (self._burst or len(data) >= _BURST_CHARS):
             self._burst.append(data)
             return
@@ -110,16 +113,16 @@ class PasteParser(Vt100Parser):
                 return
             self._held, self._edge = [], ""
         self._held.append(data)
-        seen = self._edge + data
-        self._edge = seen[-len(_PASTE_ENDS) :]
-        if _PASTE_ENDS in seen:
-            text, _, rest = "".join(self._held).partition(_PASTE_ENDS)
+        joined = self._edge + data
+        self._edge = joined[-len(_PASTE_ENDS) :]
+        if _PASTE_ENDS in joined:
+            text, _, remainder = "".join(self._held).partition(_PASTE_ENDS)
             self._held = None
             self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
-            self.feed(rest)
+            self.feed(remainder)
 
     def flush(self) -> None:
-        """Nothing more came for a while: what is held back is whole."""
+        """Handle a pause in the input: held input is complete."""
         self._end_burst()
         super().flush()
 
@@ -130,24 +133,24 @@ class PasteParser(Vt100Parser):
 
 
 def open_input() -> Input:
-    """Open the terminal's input with a parser that bears long pastes."""
-    found = create_input()
-    if isinstance(found, Vt100Input):
-        found.vt100_parser = PasteParser(found.vt100_parser.feed_key_callback)
-    return found
+    """Open the terminal's input with a parser that handles long pastes."""
+    terminal_input = create_input()
+    if isinstance(terminal_input, Vt100Input):
+        terminal_input.vt100_parser = PasteParser(terminal_input.vt100_parser.feed_key_callback)
+    return terminal_input
 
 
 class _File(FileHistory):
-    """The history file; what can't be written to it any more (a full disk) is still known in this chat."""
+    """The history file. An entry that can't be written to it (a full disk) stays available in this chat."""
 
     def store_string(self, string: str) -> None:
-        """Append one entry, or leave it."""
+        """Append one entry. Errors are ignored."""
         with contextlib.suppress(OSError):
             super().store_string(string)
 
 
 def open_history(path: Path) -> History:
-    """Open the history file, readable by its owner only; in memory where it can't be written."""
+    """Open the history file, readable by its owner only; use memory if it can't be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -157,7 +160,7 @@ def open_history(path: Path) -> History:
 
 
 class FileFinder:
-    """The files of one folder, .gitignored and hidden ones left out."""
+    """The files of one folder, without hidden and .gitignored ones."""
 
     def __init__(self) -> None:
         self._paths: list[str] = []
@@ -166,7 +169,7 @@ class FileFinder:
         self._reading: threading.Thread | None = None
 
     def look(self, folder: Path) -> None:
-        """Read the list again where it is old, on a thread."""
+        """Read the list again on a thread if it is old."""
         is_fresh = folder == self._folder and time.monotonic() - self._read_s < _FRESH_S
         if is_fresh or (self._reading is not None and self._reading.is_alive()):
             return
@@ -174,18 +177,19 @@ class FileFinder:
         self._reading.start()
 
     def has_read(self, folder: Path) -> bool:
-        """Whether the files of this folder are known, if not of late."""
+        """Whether the files of this folder have been read, even if not recently."""
         return folder == self._folder
 
     def wait(self) -> None:
-        """Wait until the list was read."""
+        """Wait until the list has been read."""
         if self._reading is not None:
             self._reading.join()
 
     def find(self, letters: str, most: int) -> list[str]:
-        """Give the paths that have the letters in order, the best first: whole words and short ones win."""
-        wanted = letters.lower()
-        scored = [(score, path) for path in self._paths if (score := rank(path.lower(), wanted)) is not None]
+        """Return the paths that contain the letters in order, the best first: whole words and short paths
+        win."""
+        needle = letters.lower()
+        scored = [(score, path) for path in self._paths if (score := rank(path.lower(), needle)) is not None]
         return [path for _, path in sorted(scored)[:most]]
 
     def _read(self, folder: Path) -> None:
@@ -195,7 +199,7 @@ class FileFinder:
 
 
 def rank(path: str, letters: str) -> tuple[int, int, int] | None:
-    """Say how well letters fit a path, less is better; None where they don't."""
+    """Return how well letters fit a path (lower is better), or None if they don't."""
     name = path.rpartition("/")[2]
     if letters in name:
         return (0, name.index(letters), len(path))
@@ -203,9 +207,9 @@ def rank(path: str, letters: str) -> tuple[int, int, int] | None:
         return (1, path.index(letters), len(path))
     at, gaps = -1, 0
     for letter in letters:
-        found = path.find(letter, at + 1)
-        if found < 0:
+        position = path.find(letter, at + 1)
+        if position < 0:
             return None
-        gaps += found - at - 1
-        at = found
+        gaps += position - at - 1
+        at = position
     return (2, gaps, len(path))

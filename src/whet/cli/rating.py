@@ -1,7 +1,7 @@
-"""Saying how a turn went: /good and /bad in the chat, `whet rate` anywhere else.
+"""Rating a turn: /good and /bad in the chat, `whet rate` anywhere else.
 
-The one signal that is a person's own; with the others (corrections, undone turns) it tells which learned
-items help. Nothing is sent anywhere.
+It is the only signal that comes from the person. Together with the others (corrections, undone turns) it
+shows which learned items help. It is stored here and sent nowhere.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
     whet rate good
     whet rate bad 01JD --turn 2
     """
-    stored.must_exist(home, "there is no session yet")
-    with stored.opened(home) as database:
-        named = database.read_now(lambda db: stored.named_or_latest(db, session_id).id)
+    stored.require_store(home, "there is no session yet")
+    with stored.open_database(home) as database:
+        target_id = database.read_now(lambda db: stored.find_session(db, session_id).id)
         now = iso(SystemClock().now())
-        number = database.write_now(lambda db: outcomes.signal(db, named, rating, now, turn=turn))
+        number = database.write_now(lambda db: outcomes.signal(db, target_id, rating, now, turn=turn))
     if as_json:
-        return emit_json({"session_id": named, "turn": number, "rating": rating})
-    click.echo(f"turn {number} of {named} is noted as {rating}")
+        return emit_json({"session_id": target_id, "turn": number, "rating": rating})
+    click.echo(f"turn {number} of {target_id} is noted as {rating}")
 
 
 def rating_commands() -> list[SlashCommand[ChatControl]]:
-    """Give /good and /bad."""
+    """Return /good and /bad."""
     return [
         SlashCommand("good", "Say that the last turn went well.", _rating("good"), remote=True),
         SlashCommand("bad", "Say that the last turn went badly.", _rating("bad"), remote=True),
@@ -54,7 +54,7 @@ def rating_commands() -> list[SlashCommand[ChatControl]]:
 
 
 def _rating(rating: Rating) -> Callable[[ChatControl, str], Coroutine[Any, Any, None]]:
-    async def run(chat: ChatControl, rest: str) -> None:
+    async def run(chat: ChatControl, arguments: str) -> None:
         app, session_id = chat.app, chat.session.id
         now = iso(app.clock.now())
         number = await app.database.write(lambda db: outcomes.signal(db, session_id, rating, now))

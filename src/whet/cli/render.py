@@ -1,8 +1,8 @@
-"""Turns finished Markdown blocks and styled lines into terminal text of a given width.
+"""Renders finished Markdown blocks and styled lines as terminal text of a given width.
 
-Only the interactive chat imports this module: rich costs more than a one-shot may take. Output carries no
-trailing blanks, so that a narrower window does not break it, and honours NO_COLOR and dumb terminals. It
-does not know when or where text is printed.
+Only the interactive chat imports this module, because importing rich takes too long for a one-shot. Output
+has no trailing spaces, so that a narrower window does not break it, and honours NO_COLOR and dumb
+terminals. The caller decides when and where text is printed.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ class Painter:
         )
 
     def block(self, block: MarkdownBlock, width: int) -> str:
-        """Render a block of an answer, with the empty line that goes before it, newline at the end."""
+        """Render a block of an answer, with an empty line before it and a newline at the end."""
         text = printable(block.text)
         if self._markdown:
             from whet.cli.answer_markdown import AnswerMarkdown  # noqa: PLC0415 - a sixth of a chat's start, and none is there yet
 
-            text = self._rendered(AnswerMarkdown(text, hyperlinks=False), width)
+            text = self._render(AnswerMarkdown(text, hyperlinks=False), width)
         body = _EDGES.sub("", text).rstrip("\n")
         return f"{body}\n" if block.tight else f"\n{body}\n"
 
     def line(self, text: str, style: str = "") -> str:
-        """Style one line or several, unwrapped, without a newline at the end. `style` is rich's."""
+        """Style one or more lines, unwrapped, without a newline at the end. `style` is a rich style."""
         if self._plain or not style:
             return text
         with self._console.capture() as capture:
             self._console.print(Text(text, style=style), end="", soft_wrap=True)
         return capture.get()
 
-    def _rendered(self, markdown: RenderableType, width: int) -> str:
+    def _render(self, markdown: RenderableType, width: int) -> str:
         with self._console.capture() as capture:
             self._console.print(markdown, width=max(width, 20))
         return _TRAILING.sub(r"\1", capture.get())

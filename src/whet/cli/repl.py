@@ -1,7 +1,7 @@
-"""The chat at the terminal: what is typed becomes messages, steering or commands; events become text.
+"""The chat at the terminal: typed lines become messages, steering or commands; events become text.
 
-It owns the conversation's state at the terminal (which session, which turn runs) and nothing that must
-last: that is in the store before it is shown. What the terminal can do is `cli/screen.py`'s business.
+It owns the conversation's state at the terminal (the current session and turn). Everything lasting is in
+the store before it is shown. `cli/screen.py` handles the terminal itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from whet.store.sessions import title_of
 
 
 def run(options: ChatOptions) -> int:
-    """Chat until the person quits; give the exit code."""
+    """Chat until the person quits, and return the exit code."""
     return run_on_loop(_run(options, load_settings(options, input)))
 
 
@@ -54,12 +54,12 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
     commands: Commands[ChatControl] = Commands()
     for command in builtin_commands():
         commands.add(command)
-    desk = _Desk()
-    screen = _open_screen(options, settings, commands, desk)
+    state = _TerminalState()
+    screen = _open_screen(options, settings, commands, state)
     async with aclosing(await start_app(options, settings, screen.person)) as app:
         plugin_notes = add_plugin_commands(app, commands)
         session = await open_session(app, options)
-        chat = TerminalChat(app, session, screen, commands, desk)
+        chat = TerminalChat(app, session, screen, commands, state)
         for line in plugin_notes:
             chat.say(line, "dim")
         code = await chat.run(options.images, picks=options.picks)
@@ -69,23 +69,23 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
 
 
 def _open_screen(
-    options: ChatOptions, settings: Settings, commands: Commands[ChatControl], desk: _Desk
+    options: ChatOptions, settings: Settings, commands: Commands[ChatControl], state: _TerminalState
 ) -> Screen:
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown") or not sys.stdout.isatty():
-        return LineScreen(desk.marks, desk.idle)
+        return LineScreen(state.marks, state.idle)
     folder = workspace_of(settings)
     from whet.app.own_commands import prompt_commands  # noqa: PLC0415 a terminal that completes needs them
 
-    own = [(one.name, one.description) for one in prompt_commands(options.home.root, folder)]
-    names = [*((command.name, command.help) for command in commands), *own]
+    prompts = [(prompt.name, prompt.description) for prompt in prompt_commands(options.home.root, folder)]
+    names = [*((command.name, command.help) for command in commands), *prompts]
     completer = InputCompleter(lambda: names, lambda: folder)
     ui = settings.ui
-    return Terminal(desk.marks, completer, options.home.history, theme=ui.theme, vi=ui.keys == "vi")
+    return Terminal(state.marks, completer, options.home.history, theme=ui.theme, vi=ui.keys == "vi")
 
 
 @dataclass(slots=True)
-class _Desk:
-    """What goes on at the terminal besides the session."""
+class _TerminalState:
+    """The state of the terminal besides the session."""
 
     turn: asyncio.Task[None] | None = None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -100,28 +100,30 @@ class _Desk:
 
 
 class _ReviewNews:
-    """What came of reviews, told between turns."""
+    """Results of reviews, shown between turns."""
 
     def __init__(
-        self, desk: _Desk, screen: Screen, say: Callable[[str, str], None], database: StateDatabase
+        self, state: _TerminalState, screen: Screen, say: Callable[[str, str], None], database: StateDatabase
     ) -> None:
-        self._desk = desk
+        self._state = state
         self._screen = screen
         self._say = say
         self._database = database
         self._lines: list[tuple[str, str, str]] = []
 
     def add(self, finished: ReviewFinished) -> None:
-        """Keep what came of a review until it can be shown; nothing saved and nothing asked is no news."""
+        """Keep a review's result until it can be shown. A review that saved nothing and was not asked for is
+        ignored."""
         if finished.state == "saved":
             self._lines.append((review_line(finished), "cyan", finished.job_id))
         elif finished.by_hand or finished.state == "failed":
             self._lines.append((review_line(finished), "dim", finished.job_id))
-        self.tell()
+        self.show()
 
-    def tell(self, *, at_rest: bool = False) -> None:
-        """Say each line once, not while something is half typed (unless `at_rest` says it is not)."""
-        if self._desk.turn is None and (at_rest or self._screen.is_quiet()):
+    def show(self, *, at_rest: bool = False) -> None:
+        """Show each line once, but not while the input holds a half-typed line. `at_rest` states that it does
+        not."""
+        if self._state.turn is None and (at_rest or self._screen.is_quiet()):
             lines, self._lines = self._lines, []
             for line, style, job_id in lines:
                 self._say(line, style)
@@ -132,28 +134,28 @@ class TerminalChat:
     """One terminal's conversation; slash commands get it as their context."""
 
     def __init__(
-        self, app: App, session: Session, screen: Screen, commands: Commands[ChatControl], desk: _Desk
+        self, app: App, session: Session, screen: Screen, commands: Commands[ChatControl], state: _TerminalState
     ) -> None:
         self.app = app
         self.session = session
         self.commands = commands
         self._screen = screen
-        self._desk = desk
+        self._state = state
         ui = app.settings.ui
         self._painter = Painter(markdown=ui.markdown)
-        surface = Surface(lambda text: screen.write(desk.marks.fit(text)), screen.refresh, screen.width)
+        surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
         self.recall: Callable[[str, int], None] = partial(recall, surface, self._painter)
-        self._view = TerminalTurnView(surface, self._painter, desk.marks, show_reasoning=ui.show_reasoning)
+        self._view = TerminalTurnView(surface, self._painter, state.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: app.todo_lists.get(self.session.id)
-        self._board = StatusBoard(app, plain=desk.marks.plain)
+        self._board = StatusBoard(app, plain=state.marks.plain)
         self._key_actions = KeyActions(self, screen.decide)
-        self._news = _ReviewNews(desk, screen, self.say, app.database)
+        self._news = _ReviewNews(state, screen, self.say, app.database)
         self._waiting: list[Typed] = []
         app.reviews.listeners.append(self._news.add)
         app.sessions.helper_listeners.append(lambda _: screen.wake(PromptSignal.RESTED))
 
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
-        """Take what the person does until they leave."""
+        """Handle the person's inputs until they leave."""
         self._key_actions.images = list(images)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
@@ -164,45 +166,46 @@ class TerminalChat:
             self.app.reviews.start()
             self.app.schedules.start()
             if picks:
-                await self._typed(Typed("/resume", "/resume", "/resume"))
-            while not self._desk.leaving:
+                await self._handle_line(Typed("/resume", "/resume", "/resume"))
+            while not self._state.leaving:
                 await self._take(await self._screen.read())
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
             await self._stop_turn()
             self._key_actions.close()
             await self._screen.aclose()
-        return self._desk.code
+        return self._state.code
 
     def say(self, text: str, style: str = "") -> None:
-        """Show text of ours."""
+        """Show text of our own."""
         self._view.say(text, style)
 
     def width(self) -> int:
-        """The columns of the terminal."""
+        """Return the terminal's width in columns."""
         return self._screen.width()
 
     def leave(self) -> None:
-        """End the chat; a running turn is cancelled first. Background processes have it asked twice."""
-        if not self._desk.leaves_jobs and jobs.tell_of_leaving(self):
-            self._desk.leaves_jobs = True
+        """End the chat. A running turn is cancelled first. If background processes run, the person must ask
+        twice."""
+        if not self._state.leaves_jobs and jobs.warn_before_leaving(self):
+            self._state.leaves_jobs = True
             return
-        self._desk.leaving = True
+        self._state.leaving = True
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Have the person pick one of some (line, preview); None where they don't, or can't."""
+        """Let the person pick one of `choices` (line, preview). Return None if they pick none, or can't."""
         return await self._screen.choose(title, choices)
 
     def put_back(self, text: str) -> None:
-        """Put text into the input line again."""
+        """Put text back into the input line."""
         self._screen.put_back(text)
 
     def put_in(self, text: str) -> None:
-        """Type text for the person, where the cursor stands."""
+        """Insert text into the input line at the cursor."""
         self._screen.put_in(text)
 
     def put_out(self, text: str) -> None:
-        """Write to the terminal as it is."""
+        """Write raw text to the terminal."""
         self._screen.write(text)
 
     @property
@@ -211,180 +214,183 @@ class TerminalChat:
         return self.app.learning.desk
 
     async def begin(self, title: str = "", *, warm: str = "") -> None:
-        """Go on in a new session of the same conversation."""
+        """Continue in a new session of the same conversation."""
         await self.switch_to(await self.app.new_session(title=title, warm=warm, leaving=self.session))
 
     async def switch_model(self, model: str) -> None:
-        """Have another model of the same provider answer from now on."""
+        """Use another model of the same provider from now on."""
         await self.app.switch_model(self.session, model)
 
     async def switch_to(self, session: Session) -> None:
-        """Talk in another session from now on; the old one stays stored."""
+        """Continue in another session. The old one stays stored."""
         await forget_empty(self.app, self.session)
         self.session: Session = session
         await self._arrive()
 
     async def _arrive(self) -> None:
         if self.session.log.messages:
-            await self._board.look(self.session)
+            await self._board.refresh(self.session)
         await show_session(self)
 
     def send(self, text: str | None) -> None:
-        """Start a turn with a message, or go on with the unfinished one (None)."""
+        """Start a turn with a message, or resume the unfinished one if `text` is None."""
         self._begin("", partial(self._turn, None if text is None else self._message(text)))
 
     def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
-        """Do something long beside the input, as a turn is done."""
+        """Run long work in the background of the input, as a turn runs."""
         self._begin(doing, lambda: work(self._emit))
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, ToolFinished):
-            self._key_actions.called()
-        self._board.see(event)
+            self._key_actions.restart_unfolding()
+        self._board.record_usage(event)
         self._view.emit(event)
 
     def _begin(self, doing: str, work: Callable[[], Awaitable[None]]) -> None:
         self._view.begin(doing)
-        self._desk.idle.clear()
-        self._desk.turn = asyncio.create_task(self._guarded(work))
+        self._state.idle.clear()
+        self._state.turn = asyncio.create_task(self._guard(work))
 
     def _message(self, text: str) -> Message:
-        images = self._key_actions.images_of(text)
-        told, self._key_actions.pending = [text, *self._key_actions.pending], []
-        return self.session.user_message(attach.cap_text("\n\n".join(told)), images)
+        images = self._key_actions.load_images(text)
+        parts, self._key_actions.pending = [text, *self._key_actions.pending], []
+        return self.session.user_message(attach.cap_text("\n\n".join(parts)), images)
 
     async def _take(self, done: Typed | PromptSignal) -> None:
-        self._news.tell(at_rest=True)
+        self._news.show(at_rest=True)
         try:
             if isinstance(done, Typed):
                 if done.text:
-                    self._desk.wants_out = False
-                    await self._typed(done)
+                    self._state.wants_out = False
+                    await self._handle_line(done)
             elif done is PromptSignal.END:
                 self.leave()
-            elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._desk.turn):
+            elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._state.turn):
                 self._interrupt()
-            elif done is PromptSignal.RESTED and self._waiting and self._desk.turn is None:
-                self._view.queued.remove((typed := self._waiting.pop(0)).shown)
-                self._screen.wake(PromptSignal.RESTED)  # the next one runs although this one may fail
-                await self._typed(typed)
+            elif done is PromptSignal.RESTED and self._waiting and self._state.turn is None:
+                self._view.queued.remove((typed := self._waiting.pop(0)).line)
+                self._screen.wake(PromptSignal.RESTED)  # the next one runs even if this one fails
+                await self._handle_line(typed)
             elif done is PromptSignal.ESCAPE:
                 await self._key_actions.escape(self.app.clock.monotonic_s())
-            elif done is not PromptSignal.RESTED or self._desk.turn is None:
+            elif done is not PromptSignal.RESTED or self._state.turn is None:
                 await self._key_actions.take(done)
         except WhetError as error:
-            self._complain(error)
+            self._show_error(error)
 
-    async def _typed(self, typed: Typed) -> None:
-        running = self._desk.turn is not None
-        command = parse(typed.shown)
-        sign = "" if command else typed.shown[:1]
-        signed = sign == "!" or (sign == "#" and "\n" not in typed.shown)  # more lines are Markdown
+    async def _handle_line(self, typed: Typed) -> None:
+        running = self._state.turn is not None
+        command = parse(typed.line)
+        sign = "" if command else typed.line[:1]
+        # a text of several lines that begins with # is Markdown
+        signed = sign == "!" or (sign == "#" and "\n" not in typed.line)
         if running and (not self.commands.is_anytime(command[0]) if command else sign == "!"):
             self._waiting.append(typed)
-            self._view.queued.append(typed.shown)
+            self._view.queued.append(typed.line)
             self._screen.refresh()
             return
         if command or signed:
-            self._echo(typed.shown)
+            self._echo(typed.line)
         if command:
             if command[0] in self.commands:
-                named = await announced(self.app, self.commands.get(command[0]), command, self.session.id)
-                await named.run(self, argument_of(typed.text))
+                slash_command = await announced(self.app, self.commands.get(command[0]), command, self.session.id)
+                await slash_command.run(self, argument_of(typed.text))
             else:
                 await run_skill(self, command[0], argument_of(typed.marked))
             return
         if signed:
-            await self._key_actions.sign(sign, typed.text[1:].strip())
+            await self._key_actions.run_sign(sign, typed.text[1:].strip())
             return
         text = unescaped(typed.marked)
         if running:
-            self.session.steer(text := attach.cap_text(text), self._key_actions.images_of(text))
+            self.session.steer(text := attach.cap_text(text), self._key_actions.load_images(text))
             self._view.queued.append(text)
             self._screen.refresh()
             return
-        self._echo(typed.shown)
+        self._echo(typed.line)
         self.send(text)
 
     def _interrupt(self) -> None:
-        if self._desk.turn is not None:
-            self._desk.turn.cancel()
-        elif self._desk.wants_out:
+        if self._state.turn is not None:
+            self._state.turn.cancel()
+        elif self._state.wants_out:
             self.leave()
         else:
-            self._desk.wants_out = True
+            self._state.wants_out = True
             self.say("Ctrl-C again or Ctrl-D quits", "dim")
 
     async def _turn(self, message: Message | None) -> None:
         if message is not None and not self.session.log.session.title:
             await self.session.log.details.set_title(title_of(message.text))
         end = await run_turn(self.session, message, self._emit)
-        await self._board.look(self.session)
+        await self._board.refresh(self.session)
         if end.reason == "answered" and self.app.gate.plans.has(self.session.id):
             self._screen.wake(PromptSignal.PLAN)
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do `work`; whatever ends it, the chat is usable afterwards."""
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work`. The chat is usable afterwards, whatever ends the work."""
         cancelled = False
         try:
             await work()
         except asyncio.CancelledError:
             cancelled = True
-            self._view.interrupted()
+            self._view.report_interruption()
         except WhetError as error:
             self._view.stop()
-            self._complain(error)
+            self._show_error(error)
         finally:
             self._view.stop()
-            self._desk.turn = None
-            self._desk.idle.set()
+            self._state.turn = None
+            self._state.idle.set()
             self._screen.refresh()
             self.app.reviews.kick()
-        self._news.tell()
-        self._leftovers(cancelled)
+        self._news.show()
+        self._take_leftovers(cancelled)
 
-    def _leftovers(self, cancelled: bool) -> None:
-        """Send what was typed too late for the turn, run the commands that waited for its end; after a cancel
-        put both back into the input."""
-        left = [message.text for message in self.session.inbox.take_back()]
+    def _take_leftovers(self, cancelled: bool) -> None:
+        """Send text that was typed too late for the turn, and run the commands that waited for its end.
+
+        After a cancel, put both back into the input instead.
+        """
+        texts = [message.text for message in self.session.inbox.take_back()]
         self._view.queued.clear()
         if cancelled:
-            left += [typed.shown for typed in self._waiting]
+            texts += [typed.line for typed in self._waiting]
             self._waiting.clear()
-        text = "\n".join(left)
-        if left and cancelled:
+        text = "\n".join(texts)
+        if texts and cancelled:
             self._screen.put_back(text)
-        elif left and not self._desk.leaving:
+        elif texts and not self._state.leaving:
             self._echo(text)
             self.send(text)
-        self._view.queued.extend(typed.shown for typed in self._waiting)
+        self._view.queued.extend(typed.line for typed in self._waiting)
         if self._waiting or (self.session.inbox and not cancelled):
             self._screen.wake(PromptSignal.RESTED)
 
-    def _complain(self, error: WhetError) -> None:
-        for line, style in _complaint(error):
+    def _show_error(self, error: WhetError) -> None:
+        for line, style in _error_lines(error):
             self.say(line, style)
 
     def _echo(self, text: str) -> None:
-        """Leave what was sent in the scroll-back."""
-        self._screen.echo(f"\n{self._painter.line(_echoed(self._desk.marks.prompt, text), 'bold')}\n")
+        """Show the sent line in the scroll-back."""
+        self._screen.echo(f"\n{self._painter.line(_prompt_lines(self._state.marks.prompt, text), 'bold')}\n")
 
     async def _stop_turn(self) -> None:
-        if turn := self._desk.turn:
+        if turn := self._state.turn:
             turn.cancel()
             await asyncio.gather(turn, return_exceptions=True)
 
     def _terminate(self) -> None:
-        self._desk.code = 143
+        self._state.code = 143
         self.leave()
         self._screen.wake(PromptSignal.END)
 
 
-def _complaint(error: WhetError) -> list[tuple[str, str]]:
+def _error_lines(error: WhetError) -> list[tuple[str, str]]:
     lines = [(f"error: {mask(printable(error.message))}", "red")]
     return [*lines, (mask(printable(error.hint)), "dim")] if error.hint else lines
 
 
-def _echoed(prompt: str, text: str) -> str:
+def _prompt_lines(prompt: str, text: str) -> str:
     lines = printable(text).split("\n")
     return "\n".join([prompt + lines[0], *(f"  {line}" for line in lines[1:])])

@@ -1,7 +1,7 @@
-"""`whet review`: run a review by hand, see what reviews did and cost, decide on what waits.
+"""`whet review`: run a review by hand, see the results and cost of reviews, decide on waiting changes.
 
-A review is named by its id, the beginning of one, or that of its own session. What a review writes and how it
-is judged is not known here.
+A review is named by its id, the beginning of one, or the id of its own session. Its contents and its
+judgement are defined elsewhere.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ review: click.Group = click.Group(
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only memory, or only skills.")
 @home_and_json
 def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: bool) -> None:
-    """Review a session now and say what was saved."""
-    stored.must_exist(home)
+    """Review a session now and report the saved changes."""
+    stored.require_store(home)
 
-    async def work(found: ReviewRunner) -> tuple[str, ReviewFinished | None]:
-        session_id = await found.database.read(lambda db: sessions.resolve(db, name))
-        queued = await found.ask(session_id, focus, kinds)
+    async def work(runner: ReviewRunner) -> tuple[str, ReviewFinished | None]:
+        session_id = await runner.database.read(lambda db: sessions.resolve(db, name))
+        queued = await runner.ask(session_id, focus, kinds)
         if sys.stderr.isatty():
             click.echo("reviewing; Ctrl-C leaves the rest to the next worker", err=True)
-        return queued.job_id, await found.run(queued.job_id)
+        return queued.job_id, await runner.run(queued.job_id)
 
     job_id, finished = run_on_loop(_with_reviews(home, work))
     if finished is None:
@@ -84,7 +84,7 @@ def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: boo
 @click.option("-n", "--limit", default=20, type=click.IntRange(1), show_default=True, help="How many.")
 @home_and_json
 def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
-    """List reviews with their tokens, cached share and cost, and what today's came to."""
+    """List reviews with their tokens, cached share and cost, and today's total."""
     since = day_start(SystemClock().now())
 
     def read(db: apsw.Connection) -> tuple[list[ReviewRow], DaySpending, DayUsage]:
@@ -111,29 +111,29 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
 @click.option("--full", is_flag=True, help="Tool calls with their arguments and results in full.")
 @home_and_json
 def show(home: Home, name: str, full: bool, as_json: bool) -> None:
-    """Show one review: why it ran, what it cost, what it saved, and all that was said in it."""
-    row = _find(home, name)
+    """Show one review: its reasons, cost, saved changes and whole conversation."""
+    row = _find_review(home, name)
 
     def read(db: apsw.Connection) -> tuple[list[LedgerRow], list[tuple[int, Message]]]:
         child = row.review_session_id
-        said = search.around(db, child, 0, 0, _EVERYTHING) if child else []
-        return ledger.of_task(db, row.id), said
+        transcript = search.around(db, child, 0, 0, _EVERYTHING) if child else []
+        return ledger.of_task(db, row.id), transcript
 
-    written, said = stored.read(home, read)
+    written, transcript = stored.read(home, read)
     if as_json:
-        messages = [{"seq": seq, **msgspec.to_builtins(message)} for seq, message in said]
+        messages = [{"seq": seq, **msgspec.to_builtins(message)} for seq, message in transcript]
         return emit_json({**_facts(row), "writes": written, "messages": messages})
-    lines = [*_head(row), *(_written(one) for one in written), ""]
+    lines = [*_head(row), *(_change_line(change) for change in written), ""]
     if row.review_session_id:
         session = stored.read(home, lambda db: sessions.get(db, row.review_session_id))
-        lines.append(render(session, [message for _, message in said], full=full))
+        lines.append(render(session, [message for _, message in transcript], full=full))
     output.print_long("\n".join(lines))
 
 
 @review.command("inbox")
 @home_and_json
 def inbox(home: Home, as_json: bool) -> None:
-    """List what waits for your word, and what reviews were refused, with the reasons."""
+    """List changes that wait for your decision and those that reviews were refused, with reasons."""
     rows = stored.read(home, lambda db: ledger.select(db, states=news.WAITING)) if has_store(home) else []
     refused = stored.read(home, news.refusals) if has_store(home) else []
     if as_json:
@@ -143,7 +143,7 @@ def inbox(home: Home, as_json: bool) -> None:
     for row in rows:
         _show_waiting(row)
     if refused:
-        click.echo(output.styled("Refused (a note can be accepted by hand, as your own word):", "bold"))
+        click.echo(output.style_text("Refused (a note can be accepted by hand, as your own word):", "bold"))
     for row in refused:
         _show_waiting(row)
     first = (rows or refused)[0].id
@@ -151,29 +151,29 @@ def inbox(home: Home, as_json: bool) -> None:
 
 
 def _show_waiting(row: LedgerRow) -> None:
-    click.echo(output.styled(f"{row.id}  {row.kind} {row.item}  {row.action}  {row.state}", "bold"))
+    click.echo(output.style_text(f"{row.id}  {row.kind} {row.item}  {row.action}  {row.state}", "bold"))
     if row.reason:
-        click.echo(output.wrapped(printable(row.reason), indent=2))
-    click.echo(output.wrapped(printable(row.after or f"removes: {row.before}")[:600], indent=2))
+        click.echo(output.wrap_text(printable(row.reason), indent=2))
+    click.echo(output.wrap_text(printable(row.after or f"removes: {row.before}")[:600], indent=2))
     for quote in row.evidence:
         source = quote.tool or quote.role
-        click.echo(output.wrapped(f'"{printable(quote.quote)}" ({source}, message {quote.seq})', indent=4))
+        click.echo(output.wrap_text(f'"{printable(quote.quote)}" ({source}, message {quote.seq})', indent=4))
 
 
 @review.command("accept")
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
 @home_and_json
 def accept(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
-    """Let changes that wait come into force."""
-    _decide(home, ids, "in force", lambda found, id_: found.desk.accept(id_), as_json=as_json)
+    """Let waiting changes come into force."""
+    _decide(home, ids, "in force", lambda runner, id_: runner.desk.accept(id_), as_json=as_json)
 
 
 @review.command("reject")
 @click.argument("ids", metavar="ID...", type=int, nargs=-1, required=True)
 @home_and_json
 def reject(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
-    """Drop changes that wait; the ledger keeps that they were made and dropped."""
-    _decide(home, ids, "dropped", lambda found, id_: found.desk.reject(id_), as_json=as_json)
+    """Drop waiting changes; the ledger keeps that they were made and dropped."""
+    _decide(home, ids, "dropped", lambda runner, id_: runner.desk.reject(id_), as_json=as_json)
 
 
 def _decide(
@@ -184,10 +184,10 @@ def _decide(
     *,
     as_json: bool,
 ) -> None:
-    stored.must_exist(home)
+    stored.require_store(home)
 
-    async def work(found: ReviewRunner) -> list[LedgerRow]:
-        return [await decide(found, id_) for id_ in ids]
+    async def work(runner: ReviewRunner) -> list[LedgerRow]:
+        return [await decide(runner, id_) for id_ in ids]
 
     rows = run_on_loop(_with_reviews(home, work))
     if as_json:
@@ -199,17 +199,17 @@ def _decide(
 
 async def _with_reviews(home: Home, work: Callable[[ReviewRunner], Awaitable[T]]) -> T:
     settings = load(home, {}, environ=os.environ).settings
-    async with open_reviews(home, settings, load_secrets(home, os.environ)) as found:
-        return await work(found)
+    async with open_reviews(home, settings, load_secrets(home, os.environ)) as runner:
+        return await work(runner)
 
 
-def _find(home: Home, name: str) -> ReviewRow:
-    stored.must_exist(home)
-    found = stored.read(home, lambda db: reviews.list_reviews(db, 2, review_id=name)) if name else []
-    if len(found) != 1:
-        what = f"{name!r} fits several reviews" if found else f"there is no review {name!r}"
-        raise NotFound(what, hint="whet review list")
-    return found[0]
+def _find_review(home: Home, name: str) -> ReviewRow:
+    stored.require_store(home)
+    rows = stored.read(home, lambda db: reviews.list_reviews(db, 2, review_id=name)) if name else []
+    if len(rows) != 1:
+        problem = f"{name!r} fits several reviews" if rows else f"there is no review {name!r}"
+        raise NotFound(problem, hint="whet review list")
+    return rows[0]
 
 
 def _facts(row: ReviewRow) -> dict[str, Any]:
@@ -231,20 +231,20 @@ def _table(rows: list[ReviewRow]) -> str:
         Column("session", lambda row: row.session_id, rank=4),
         Column("state", lambda row: row.state),
         Column("tokens", lambda row: count(row.usage.total_tokens), right=True, rank=3),
-        Column("cached", _cached, right=True, rank=3),
+        Column("cached", _cached_share, right=True, rank=3),
         Column("cost", lambda row: output.usage_cost(row.usage), right=True, rank=3),
         Column("what came of it", _outcome, grows=True, least=14),
     ]
     return output.table(rows, shape)
 
 
-def _cached(row: ReviewRow) -> str:
+def _cached_share(row: ReviewRow) -> str:
     return f"{row.usage.cache_hit_ratio:.0%}" if row.usage.prompt_tokens else ""
 
 
 def _outcome(row: ReviewRow) -> str:
-    told = row.summary.partition(": ")[2] or ("" if row.note or row.state != "done" else "nothing to save")
-    return " · ".join(filter(None, (told, row.note)))
+    text = row.summary.partition(": ")[2] or ("" if row.note or row.state != "done" else "nothing to save")
+    return " · ".join(filter(None, (text, row.note)))
 
 
 def _today(home: Home, spent: DaySpending, day: DayUsage) -> str:
@@ -268,7 +268,7 @@ def _head(row: ReviewRow) -> list[str]:
     return [printable(line) for line in [*lines, *filter(None, (facts.get("focus"), _outcome(row)))]]
 
 
-def _written(row: LedgerRow) -> str:
+def _change_line(row: LedgerRow) -> str:
     count_of = len(row.evidence)
     quotes = f", {plural(count_of, 'quote')}" if count_of else ""
     why = f": {row.reason}" if row.reason else ""

@@ -1,4 +1,4 @@
-"""`whet rewind` and `whet diff`: what steps did to the files, and the way back."""
+"""`whet rewind` and `whet diff`: list the file changes of steps, and undo them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whet.app.rewind_answers import diff_answer, points_answer, rewind_answer
 from whet.app.rewinding import Outcome, Rewinding, parse_target
 from whet.cli import rewind_report, stored
 from whet.cli.main import run_on_loop
-from whet.cli.output import emit_json, home_and_json, print_long, styled
+from whet.cli.output import emit_json, home_and_json, print_long, style_text
 from whet.cli.sessions import complete_session
 from whet.cli.wording import exact
 from whet.clock import SystemClock
@@ -58,14 +58,14 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
     if point is None and not undo:
         return _list(home, name, as_json=as_json)
 
-    async def work(found: Rewinding) -> Outcome:
+    async def work(rewinding: Rewinding) -> Outcome:
         if dry_run:
-            return await found.preview(point, parts, force=force)
+            return await rewinding.preview(point, parts, force=force)
         is_forced = force
         if not force and not as_json and sys.stdin.isatty():
-            plan = await found.preview(point, parts, force=False)
+            plan = await rewinding.preview(point, parts, force=False)
             is_forced = bool(plan.in_the_way) and _ask(plan)
-        return await found.rewind(point, parts, force=is_forced)
+        return await rewinding.rewind(point, parts, force=is_forced)
 
     done = _with(home, name, work)
     if as_json:
@@ -94,23 +94,23 @@ def diff(home: Home, target: str, stat: bool, as_json: bool) -> None:
     name, point = parse_target(target)
     if point is not None and point.step:
         raise click.UsageError("whet diff takes a turn, not a step")
-    found = _with(home, name, lambda one: one.diff(point.turn if point else 0))
+    changes = _with(home, name, lambda rewinding: rewinding.diff(point.turn if point else 0))
     if as_json:
-        return emit_json(diff_answer(found))
-    if not found:
+        return emit_json(diff_answer(changes))
+    if not changes:
         return click.echo("No file was changed.")
-    lines = [] if stat else [_coloured(line) for one in found for line in one.lines]
-    print_long("\n".join([*lines, *rewind_report.summary(found)]))
+    lines = [] if stat else [_colour_line(line) for rewinding in changes for line in rewinding.lines]
+    print_long("\n".join([*lines, *rewind_report.summary(changes)]))
 
 
 def _list(home: Home, name: str, *, as_json: bool) -> None:
-    async def gather(found: Rewinding) -> tuple[bool, list[str]]:
-        finished = await found.recover()
-        steps, left_out = await found.steps(), await found.left_out()
+    async def gather(rewinding: Rewinding) -> tuple[bool, list[str]]:
+        finished = await rewinding.recover()
+        steps, left_out = await rewinding.steps(), await rewinding.left_out()
         if as_json:
             emit_json(points_answer(finished, steps, left_out))
         return finished, rewind_report.points(steps) + [
-            f"  not recorded: {rewind_report.named(one.path)} ({one.why})" for one in left_out
+            f"  not recorded: {rewind_report.display_path(omission.path)} ({omission.why})" for omission in left_out
         ]
 
     finished, lines = _with(home, name, gather)
@@ -122,14 +122,14 @@ def _list(home: Home, name: str, *, as_json: bool) -> None:
 
 
 def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> T:
-    stored.must_exist(home)
+    stored.require_store(home)
     settings = load(home, environ=os.environ).settings
     clock, pool = SystemClock(), ToolPool(1)
     recordings = Recordings(home, settings.rewind, clock, pool)
 
     async def run() -> T:
-        with stored.opened(home) as database:
-            session = database.read_now(lambda db: stored.named_or_latest(db, name))
+        with stored.open_database(home) as database:
+            session = database.read_now(lambda db: stored.find_session(db, name))
             if not session.workspace:
                 raise NotFound(f"session {session.id} has no workspace")
             log = await Transcript.open(database, session.id, clock)
@@ -144,15 +144,15 @@ def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> T
 
 def _ask(plan: Outcome) -> bool:
     click.echo("Changed since by others:", err=True)
-    for one in plan.files.conflicts:
-        click.echo(f"  {rewind_report.named(one.path)} ({one.why})", err=True)
+    for conflict in plan.files.conflicts:
+        click.echo(f"  {rewind_report.display_path(conflict.path)} ({conflict.why})", err=True)
     return click.confirm("Set these back, too, and lose what others made of them?", default=False, err=True)
 
 
-def _coloured(line: str) -> str:
+def _colour_line(line: str) -> str:
     text = exact(line)
     if line.startswith("+"):
-        return styled(text, "green")
+        return style_text(text, "green")
     if line.startswith("-"):
-        return styled(text, "red")
-    return styled(text, "bold") if line.startswith("@@") else text
+        return style_text(text, "red")
+    return style_text(text, "bold") if line.startswith("@@") else text

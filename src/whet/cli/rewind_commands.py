@@ -1,4 +1,4 @@
-"""/rewind and /diff, wherever slash commands are taken."""
+"""/rewind and /diff, in the terminal and in chats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN_LINES = 200
 
 
 def rewind_commands() -> list[SlashCommand[ChatControl]]:
-    """Give /rewind and /diff."""
+    """Return /rewind and /diff."""
     return [
         SlashCommand(
             "rewind",
@@ -34,7 +34,7 @@ def rewind_commands() -> list[SlashCommand[ChatControl]]:
 
 
 async def files_line(chat: ChatControl, turn: int) -> str:
-    """Say what has become of the files of a turn that was taken back."""
+    """Return a sentence on the files of a turn that was taken back from the conversation."""
     if not chat.app.recordings.settings.record:
         return "its files were not restored: nothing is recorded (rewind.record is off)"
     if not (await changed_paths(chat)).get(turn):
@@ -43,33 +43,35 @@ async def files_line(chat: ChatControl, turn: int) -> str:
 
 
 async def changed_paths(chat: ChatControl) -> dict[int, int]:
-    """Give how many paths the steps of each turn have changed, as far as is recorded; a fork has none of the
-    turns that it copied."""
+    """Return the number of paths that the recorded steps of each turn have changed.
+
+    A fork has no steps of the turns that it copied.
+    """
     changed: dict[int, int] = {}
-    for one in await _rewinding(chat).steps():
-        if one.kind == "step":
-            changed[one.turn] = changed.get(one.turn, 0) + one.paths
+    for step in await _rewinding(chat).steps():
+        if step.kind == "step":
+            changed[step.turn] = changed.get(step.turn, 0) + step.paths
     return changed
 
 
-async def _rewind(chat: ChatControl, rest: str) -> None:
+async def _rewind(chat: ChatControl, arguments: str) -> None:
     from whet.cli import rewind_report  # noqa: PLC0415 - with all that rewinding needs
 
     rewinding = _rewinding(chat)
-    words = [word.removeprefix("--") for word in rest.split()]
+    words = [word.removeprefix("--") for word in arguments.split()]
     if not words:
         lines = rewind_report.points(await rewinding.steps())
         for line in lines or ["no step of this session has changed files"]:
             chat.say(line)
         chat.say(_USAGE, "dim")
         return
-    point, parts, flags = _asked(words)
+    point, parts, flags = _parse_words(words)
     force, is_only_plan = "force" in flags, "dry-run" in flags
-    found = await rewinding.preview(point, parts, force=force)
-    is_asking = not flags and bool(found.in_the_way)
+    result = await rewinding.preview(point, parts, force=force)
+    is_asking = not flags and bool(result.in_the_way)
     if not (is_only_plan or is_asking):
-        found = await rewinding.rewind(point, parts, force=force)
-    for line in rewind_report.outcome(found, is_plan=is_only_plan or is_asking):
+        result = await rewinding.rewind(point, parts, force=force)
+    for line in rewind_report.outcome(result, is_plan=is_only_plan or is_asking):
         chat.say(line)
     if is_asking:
         again = f"/rewind {' '.join(words)}"
@@ -81,24 +83,24 @@ async def _rewind(chat: ChatControl, rest: str) -> None:
         chat.say("/rewind undo takes this back", "dim")
 
 
-async def _diff(chat: ChatControl, rest: str) -> None:
+async def _diff(chat: ChatControl, arguments: str) -> None:
     from whet.cli import rewind_report  # noqa: PLC0415
 
-    turn = typed_number(rest)
-    if rest and turn is None:
-        raise ConfigError(f"{rest[:40]!r} is no turn", hint="/diff, or /diff 3")
+    turn = typed_number(arguments)
+    if arguments and turn is None:
+        raise ConfigError(f"{arguments[:40]!r} is no turn", hint="/diff, or /diff 3")
     rewinding = _rewinding(chat)
     turn = await rewinding.last_changed_turn() if turn is None else turn
-    found = await rewinding.diff(turn) if turn else []
-    if not found:
+    diffs = await rewinding.diff(turn) if turn else []
+    if not diffs:
         chat.say("no file was changed" if turn else "no turn of this session has changed files", "dim")
         return
-    lines = [line for one in found for line in one.lines]
+    lines = [line for file_diff in diffs for line in file_diff.lines]
     for line in lines[:_SHOWN_LINES]:
         chat.say(exact(line), _STYLES.get(line[:1], ""))
     if len(lines) > _SHOWN_LINES:
         chat.say(f"... {len(lines) - _SHOWN_LINES} lines more; `whet diff` shows them all", "dim")
-    for line in rewind_report.summary(found):
+    for line in rewind_report.summary(diffs):
         chat.say(line)
 
 
@@ -111,7 +113,7 @@ def _rewinding(chat: ChatControl) -> Rewinding:
     return Rewinding(chat.app.recordings, chat.session.log, chat.app.workspace)
 
 
-def _asked(words: list[str]) -> tuple[Point | None, Parts, set[str]]:
+def _parse_words(words: list[str]) -> tuple[Point | None, Parts, set[str]]:
     from whet.app.rewinding import parse_point  # noqa: PLC0415
 
     point = parse_point(words[0])

@@ -1,7 +1,7 @@
-"""Editing a call before it runs: its command, its file or its arguments, in the person's editor.
+"""Edit a call before it runs: its command, its file or its arguments, in the person's editor.
 
-What is saved becomes the call's arguments, so that it is checked, judged and shown like any other. It knows
-no screen; who calls it gives the terminal away meanwhile.
+The saved text becomes the call's arguments, so that it is checked, judged and shown like any other. The
+caller must release the terminal while the editor runs.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _EDITORS = ("sensible-editor", "nano", "vi", "vim")
 
 
 def rewrite(request: ApprovalRequest, environ: Mapping[str, str]) -> dict[str, object] | None:
-    """Have the person edit the call; give its new arguments, None where nothing was changed.
+    """Let the person edit the call, and return its new arguments, or None if they changed nothing.
 
-    Blocks while the editor runs. Raises ConfigError where there is no editor, or what was saved can't be
-    read.
+    Blocks while the editor runs. Raises ConfigError if there is no editor, or if the saved text can't be
+    parsed.
     """
     part = editable(request)
     return amended(request, _edit(part.text, part.suffix, environ))
 
 
 def _edit(text: str, suffix: str, environ: Mapping[str, str]) -> str:
-    """Give `text` as the editor saved it. Raises ConfigError where the editor can't be run or fails."""
+    """Return `text` as the editor saved it. Raises ConfigError if the editor can't be run or fails."""
     command = _command(environ)
     with tempfile.TemporaryDirectory(prefix="whet-edit-") as folder:
         path = Path(folder, f"edit{suffix}")
@@ -49,14 +49,14 @@ def _edit(text: str, suffix: str, environ: Mapping[str, str]) -> str:
 
 
 def _command(environ: Mapping[str, str]) -> list[str]:
-    named = environ.get("VISUAL") or environ.get("EDITOR") or ""
+    value = environ.get("VISUAL") or environ.get("EDITOR") or ""
     try:
-        words = shlex.split(named)
+        words = shlex.split(value)
     except ValueError:
         words = []
     if words:
         return words
-    found = next((name for name in _EDITORS if shutil.which(name)), "")
-    if not found:
+    program = next((name for name in _EDITORS if shutil.which(name)), "")
+    if not program:
         raise ConfigError("no editor is set", hint="export EDITOR=nano")
-    return [found]
+    return [program]

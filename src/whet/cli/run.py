@@ -1,4 +1,4 @@
-"""`whet run --parallel FILE`: many tasks at once, each in a session of its own, and one table."""
+"""`whet run --parallel FILE`: many tasks at once, each in a session of its own, and one table of results."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Done = tuple[HelperRow, HelperView]
 @click.option("--again", is_flag=True, help="Do tasks again that have ended.")
 @model_options
 @home_and_json
-def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **given: object) -> None:
-    """Do the tasks of FILE, several at once; the same file again goes on with what is left of it."""
-    options = ChatOptions(home, flags=model_flags(given))
+def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **model_values: object) -> None:
+    """Do the tasks of FILE, several at once; with the same file again, only the unfinished ones."""
+    options = ChatOptions(home, flags=model_flags(model_values))
     settings = load_settings(options, None)
     if jobs:
         agent = msgspec.structs.replace(settings.agent, delegate_parallel=jobs)
@@ -41,10 +41,10 @@ def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **
 
     async def work() -> list[Done]:
         async with aclosing(await start_app(options, settings, NobodyPresent())) as app:
-            app.sessions.helper_listeners.append(_tell)
+            app.sessions.helper_listeners.append(_announce_end)
             rows = await task_runs.run_tasks(app, tasks, f"run {file.name}", again=again)
-            seen = await app.database.read(lambda db: task_runs.seen_by_name(db, rows))
-            return [(row, seen[row.name]) for row in rows]
+            views = await app.database.read(lambda db: task_runs.seen_by_name(db, rows))
+            return [(row, views[row.name]) for row in rows]
 
     try:
         done = run_on_loop(work())
@@ -55,35 +55,35 @@ def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **
         raise click.exceptions.Exit(1)
 
 
-def _tell(row: HelperRow) -> None:
+def _announce_end(row: HelperRow) -> None:
     click.echo(f"{task_runs.name_of(row)} has ended", err=True)
 
 
 def _show(done: list[Done], *, as_json: bool) -> None:
     if as_json:
-        return emit_json({"session": done[0][0].parent, "tasks": [_built(*one) for one in done]})
+        return emit_json({"session": done[0][0].parent, "tasks": [_as_object(*entry) for entry in done]})
     shape: list[Column[Done]] = [
-        Column("task", lambda one: task_runs.name_of(one[0]), rank=1),
-        Column("end", lambda one: one[1].state),
-        Column("calls", lambda one: str(one[1].calls), right=True, rank=3),
-        Column("tokens", lambda one: f"{one[1].tokens:,}", right=True, rank=2),
-        Column("edits", lambda one: one[1].edits or "-", rank=1),
-        Column("answer", lambda one: _short(one[0]), grows=True),
+        Column("task", lambda entry: task_runs.name_of(entry[0]), rank=1),
+        Column("end", lambda entry: entry[1].state),
+        Column("calls", lambda entry: str(entry[1].calls), right=True, rank=3),
+        Column("tokens", lambda entry: f"{entry[1].tokens:,}", right=True, rank=2),
+        Column("edits", lambda entry: entry[1].edits or "-", rank=1),
+        Column("answer", lambda entry: _short(entry[0]), grows=True),
     ]
     emit_rows(done, shape, [], none="there are no tasks", as_json=False)
     return None
 
 
-def _built(row: HelperRow, seen: HelperView) -> dict[str, object]:
+def _as_object(row: HelperRow, view: HelperView) -> dict[str, object]:
     return {
         "task": task_runs.name_of(row),
         "end": row.reason,
         "answer": mask(row.answer),
         "error": mask(row.error),
         "session": row.session,
-        "calls": seen.calls,
-        "tokens": seen.tokens,
-        "edits": seen.edits,
+        "calls": view.calls,
+        "tokens": view.tokens,
+        "edits": view.edits,
         "conflicts": list(row.merge.conflicts) if row.merge else [],
     }
 

@@ -1,6 +1,6 @@
-"""`whet sandbox`: what holds on this machine, what a command may reach, and a command tried in it.
+"""`whet sandbox`: show the sandbox of this machine and the reach of commands, and run a command in it.
 
-It asks no model and changes nothing but what a tried command changes.
+It asks no model. Only the tried command changes anything.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from whet.sandbox.policy import Opening, SandboxPolicy, shorten
 from whet.tools.shell import command_environment
 
 
-class _Standing(msgspec.Struct, frozen=True):
-    """What `status` says."""
+class _StatusReport(msgspec.Struct, frozen=True):
+    """The report of `status`."""
 
     mode: str
     engine: str
@@ -47,40 +47,40 @@ sandbox: click.Group = click.Group("sandbox", help="See what commands may reach,
 @sandbox.command("status")
 @home_and_json
 def status(home: Home, as_json: bool) -> None:
-    """Say which engine holds here, why not a better one, and what commands may reach in this folder."""
+    """Show which engine is used here, why not a better one, and what commands may reach in this folder."""
     confinement, workspace = _confinement(home)
-    held = confinement.standing()
+    standing = confinement.standing()
     policy = confinement.policy(workspace)
-    told = _Standing(
+    report = _StatusReport(
         mode=confinement.mode,
-        engine=held.name,
-        line=held.line,
-        tried=dict(held.tried),
+        engine=standing.name,
+        line=standing.line,
+        tried=dict(standing.tried),
         workspace=str(policy.workspace),
         write=[str(path) for path in policy.write],
         read=[str(path) for path in policy.read],
         protected=list(policy.protected),
         hosts=list(policy.hosts),
     )
-    words = _words(policy) if confinement.is_local else [f"workspace: {shorten(str(workspace))}"]
-    emit(told, "\n".join([held.line, *words]), as_json=as_json)
+    words = _policy_lines(policy) if confinement.is_local else [f"workspace: {shorten(str(workspace))}"]
+    emit(report, "\n".join([standing.line, *words]), as_json=as_json)
 
 
 @sandbox.command("explain", context_settings={"ignore_unknown_options": True})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @home_and_json
 def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
-    """Say what a command names that it could not reach. Nothing is run."""
+    """List the paths and hosts that a command names but could not reach. Nothing is run."""
     confinement, workspace = _confinement(home)
-    text = _joined(command)
-    found = needed(confinement.policy(workspace), text, workspace)
-    lines = [f"it would need: {one.words}" for one in found]
+    text = _command_line(command)
+    openings = needed(confinement.policy(workspace), text, workspace)
+    lines = [f"it would need: {opening.words}" for opening in openings]
     lines = lines or [
         "it names nothing that exists and is out of reach; the rest the sandbox decides as it runs"
     ]
-    held = confinement.standing().line
-    facts = {"command": text, "openings": [_opening(one) for one in found], "line": held}
-    emit(facts, "\n".join([held, *map(printable, lines)]), as_json=as_json)
+    engine_line = confinement.standing().line
+    facts = {"command": text, "openings": [_opening(opening) for opening in openings], "line": engine_line}
+    emit(facts, "\n".join([engine_line, *map(printable, lines)]), as_json=as_json)
 
 
 @sandbox.command("try", context_settings={"ignore_unknown_options": True})
@@ -88,19 +88,19 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
 @click.option("--timeout", "timeout_s", type=float, default=120.0, show_default=True, help="Seconds.")
 @home_and_json
 def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) -> None:
-    """Run a command as the model's commands are run here, and say what stopped it."""
+    """Run a command as the model's commands are run here, and show what stopped it."""
     confinement, workspace = _confinement(home)
     with closing(confinement):
         jail = confinement.place(workspace)
         if jail is None:
             raise WhetError(confinement.standing().line, hint="whet sandbox status")
-        text = _joined(command)
+        text = _command_line(command)
         environment = jail.environment(command_environment(os.environ))
-        code, said = jail.run(JailedCommand(["/bin/sh", "-c", text], environment, workspace), timeout_s)
-        denial = confinement.explain("", jail, (text, said, workspace)) if code else None
-    openings = [_opening(one) for one in denial.openings] if denial else []
-    facts = {"exit": code, "output": said, "stopped": denial.what if denial else "", "openings": openings}
-    parts = [said.rstrip("\n"), *([denial.line] if denial else []), f"[exit {code}]"]
+        code, output = jail.run(JailedCommand(["/bin/sh", "-c", text], environment, workspace), timeout_s)
+        denial = confinement.explain("", jail, (text, output, workspace)) if code else None
+    openings = [_opening(opening) for opening in denial.openings] if denial else []
+    facts = {"exit": code, "output": output, "stopped": denial.what if denial else "", "openings": openings}
+    parts = [output.rstrip("\n"), *([denial.line] if denial else []), f"[exit {code}]"]
     emit(facts, "\n".join(part for part in parts if part), as_json=as_json)
     click.get_current_context().exit(code)
 
@@ -110,21 +110,21 @@ def _confinement(home: Home) -> tuple[Confinement, Path]:
     return confine(home, settings.sandbox), Path(settings.tools.workspace or ".").expanduser().resolve()
 
 
-def _joined(command: Sequence[str]) -> str:
-    """Give one command for a shell: a single word is a whole line as it stands."""
+def _command_line(command: Sequence[str]) -> str:
+    """Return one command line for a shell: a single word is a whole line as it is."""
     return command[0] if len(command) == 1 else shlex.join(command)
 
 
-def _opening(one: Opening) -> dict[str, str]:
-    return {"kind": one.kind, "target": one.target, "words": one.words}
+def _opening(opening: Opening) -> dict[str, str]:
+    return {"kind": opening.kind, "target": opening.target, "words": opening.words}
 
 
-def _words(policy: SandboxPolicy) -> list[str]:
+def _policy_lines(policy: SandboxPolicy) -> list[str]:
     home = [path for path in policy.read if shorten(str(path)).startswith("~")]
-    rest = [path for path in policy.read if path not in home]
+    others = [path for path in policy.read if path not in home]
     return [
         f"write: {_paths([policy.workspace, *policy.write])}, /tmp (private)",
-        f"read: {_paths(rest)}" + (f"; toolchains {_paths(home)}" if home else ""),
+        f"read: {_paths(others)}" + (f"; toolchains {_paths(home)}" if home else ""),
         f"read-only in the workspace: {', '.join(policy.protected)}",
         f"network: {', '.join(policy.hosts)}" if policy.hosts else "network: none",
         f"not there: the rest of your home, and {shorten(str(policy.home))}",

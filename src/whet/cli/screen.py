@@ -1,4 +1,4 @@
-"""What the chat needs of a terminal, and the plainest one: lines in, text out.
+"""The chat's interface to a terminal, and the plainest implementation: lines in, text out.
 
 `LineScreen` serves dumb terminals; `cli/terminal.py` has the other screen. Neither knows about turns or
 sessions.
@@ -24,7 +24,7 @@ from whet.typed_answer import AnswerOption, read_line
 
 
 class PromptSignal(Enum):
-    """What a person does at the prompt that is no text; RESTED: a turn ended while commands waited for it."""
+    """Inputs at the prompt other than text. RESTED: a turn ended while commands waited for it."""
 
     INTERRUPT = auto()
     END = auto()
@@ -39,10 +39,9 @@ class PromptSignal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A sent line: `shown` as it stood in the input, `text` with pasted parts put in, `marked` with these in
-    tags."""
+    """A sent line: `line` as in the input, `text` with pasted parts expanded, `marked` with these in tags."""
 
-    shown: str
+    line: str
     text: str
     marked: str
 
@@ -52,41 +51,44 @@ StatusLine = Callable[[int], str]
 
 
 class Screen(Protocol):
-    """Where the chat reads and writes."""
+    """The chat's input and output."""
 
     person: Person
 
     async def start(self, live: LiveLines, status: StatusLine) -> None:
-        """Take the terminal; `live` gives the lines above the input for a width and a height, `status` the
-        one below it, empty for none."""
+        """Take over the terminal.
+
+        `live` returns the lines above the input for a width and a height, `status` the line below it,
+        which may be empty.
+        """
         ...
 
     def write(self, text: str) -> None:
-        """Put finished text above the input line; it ends with a newline."""
+        """Write finished text above the input line. It ends with a newline."""
         ...
 
     def echo(self, text: str) -> None:
-        """Leave what was typed above the input line, where the terminal has not done that itself."""
+        """Show the sent line above the input line, unless the terminal already did."""
         ...
 
     def refresh(self) -> None:
-        """Have the live area redrawn soon."""
+        """Schedule a redraw of the live area."""
         ...
 
     def width(self) -> int:
-        """The columns of the terminal now."""
+        """Return the terminal's current width in columns."""
         ...
 
     def is_quiet(self) -> bool:
-        """Whether text can be put above the input now without disturbing anybody's typing."""
+        """Whether text can be written above the input now without disturbing the person's typing."""
         ...
 
     async def read(self) -> Typed | PromptSignal:
-        """Wait for the next thing that the person does."""
+        """Wait for the person's next input."""
         ...
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Have the person pick one of some (line, preview); None where they don't, or can't."""
+        """Let the person pick one of `choices` (line, preview). Return None if they pick none, or can't."""
         ...
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
@@ -95,19 +97,19 @@ class Screen(Protocol):
         ...
 
     def put_back(self, text: str) -> None:
-        """Put text into the input line again."""
+        """Put text back into the input line."""
         ...
 
     def put_in(self, text: str) -> None:
-        """Type text for the person, where the cursor stands."""
+        """Insert text into the input line at the cursor."""
         ...
 
     def wake(self, signal: PromptSignal) -> None:
-        """Have `read` give `signal` now, as if the person had done it."""
+        """Make `read` return `signal` now, as if the person had caused it."""
         ...
 
     async def aclose(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal."""
         ...
 
 
@@ -120,7 +122,7 @@ def picked_choice(line: str, choices: Sequence[tuple[str, str]]) -> int | str:
 
 
 class LineScreen:
-    """A screen that only writes text and reads lines; nothing can be typed until `idle` is set."""
+    """A screen that only writes text and reads lines; input is read only while `idle` is set."""
 
     def __init__(self, marks: Marks, idle: asyncio.Event) -> None:
         self.person: Person = LinePerson()
@@ -130,7 +132,7 @@ class LineScreen:
         self._loop = asyncio.get_running_loop()
 
     async def start(self, live: LiveLines, status: StatusLine) -> None:
-        """Take over Ctrl-C; there is no live area and no status line."""
+        """Handle Ctrl-C. There is no live area and no status line."""
         self._loop.add_signal_handler(signals.SIGINT, self._signals.put_nowait, PromptSignal.INTERRUPT)
 
     def write(self, text: str) -> None:
@@ -139,21 +141,21 @@ class LineScreen:
         sys.stdout.flush()
 
     def echo(self, text: str) -> None:
-        """Do nothing: the terminal shows what is typed."""
+        """Do nothing: the terminal itself shows typed text."""
 
     def refresh(self) -> None:
         """Do nothing: there is no live area."""
 
     def width(self) -> int:
-        """The columns of the terminal now."""
+        """Return the terminal's current width in columns."""
         return shutil.get_terminal_size().columns
 
     def is_quiet(self) -> bool:
-        """Never: what is typed into this terminal can't be seen before it is sent."""
+        """Return False: typed text can't be seen here before it is sent."""
         return False
 
     async def read(self) -> Typed | PromptSignal:
-        """Prompt and wait for a line or Ctrl-C; a trailing backslash goes on with the next line."""
+        """Prompt, and wait for a line or Ctrl-C. A trailing backslash continues on the next line."""
         while not self._idle.is_set():
             if done := await self._first_of(self._idle.wait()):
                 return done
@@ -170,11 +172,11 @@ class LineScreen:
             if text.endswith("\\"):
                 lines.append(text[:-1])
                 continue
-            whole = "\n".join([*lines, text]).strip()
-            return Typed(whole, whole, whole)
+            entry = "\n".join([*lines, text]).strip()
+            return Typed(entry, entry, entry)
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Show the list with numbers, and read one; anything else picks none."""
+        """Show a numbered list and read a number. Any other input picks none."""
         number = typed_number((await self._line_for(title, choices)).strip()) or 0
         return number - 1 if 1 <= number <= len(choices) else None
 
@@ -192,30 +194,30 @@ class LineScreen:
         return os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
 
     def put_in(self, text: str) -> None:
-        """Say what can be typed: nothing can be put into this terminal's input."""
+        """Print the text for the person to type: this terminal's input can't be filled."""
         self.write(f"{text}\n")
 
     def put_back(self, text: str) -> None:
-        """Say what was not sent: nothing can be put into this terminal's input."""
+        """Print the unsent text: this terminal's input can't be filled."""
         self.write(f"not sent: {text}\n")
 
     def wake(self, signal: PromptSignal) -> None:
-        """Have `read` give `signal` now."""
+        """Make `read` return `signal` now."""
         self._signals.put_nowait(signal)
 
     async def aclose(self) -> None:
-        """Leave Ctrl-C to Python again."""
+        """Restore Python's handling of Ctrl-C."""
         self._loop.remove_signal_handler(signals.SIGINT)
 
     async def _first_of(self, other: Coroutine[object, object, object]) -> PromptSignal | None:
-        """Wait for a signal, which is given, or for `other` (None), whichever comes first."""
-        waiting = asyncio.ensure_future(other)
+        """Wait for a signal or for `other`, whichever comes first. Return the signal, or None."""
+        other_task = asyncio.ensure_future(other)
         signalled = asyncio.ensure_future(self._signals.get())
         try:
-            await asyncio.wait({waiting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({other_task, signalled}, return_when=asyncio.FIRST_COMPLETED)
             return signalled.result() if signalled.done() else None
         finally:
-            waiting.cancel()
+            other_task.cancel()
             signalled.cancel()
 
     async def _readable(self) -> None:

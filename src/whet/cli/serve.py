@@ -1,4 +1,4 @@
-"""`whet serve`: the API and the dashboard, and the tokens that open them."""
+"""`whet serve`: the API and the dashboard, and their access tokens."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ serve.add_command(token)
 )
 @home_and_json
 def create(home: Home, name: str, role: Any, as_json: bool) -> None:
-    """Make a token for NAME (a program, a device) and print it, this once."""
+    """Create a token for NAME (a program, a device) and print its secret once."""
     row, secret = _change(home, lambda db: tokens.make(db, name, role, SystemClock()))
     emit({"id": row.id, "name": row.name, "role": row.role, "token": secret}, secret, as_json=as_json)
 
@@ -100,7 +100,7 @@ def create(home: Home, name: str, role: Any, as_json: bool) -> None:
 @token.command("list")
 @home_and_json
 def list_(home: Home, as_json: bool) -> None:
-    """List tokens; their secrets are nowhere."""
+    """List tokens; their secrets are not stored."""
     rows = _change(home, tokens.TOKENS.all)
     now = SystemClock().now()
     shape: list[Column[tokens.ApiTokenRow]] = [
@@ -118,7 +118,7 @@ def list_(home: Home, as_json: bool) -> None:
 @click.argument("name")
 @home_and_json
 def revoke(home: Home, name: str, as_json: bool) -> None:
-    """Take the token NAME (or its id) back: calls end at once, streams within seconds."""
+    """Revoke the token NAME (or its id): calls end at once, streams within seconds."""
     row = _change(home, lambda db: tokens.revoke(db, name, iso(SystemClock().now())))
     emit({"revoked": row}, f"revoked {printable(row.name)} ({row.role})", as_json=as_json)
 
@@ -129,7 +129,8 @@ def _change(home: Home, work: Callable[[apsw.Connection], T]) -> T:
 
 
 def _serve(home: Home, options: dict[str, Any]) -> None:
-    # The server's modules cost more than all other commands together, and only this one needs them.
+    # The server's modules take longer to import than all other commands together, and only this one needs
+    # them.
     from whet.app.build import App  # noqa: PLC0415
     from whet.app.hosted import SessionHost  # noqa: PLC0415
     from whet.app.people import Switchboard  # noqa: PLC0415
@@ -138,8 +139,8 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     from whet.serve.run import serve as run  # noqa: PLC0415
     from whet.serve.site import SiteTimings  # noqa: PLC0415
 
-    named = ("host", "port", "hosts", "public_url", "drain_s")
-    listening = ServeOptions(has_web=options["web"], **{name: options[name] for name in named})
+    keys = ("host", "port", "hosts", "public_url", "drain_s")
+    listening = ServeOptions(has_web=options["web"], **{name: options[name] for name in keys})
     flags = model_flags(options) | {
         "approval.mode": options["approvals"],
         "tools.workspace": options["workspace"] or None,
@@ -156,10 +157,10 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
         app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source="api")
         hosted = SessionHost(app, people)
         try:
-            made = tokens.make_first(app.database, home, app.clock)
+            token_path = tokens.make_first(app.database, home, app.clock)
             pace = SiteTimings(answer_wait_s=options["answer_wait_s"])
             async with kept_small():
-                await run(hosted, listening, pace, lambda port: _ready(listening, port, made, workspace))
+                await run(hosted, listening, pace, lambda port: _ready(listening, port, token_path, workspace))
         finally:
             await hosted.aclose()
             await app.reviews.leave()
@@ -171,21 +172,24 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
         raise group.exceptions[0] from None
 
 
-def served_beside(
+def serve_beside(
     home: Home, port: int, say: Callable[[str], None]
 ) -> Callable[[SessionHost, asyncio.Event], Coroutine[Any, Any, None]]:
-    """Give what serves API and dashboard beside another interface of this process, on its conversations,
-    until the event is set. A port that can't be had is told and ends only this."""
+    """Return a coroutine function that serves API and dashboard beside another interface of this process,
+    sharing its conversations, until the event is set.
+
+    If the port is not available, that is reported, and only this part ends.
+    """
 
     async def work(hosted: SessionHost, stop: asyncio.Event) -> None:
-        # As in `_serve`: only who wants it pays for the server's modules.
+        # As in `_serve`: import the server's modules only if they are needed.
         from whet.serve.run import ServeOptions  # noqa: PLC0415
         from whet.serve.run import serve as run  # noqa: PLC0415
         from whet.serve.site import SiteTimings  # noqa: PLC0415
 
-        made = tokens.make_first(hosted.app.database, home, hosted.app.clock)
-        if made is not None:
-            say(f"made a first token: {made}")
+        token_path = tokens.make_first(hosted.app.database, home, hosted.app.clock)
+        if token_path is not None:
+            say(f"made a first token: {token_path}")
         listening = ServeOptions(port=port, has_web=True, is_shared=True)
         try:
             await run(
@@ -201,14 +205,14 @@ def served_beside(
     return work
 
 
-def _ready(listening: Any, port: int, made: Path | None, workspace: Path) -> None:
+def _ready(listening: Any, port: int, token_path: Path | None, workspace: Path) -> None:
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
     click.echo(f"OpenAI base URL: http://{host}:{port}/v1   (model: whet)")
     if listening.has_web:
         click.echo(f"dashboard:       {listening.public_url or f'http://{host}:{port}'}")
     click.echo(f"working in:      {workspace}")
-    if made is not None:
-        click.echo(f"made a first token: {made}")
+    if token_path is not None:
+        click.echo(f"made a first token: {token_path}")
     if listening.host not in _LOCAL:
         click.echo("note: others can reach this; put TLS in front of it, or tokens travel readably", err=True)
     sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""A conversation as one HTML page that needs nothing else: no script, no other file, no address.
+"""A conversation as one self-contained HTML page: no script, no other file, no address.
 
-Secrets are masked. What anybody wrote is escaped; of Markdown only what `serve/board/prose.py` knows becomes
-an element, and no link does.
+Secrets are masked and all foreign text is escaped. Of Markdown, only the elements that
+`serve/board/prose.py` recognises become HTML, and links do not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.cli.learning_commands import typed
+from whet.cli.learning_commands import typed_text
 from whet.cli.wording import clip, printable, subject
 from whet.contract.messages import ImagePart, Message, ToolCall
 from whet.contract.texts import NOT_JSON
@@ -49,19 +49,19 @@ _ELEMENTS = {"heading": "h3", "quote": "blockquote", "text": "p"}
 
 
 def as_html(connection: apsw.Connection, session_id: str) -> Iterator[str]:
-    """Give the conversation as a page: what was said, each call folded. Raises NotFound."""
-    row, found = sessions.get(connection, session_id), list(messages(connection, session_id))
-    results = {message.tool_call_id: message for message in found if message.role == "tool"}
+    """Yield the conversation as a page, with each call folded. Raises NotFound."""
+    row, transcript = sessions.get(connection, session_id), list(messages(connection, session_id))
+    results = {message.tool_call_id: message for message in transcript if message.role == "tool"}
     parts: list[str] = []
-    for message in found:
+    for message in transcript:
         if message.role == "user":
-            parts.append(f'<h2>You</h2><div class="user">{"".join(_asked(message))}</div>')
+            parts.append(f'<h2>You</h2><div class="user">{"".join(_user_parts(message))}</div>')
         elif message.role == "assistant":
             parts.append(f"<h2>Whet</h2>{_prose(message.text)}" if message.text else "")
             parts += [_call(call, results.get(call.id)) for call in message.tool_calls]
-    about = f"{row.model} · {row.started[:16].replace('T', ' ')} UTC · session {row.id}"
+    details = f"{row.model} · {row.started[:16].replace('T', ' ')} UTC · session {row.id}"
     body = "\n".join(part for part in parts if part)
-    yield _PAGE.format(title=_safe(row.title or "Untitled session"), about=_safe(about), body=body)
+    yield _PAGE.format(title=_safe(row.title or "Untitled session"), about=_safe(details), body=body)
 
 
 def _lines(connection: apsw.Connection, session_id: str) -> Iterator[str]:
@@ -73,18 +73,18 @@ FORMATS: dict[str, Callable[[apsw.Connection, str], Iterator[str]]] = {
     "html": as_html,
     "jsonl": _lines,
 }
-"""What a session can be written as."""
+"""The export formats of a session."""
 
 
 def _safe(text: str) -> str:
     return escape(mask(printable(text)))
 
 
-def _asked(message: Message) -> Iterator[str]:
-    own = typed(message.text)
-    yield f"<p>{_safe(own)}</p>"
-    if rest := message.text[len(own) :].strip():
-        yield f"<details><summary>Sent with it</summary><pre>{_safe(rest)}</pre></details>"
+def _user_parts(message: Message) -> Iterator[str]:
+    text = typed_text(message.text)
+    yield f"<p>{_safe(text)}</p>"
+    if attached := message.text[len(text) :].strip():
+        yield f"<details><summary>Sent with it</summary><pre>{_safe(attached)}</pre></details>"
     for part in message.content if not isinstance(message.content, str) else ():
         if isinstance(part, ImagePart):
             source = escape(f"data:{part.media_type};base64,{part.data_base64}")
@@ -94,41 +94,41 @@ def _asked(message: Message) -> Iterator[str]:
 def _call(call: ToolCall, result: Message | None) -> str:
     is_failed = result is not None and result.is_error
     head = f"{'✗' if is_failed else '✓' if result is not None else '…'} <b>{_safe(call.name)}</b>"
-    shown = [f'<div class="name">{_safe(name)}</div><pre>{_safe(text)}</pre>' for name, text in _given(call)]
+    parts = [f'<div class="name">{_safe(name)}</div><pre>{_safe(text)}</pre>' for name, text in _argument_texts(call)]
     if result is not None:
-        shown.append(f'<div class="name">result</div><pre>{_safe(result.text)}</pre>')
+        parts.append(f'<div class="name">result</div><pre>{_safe(result.text)}</pre>')
     kind = ' class="failed"' if is_failed else ""
-    about = _safe(clip(subject(call.arguments), 120))
-    return f"<details{kind}><summary>{head} {about}</summary>{''.join(shown)}</details>"
+    subject_text = _safe(clip(subject(call.arguments), 120))
+    return f"<details{kind}><summary>{head} {subject_text}</summary>{''.join(parts)}</details>"
 
 
-def _given(call: ToolCall) -> list[tuple[str, str]]:
-    """Give a call's arguments by name, each as a person reads it."""
+def _argument_texts(call: ToolCall) -> list[tuple[str, str]]:
+    """Return a call's arguments by name, each as text for a person."""
     try:
         values: Any = msgspec.json.decode(call.arguments or "{}")
     except NOT_JSON:
         return [("arguments", call.arguments)]
     if not isinstance(values, Mapping):
         return [("arguments", call.arguments)]
-    found: dict[str, object] = dict(values)  # pyright: ignore[reportUnknownArgumentType] JSON from a model
+    arguments: dict[str, object] = dict(values)  # pyright: ignore[reportUnknownArgumentType] JSON from a model
     return [
         (name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
-        for name, value in found.items()
+        for name, value in arguments.items()
     ]
 
 
 def _prose(text: str) -> str:
-    made: list[str] = []
+    parts: list[str] = []
     items: list[str] = []
     for block in [*blocks(text), ProseBlock("rule")]:
         if block.kind == "item":
             items.append(f"<li>{_runs(block.runs)}</li>")
             continue
         if items:
-            made.append(f"<ul>{''.join(items)}</ul>")
+            parts.append(f"<ul>{''.join(items)}</ul>")
             items = []
-        made.append(_block(block))
-    return "".join(made[:-1])
+        parts.append(_block(block))
+    return "".join(parts[:-1])
 
 
 def _block(block: ProseBlock) -> str:

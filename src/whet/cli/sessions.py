@@ -1,7 +1,7 @@
-"""`whet sessions`: list, show, search, export, rename, hide and delete stored conversations.
+"""`whet sessions`: list, show, search, export, rename, archive and delete stored conversations.
 
-A session is named by its id, the beginning of one, or its title. Where nothing is stored yet no database
-is made; the answer says how to begin.
+A session is named by its id, the beginning of one, or its title. If nothing is stored yet, no database is
+created, and the output says how to begin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 from whet.app.recording import forget_deleted
 from whet.cli import output, stored
 from whet.cli.forks import title_text
-from whet.cli.output import Column, emit, emit_json, home_and_json, styled
+from whet.cli.output import Column, emit, emit_json, home_and_json, style_text
 from whet.cli.transcript import render
 from whet.cli.wording import count, cut, printable
 from whet.clock import SystemClock, iso
@@ -49,7 +49,7 @@ sessions: click.Group = click.Group("sessions", help="List, show, search, export
 
 def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a session's id from the latest ones."""
-    # The shell's question stops before the top command runs, so there is no context object yet.
+    # Shell completion stops before the top command runs, so there is no context object yet.
     home = find_home(ctx.find_root().params.get("profile") or "")
     try:
         rows = _read(home, lambda db: store.list_sessions(db, 50))
@@ -62,7 +62,7 @@ _session = click.argument("session", shell_complete=complete_session)
 
 
 def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
-    stored.must_exist(home)
+    stored.require_store(home)
     return stored.read(home, work)
 
 
@@ -86,12 +86,12 @@ def list_(  # noqa: PLR0913 - one for each option
     rows: list[TreeRow] = []
     total = 0
     if has_store(home):
-        with stored.opened(home) as database:
+        with stored.open_database(home) as database:
             rows = database.read_now(lambda db: forks.as_trees(db, store.list_sessions(db, limit, **filters)))
             total = database.read_now(store.count)
     if as_json:
-        told = [{"session": one.row.id, "origin": one.origin, "turn": one.turn} for one in rows if one.origin]
-        return emit_json({"sessions": [one.row for one in rows], "forks": told, "total": total})
+        fork_rows = [{"session": tree_row.row.id, "origin": tree_row.origin, "turn": tree_row.turn} for tree_row in rows if tree_row.origin]
+        return emit_json({"sessions": [tree_row.row for tree_row in rows], "forks": fork_rows, "total": total})
     if not rows:
         return click.echo("No session fits. All of them: whet sessions list" if total else _NONE_YET)
     click.echo(_table(rows))
@@ -104,11 +104,11 @@ def _table(rows: list[TreeRow]) -> str:
     return output.table(
         rows,
         [
-            Column("id", lambda one: one.row.id),
-            Column("last active", lambda one: output.age(one.row.last_active, now), rank=2),
-            Column("turns", lambda one: str(one.row.turns), right=True, rank=3),
-            Column("tokens", lambda one: count(one.row.usage.total_tokens), right=True, rank=5),
-            Column("cost", lambda one: output.usage_cost(one.row.usage), right=True, rank=4),
+            Column("id", lambda tree_row: tree_row.row.id),
+            Column("last active", lambda tree_row: output.age(tree_row.row.last_active, now), rank=2),
+            Column("turns", lambda tree_row: str(tree_row.row.turns), right=True, rank=3),
+            Column("tokens", lambda tree_row: count(tree_row.row.usage.total_tokens), right=True, rank=5),
+            Column("cost", lambda tree_row: output.usage_cost(tree_row.row.usage), right=True, rank=4),
             Column("title", title_text, grows=True, least=16),
         ],
     )
@@ -119,7 +119,7 @@ def _table(rows: list[TreeRow]) -> str:
 @click.option("--full", is_flag=True, help="Tool calls with their arguments and results in full.")
 @home_and_json
 def show(home: Home, session: str, full: bool, as_json: bool) -> None:
-    """Show what was said in a session."""
+    """Show the conversation of a session."""
 
     def work(db: apsw.Connection) -> tuple[SessionRow, list[tuple[int, Message]]]:
         session_id = store.resolve(db, session)
@@ -140,23 +140,23 @@ def show(home: Home, session: str, full: bool, as_json: bool) -> None:
 @click.option("--since", metavar="DATE", help="Only since this date, e.g. 2026-11-01.")
 @click.option("--private", is_flag=True, help="Private sessions too.")
 @home_and_json
-def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None:
-    """Search everything that was said; "quoted words" stand together."""
+def search(home: Home, words: tuple[str, ...], limit: int, **options: Any) -> None:
+    """Search all messages; "quoted words" must follow each other."""
     hits: list[Hit] = []
-    left = 0
+    unindexed = 0
     if has_store(home):
-        with stored.opened(home) as database:
-            scope = SearchScope(role=given["role"], since=given["since"], include_private=given["private"])
-            if given["session"]:
-                scope["session_id"] = database.read_now(lambda db: store.resolve(db, given["session"]))
+        with stored.open_database(home) as database:
+            scope = SearchScope(role=options["role"], since=options["since"], include_private=options["private"])
+            if options["session"]:
+                scope["session_id"] = database.read_now(lambda db: store.resolve(db, options["session"]))
             hits = index.find_now(database, " ".join(words), limit, **scope)
-            left = database.read_now(count_unindexed)
-    if given["as_json"]:
+            unindexed = database.read_now(count_unindexed)
+    if options["as_json"]:
         return emit_json(
-            {"query": " ".join(words), "hits": hits} | ({"unindexed_sessions": left} if left else {})
+            {"query": " ".join(words), "hits": hits} | ({"unindexed_sessions": unindexed} if unindexed else {})
         )
-    if left:
-        note = f"The search index is being rebuilt: {left} older sessions are not in it yet. "
+    if unindexed:
+        note = f"The search index is being rebuilt: {unindexed} older sessions are not in it yet. "
         click.echo(f"{note}Each search and each turn goes on with it.", err=True)
     if not hits:
         click.echo(
@@ -165,11 +165,11 @@ def search(home: Home, words: tuple[str, ...], limit: int, **given: Any) -> None
     for hit in hits:
         title = hit.title or "(untitled)"
         head = f"{hit.session_id}  {hit.when[:10]}  {hit.role}  {printable(title)}"
-        click.echo(styled(cut(head, output.terminal_width()), "bold"))
-        click.echo(output.wrapped(_marked(printable(hit.snippet)), indent=2))
+        click.echo(style_text(cut(head, output.terminal_width()), "bold"))
+        click.echo(output.wrap_text(_highlight(printable(hit.snippet)), indent=2))
 
 
-def _marked(snippet: str) -> str:
+def _highlight(snippet: str) -> str:
     if not output.has_colour():
         return snippet
     return snippet.replace(index.MARK_OPEN, "\x1b[1;33m").replace(index.MARK_CLOSE, "\x1b[0m")
@@ -190,31 +190,31 @@ def _marked(snippet: str) -> str:
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on what was written to FILE.")
 @click.pass_obj
-def export(home: Home, names: tuple[str, ...], everything: bool, **given: Any) -> None:
+def export(home: Home, names: tuple[str, ...], everything: bool, **options: Any) -> None:
     """Write sessions as Markdown, a page or JSON lines, secrets masked."""
     if bool(names) == everything:
         raise click.UsageError("name the sessions, or --all")
-    if given["as_json"] and given["target"] == "-":
+    if options["as_json"] and options["target"] == "-":
         raise click.UsageError("--json needs -o FILE")
-    # So that mask knows the values in .env too.
+    # so that mask also knows the values in .env
     load_secrets(home, os.environ)
     from whet.cli.session_page import FORMATS  # noqa: PLC0415 - of the session commands only this writes
 
-    write = FORMATS[given["kind"]]
+    write = FORMATS[options["kind"]]
 
     def work(db: apsw.Connection) -> list[str]:
         ids = _public(db) if everything else [store.resolve(db, name) for name in names]
-        with _writer(given["target"], force=given["force"]) as put:
+        with _writer(options["target"], force=options["force"]) as put:
             for number, session_id in enumerate(ids, start=1):
                 for piece in write(db, session_id):
                     put(piece, f"session {number} of {len(ids)}")
         return ids
 
     ids = _read(home, work)
-    if given["as_json"]:
-        emit_json({"path": given["target"], "format": given["kind"], "sessions": ids})
-    elif given["target"] != "-":
-        click.echo(f"Wrote {plural(len(ids), 'session')} to {given['target']}")
+    if options["as_json"]:
+        emit_json({"path": options["target"], "format": options["kind"], "sessions": ids})
+    elif options["target"] != "-":
+        click.echo(f"Wrote {plural(len(ids), 'session')} to {options['target']}")
 
 
 def _public(db: apsw.Connection) -> list[str]:
@@ -223,7 +223,7 @@ def _public(db: apsw.Connection) -> list[str]:
 
 @contextmanager
 def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]]:
-    """Give a function that writes a piece; a file is private and gets its name when it is whole."""
+    """Yield a function that writes a piece. A file is private and gets its name when it is complete."""
     if target == "-":
         yield lambda piece, done: click.echo(piece, nl=False)
         return
@@ -236,11 +236,11 @@ def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # a command may have left a link
         with open(os.open(part, flags, 0o600), "w", encoding="utf-8") as file:
 
-            def put(piece: str, done: str) -> None:
+            def write_piece(piece: str, done: str) -> None:
                 file.write(piece)
                 progress.update(done)
 
-            yield put
+            yield write_piece
         part.replace(path)
     except OSError as error:
         raise ConfigError(
@@ -267,7 +267,7 @@ def rename(home: Home, session: str, title: tuple[str, ...], as_json: bool) -> N
 @click.option("--off", is_flag=True, help="Bring it back.")
 @home_and_json
 def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
-    """Put a session aside: lists leave it out, search finds it."""
+    """Archive a session: lists omit it, search finds it."""
     now = "" if off else iso(SystemClock().now())
     row = _change(home, session, lambda db, session_id: store.set_archived(db, session_id, now))
     _say(row, f"{row.id} is {'back' if off else 'put aside'}", as_json)
@@ -278,14 +278,14 @@ def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
 @click.argument("turn", type=click.IntRange(1), required=False)
 @home_and_json
 def fork(home: Home, session: str, turn: int | None, as_json: bool) -> None:
-    """Begin a session where another one was after a TURN (its last one, if none is given)."""
+    """Start a session from another one's state after a TURN (by default its last one)."""
     clock = SystemClock()
     new_id, now = clock.new_id(), iso(clock.now())
 
     def work(db: apsw.Connection) -> SessionRow:
         return forks.fork(db, store.resolve(db, session), turn or 0, new_id, now)
 
-    stored.must_exist(home)
+    stored.require_store(home)
     row = stored.write(home, work)
     _say(row, f"{row.id} goes on from there: whet chat --session {row.id}", as_json)
 
@@ -306,7 +306,7 @@ def _change(home: Home, name: str, work: Callable[[apsw.Connection, str], None])
         work(db, session_id)
         return store.get(db, session_id)
 
-    stored.must_exist(home)
+    stored.require_store(home)
     return stored.write(home, change)
 
 
@@ -320,7 +320,7 @@ def _say(row: SessionRow, text: str, as_json: bool) -> None:
 @click.option("--remains", is_flag=True, help="Only take what was deleted before out of the file.")
 @home_and_json
 def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json: bool) -> None:
-    """Delete sessions and all that was said in them, for good.
+    """Delete sessions and all their messages, for good.
 
     The database is rewritten without them, so that none of their words is left in it.
     """
@@ -329,7 +329,7 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
     rows = _read(home, lambda db: [store.get(db, store.resolve(db, name)) for name in names])
     if not yes and rows:
         _confirm(rows)
-    with stored.opened(home) as database:
+    with stored.open_database(home) as database:
         gone = database.write_now(lambda db: _delete_all(db, rows))
         rewrite(database, gone)
         forget_deleted(home, database, SystemClock())
@@ -344,13 +344,13 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
 def _delete_all(db: apsw.Connection, rows: list[SessionRow]) -> int:
     gone = 0
     for row in rows:
-        with suppress(NotFound):  # it went with its parent, or is named twice
+        with suppress(NotFound):  # it was deleted with its parent, or is named twice
             gone += store.delete(db, row.id)
     return gone
 
 
 def rewrite(database: StateDatabase, gone: int) -> None:
-    """Rewrite the file after `gone` sessions were deleted. Raises WhetError, which says what is done."""
+    """Rewrite the file after `gone` sessions were deleted. Raises WhetError, which reports the progress."""
     is_seen = sys.stderr.isatty()
     if is_seen:
         click.echo("rewriting the database ...", err=True, nl=False)
@@ -382,23 +382,23 @@ def _confirm(rows: list[SessionRow]) -> None:
 @sessions.command("stats")
 @home_and_json
 def stats(home: Home, as_json: bool) -> None:
-    """Sum up what is stored."""
+    """Show totals of all stored sessions."""
     if not has_store(home):
         return emit({"sessions": 0}, _NONE_YET, as_json=as_json)
-    found = _read(home, store.stats)
+    totals = _read(home, store.stats)
     if as_json:
-        return emit_json(found)
-    usage = found.usage
-    share = f" ({found.failed_calls / found.tool_calls:.1%})" if found.tool_calls else ""
+        return emit_json(totals)
+    usage = totals.usage
+    share = f" ({totals.failed_calls / totals.tool_calls:.1%})" if totals.tool_calls else ""
     for label, text in (
-        ("sessions", f"{found.sessions:,}, {found.private:,} of them private"),
-        ("turns", f"{found.turns:,}"),
-        ("messages", f"{found.messages:,}"),
-        ("tool calls", f"{found.tool_calls:,}, {found.failed_calls:,} failed{share}"),
+        ("sessions", f"{totals.sessions:,}, {totals.private:,} of them private"),
+        ("turns", f"{totals.turns:,}"),
+        ("messages", f"{totals.messages:,}"),
+        ("tool calls", f"{totals.tool_calls:,}, {totals.failed_calls:,} failed{share}"),
         ("tokens", f"{usage.prompt_tokens:,} in, {usage.output_tokens:,} out"),
         ("cache", f"{usage.cache_hit_ratio:.0%} of the prompt tokens were read from it"),
         ("cost", output.usage_cost(usage)),
-        ("on disk", output.size(found.size_bytes)),
-        ("since", found.first[:10] or "-"),
+        ("on disk", output.size(totals.size_bytes)),
+        ("since", totals.first[:10] or "-"),
     ):
         click.echo(f"{label:<11} {text}")

@@ -1,7 +1,7 @@
-"""`!command`: what the person runs here themselves, in the sandbox of the session's commands.
+"""`!command`: a command that the person runs here themselves, in the sandbox of the session's commands.
 
-Nobody asks about it. What it printed goes to the model with the next message, marked as nobody's words. It
-runs through the same tool as the model's commands, and is shown as they are.
+It needs no approval. Its output goes to the model with the next message, marked as pasted text. It runs
+through the same tool as the model's commands, and is shown in the same way.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _LIMIT_S = 3600.0
 _SHOWN_CHARS = 20_000
 
 
-def shell_of(session: Session) -> Tool:
-    """Give the session's tool for commands. Raises WhetError where it has none."""
-    found = next((tool for tool in session.tools.values() if "command" in tool.tags), None)
-    if found is None:
+def shell_tool(session: Session) -> Tool:
+    """Return the session's tool for commands. Raises WhetError if it has none."""
+    command_tool = next((tool for tool in session.tools.values() if "command" in tool.tags), None)
+    if command_tool is None:
         raise WhetError("this session runs no commands", hint="tools.toolsets has no terminal")
-    return found
+    return command_tool
 
 
 async def run_here(session: Session, command: str, emit: Emit) -> str:
-    """Run a command and give what the model is told of it. A cancel stops it."""
-    tool = shell_of(session)
+    """Run a command and return the message for the model about it. A cancel stops the command."""
+    tool = shell_tool(session)
 
     def show(text: str) -> None:
         emit(ToolProgress(_CALL, text))
 
-    async def nobody(question: str, choices: Sequence[str]) -> None:
+    async def ask_no_one(question: str, choices: Sequence[str]) -> None:
         return None
 
-    context = ToolContext(session.id, "", _CALL, session.workspace, show, nobody)
+    context = ToolContext(session.id, "", _CALL, session.workspace, show, ask_no_one)
     arguments = {"command": command, "timeout_s": _LIMIT_S}
     emit(ToolStarted(_CALL, OWN_COMMAND, msgspec.json.encode(arguments).decode()))
     began_s = session.clock.monotonic_s()
@@ -52,5 +52,5 @@ async def run_here(session: Session, command: str, emit: Emit) -> str:
         output = ToolOutput(error.message, error_kind=error.kind)
     took_s = session.clock.monotonic_s() - began_s
     emit(ToolFinished(_CALL, OWN_COMMAND, took_s, output.error_kind, output.exit_code, output.text[-400:]))
-    told = tagged("pasted", f"$ {command}\n{cap_text(output.text, _SHOWN_CHARS)}")
-    return f"{RAN}\n{told}"
+    pasted = tagged("pasted", f"$ {command}\n{cap_text(output.text, _SHOWN_CHARS)}")
+    return f"{RAN}\n{pasted}"

@@ -7,7 +7,7 @@ from typing import Any
 import apsw
 import click
 
-from whet.cli.learned import with_desk
+from whet.cli.learned import with_learning
 from whet.cli.output import emit, home_and_json
 from whet.cli.wording import printable
 from whet.config.paths import Home
@@ -23,21 +23,20 @@ from whet.memory.desk import LearningService
 def skills_check(home: Home, name: str, as_json: bool) -> None:
     """Replay the steps of the skill NAME on the sessions that they were taken from.
 
-    Nothing is run: recorded commands and their results stand for the world. Ends
-    with 1 where a step succeeded in none of them, or failed in the newest one
-    that has it.
+    Nothing is run: recorded commands and their results are used instead. Ends with 1 if a step succeeded
+    in none of them, or failed in the newest one that has it.
     """
 
-    async def read(desk: LearningService) -> tuple[list[str], list[Replay]]:
-        steps = steps_of(skill_store.load(desk.library, name).text)
-        trusted = desk.changes.trusted_tools
+    async def read(learning: LearningService) -> tuple[list[str], list[Replay]]:
+        steps = steps_of(skill_store.load(learning.library, name).text)
+        trusted = learning.changes.trusted_tools
 
         def work(connection: apsw.Connection) -> list[Replay]:
-            return [replay(steps, case) for case in cases_of(connection, desk.profile, name, trusted)]
+            return [replay(steps, case) for case in cases_of(connection, learning.profile, name, trusted)]
 
-        return steps, await desk.database.read(work)
+        return steps, await learning.database.read(work)
 
-    steps, replays = with_desk(home, read)
+    steps, replays = with_learning(home, read)
     if not steps:
         raise NotFound(f"the skill {name} has no numbered steps", hint=f"whet skills show {name}")
     verdicts = [(step, _verdict(step, replays)) for step in steps]
@@ -48,10 +47,10 @@ def skills_check(home: Home, name: str, as_json: bool) -> None:
 
 
 def _verdict(step: str, replays: list[Replay]) -> str:
-    for one in reversed(replays):
-        if step in one.shown:
+    for case_replay in reversed(replays):
+        if step in case_replay.shown:
             return "shown"
-        if step in one.failed:
+        if step in case_replay.failed:
             return "failed"
     return "no case"
 
@@ -62,12 +61,12 @@ def _object(name: str, verdicts: list[tuple[str, str]], replays: list[Replay]) -
         "steps": [{"step": step, "verdict": verdict} for step, verdict in verdicts],
         "cases": [
             {
-                "session_id": one.case.session_id,
-                "request": one.case.request,
-                "shown": len(one.shown),
-                "failed": list(one.failed),
+                "session_id": case_replay.case.session_id,
+                "request": case_replay.case.request,
+                "shown": len(case_replay.shown),
+                "failed": list(case_replay.failed),
             }
-            for one in replays
+            for case_replay in replays
         ],
     }
 
@@ -75,8 +74,8 @@ def _object(name: str, verdicts: list[tuple[str, str]], replays: list[Replay]) -
 def _lines(verdicts: list[tuple[str, str]], replays: list[Replay]) -> str:
     lines = [f"{verdict:<8} {printable(step)}" for step, verdict in verdicts]
     lines += [
-        f"case {one.case.session_id}: {len(one.shown)} of {len(verdicts)} steps,"
-        f" {printable(one.case.request)[:70]}"
-        for one in replays
+        f"case {case_replay.case.session_id}: {len(case_replay.shown)} of {len(verdicts)} steps,"
+        f" {printable(case_replay.case.request)[:70]}"
+        for case_replay in replays
     ]
     return "\n".join(lines if replays else [*lines, "no case: none of its sessions is there any more"])

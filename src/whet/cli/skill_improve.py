@@ -1,4 +1,4 @@
-"""`whet skills improve NAME`: better steps for a learned skill, proven on its cases."""
+"""`whet skills improve NAME`: search better steps for a learned skill, proven on its cases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import click
 
-from whet.cli.learned import with_desk
+from whet.cli.learned import with_learning
 from whet.cli.output import emit, home_and_json
 from whet.cli.wording import printable
 from whet.config.load import load
@@ -40,78 +40,78 @@ from whet.store import learned
 def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
     """Look for better steps of the skill NAME and keep them if its cases prove them.
 
-    The model proposes (GEPA, from its package: pip install 'whet-agent[improve]');
-    every proposal is replayed on recorded sessions, and nothing is run. Kept is
-    what is better on cases that no proposal was made from, and worse on none.
+    The model proposes (GEPA, from its package: pip install 'whet-agent[improve]'); every proposal is
+    replayed on recorded sessions, and nothing is run. Steps are kept if they are better on cases that no
+    proposal was made from, and worse on none.
     """
     settings = load(home, {}, environ=os.environ).settings
     secrets = load_secrets(home, os.environ)
 
-    async def work(desk: LearningService) -> tuple[dict[str, object], str]:
-        text, base_hash, cases = await _read(desk, name)
-        # The way to model servers, and what looks for steps: only this command needs them.
+    async def work(learning: LearningService) -> tuple[dict[str, object], str]:
+        text, base_hash, cases = await _read(learning, name)
+        # The clients of model servers and the search for steps: only this command needs them.
         from whet.app.models import Dialer  # noqa: PLC0415
         from whet.app.parts import capped  # noqa: PLC0415
         from whet.review.improving import improve, with_steps  # noqa: PLC0415
 
         dialer = Dialer(settings, secrets)
         provider = dialer.connect_alone(settings.model)
-        provider = capped(provider, desk.database, desk.reader.clock, settings.wallet)
+        provider = capped(provider, learning.database, learning.reader.clock, settings.wallet)
         loop = asyncio.get_running_loop()
 
         def ask(prompt: str) -> str:
-            return asyncio.run_coroutine_threadsafe(_asked(provider, prompt), loop).result()
+            return asyncio.run_coroutine_threadsafe(_ask_model(provider, prompt), loop).result()
 
         try:
-            found = await asyncio.to_thread(improve, text, cases, ask, budget)
+            result = await asyncio.to_thread(improve, text, cases, ask, budget)
         finally:
             await provider.aclose()
             dialer.close()
         scores: list[dict[str, object]] = [
             {
-                "session_id": one,
-                "before": found.before[one],
+                "session_id": session_id,
+                "before": result.before[session_id],
                 "after": after,
-                "held_out": one in found.held_out,
+                "held_out": session_id in result.held_out,
             }
-            for one, after in found.after.items()
+            for session_id, after in result.after.items()
         ]
-        told: dict[str, object] = {"name": name, "calls": found.calls, "cases": scores, "kept": False}
-        if not found.is_gain:
-            return told, _lines(scores, "nothing is changed: no steps were better on the held-out cases")
-        gain = f"improved on {len(cases)} cases, {len(found.held_out)} of them held out"
+        report: dict[str, object] = {"name": name, "calls": result.calls, "cases": scores, "kept": False}
+        if not result.is_gain:
+            return report, _lines(scores, "nothing is changed: no steps were better on the held-out cases")
+        gain = f"improved on {len(cases)} cases, {len(result.held_out)} of them held out"
         request = SkillRequest(
-            "edit", name, content=with_steps(text, found.steps), base_hash=base_hash, reason=gain
+            "edit", name, content=with_steps(text, result.steps), base_hash=base_hash, reason=gain
         )
-        outcome = await desk.hand_in(request, Origin("user"))
+        outcome = await learning.hand_in(request, Origin("user"))
         if not outcome.ok:
             raise NotFound(outcome.text)
-        told |= {"kept": True, "change": outcome.ledger_id, "steps": list(found.steps)}
-        return told, _lines(scores, f"{gain}; to take it back: whet undo {outcome.ledger_id}")
+        report |= {"kept": True, "change": outcome.ledger_id, "steps": list(result.steps)}
+        return report, _lines(scores, f"{gain}; to take it back: whet undo {outcome.ledger_id}")
 
-    told, lines = with_desk(home, work)
-    emit(told, lines, as_json=as_json)
+    report, lines = with_learning(home, work)
+    emit(report, lines, as_json=as_json)
 
 
-async def _read(desk: LearningService, name: str) -> tuple[str, str, list[SkillCase]]:
-    """Give a skill's SKILL.md, its hash and its cases. Raises NotFound for one that may not be changed."""
-    skill_store.load(desk.library, name)
-    info = desk.library.find(name)
-    trusted = desk.changes.trusted_tools
+async def _read(learning: LearningService, name: str) -> tuple[str, str, list[SkillCase]]:
+    """Return a skill's SKILL.md, its hash and its cases. Raises NotFound if the skill may not be changed."""
+    skill_store.load(learning.library, name)
+    info = learning.library.find(name)
+    trusted = learning.changes.trusted_tools
 
     def work(connection: apsw.Connection) -> tuple[bool, str, list[SkillCase]]:
-        is_pinned = learned.mark(connection, desk.profile, name).pinned
-        now = tree_hash(settling.skill_hashes(connection, desk.profile, name))
-        return is_pinned, now, cases_of(connection, desk.profile, name, trusted)
+        is_pinned = learned.mark(connection, learning.profile, name).pinned
+        now = tree_hash(settling.skill_hashes(connection, learning.profile, name))
+        return is_pinned, now, cases_of(connection, learning.profile, name, trusted)
 
-    is_pinned, base_hash, cases = await desk.database.read(work)
+    is_pinned, base_hash, cases = await learning.database.read(work)
     if is_pinned or info is None or info.source != "home":
         raise NotFound(f"the skill {name} is not changed: it is pinned, or not of this home")
     path = Path(info.folder) / "SKILL.md"
     return path.read_text("utf-8"), base_hash, cases
 
 
-async def _asked(provider: Provider, prompt: str) -> str:
+async def _ask_model(provider: Provider, prompt: str) -> str:
     link = provider.open("You improve written procedures.", [], "")
     async for item in link.stream([Message(role="user", content=prompt)]):
         if isinstance(item, ModelReply):
@@ -121,8 +121,8 @@ async def _asked(provider: Provider, prompt: str) -> str:
 
 def _lines(scores: list[dict[str, object]], end: str) -> str:
     lines = [
-        f"case {one['session_id']}: {one['before']:.2f} → {one['after']:.2f}"
-        + (" (held out)" if one["held_out"] else "")
-        for one in scores
+        f"case {score['session_id']}: {score['before']:.2f} → {score['after']:.2f}"
+        + (" (held out)" if score["held_out"] else "")
+        for score in scores
     ]
     return printable("\n".join([*lines, end]))

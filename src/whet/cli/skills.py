@@ -1,4 +1,4 @@
-"""`whet skills`: list, read, install, validate, accept and pin skills, and see how each came to be."""
+"""`whet skills`: list, read, install, validate, accept and pin skills, and show their history."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import click
 
-from whet.cli.learned import as_object, change_lines, changes_table, with_desk
+from whet.cli.learned import as_object, change_lines, changes_table, with_learning
 from whet.cli.learned_stats import skills_retire, skills_stats
-from whet.cli.output import Column, emit, emit_json, home_and_json, print_long, table, wrapped
+from whet.cli.output import Column, emit, emit_json, home_and_json, print_long, table, wrap_text
 from whet.cli.skill_cases import skills_check
 from whet.cli.skill_improve import skills_improve
 from whet.cli.wording import printable
@@ -42,17 +42,17 @@ for _command in (skills_stats, skills_retire, skills_check, skills_improve):
 def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
     """List skills, or those that fit WORDS."""
 
-    async def read(desk: LearningService) -> tuple[list[SkillInfo], dict[str, Mark], dict[str, int]]:
-        marks = await desk.database.read(lambda db: learned.marks(db, desk.profile))
+    async def read(learning: LearningService) -> tuple[list[SkillInfo], dict[str, Mark], dict[str, int]]:
+        marks = await learning.database.read(lambda db: learned.marks(db, learning.profile))
         return (
-            desk.library.all(),
+            learning.library.all(),
             marks,
-            await desk.database.read(lambda db: learned.use_counts(db, desk.profile)),
+            await learning.database.read(lambda db: learned.use_counts(db, learning.profile)),
         )
 
-    found, marks, uses = with_desk(home, read)
+    infos, marks, uses = with_learning(home, read)
     query = " ".join(words)
-    shown = skill_store.search(found, query) if query else found
+    matches = skill_store.search(infos, query) if query else infos
     if as_json:
         rows = [
             {
@@ -63,10 +63,10 @@ def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
                 "uses": uses.get(info.name, 0),
                 "problem": info.problem,
             }
-            for info in shown
+            for info in matches
         ]
         return emit_json({"skills": rows})
-    if not shown:
+    if not matches:
         return click.echo(
             "No skill fits. All of them: whet skills list" if query else "There are no skills yet."
         )
@@ -76,7 +76,7 @@ def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
         Column("uses", lambda info: str(uses.get(info.name, 0)), right=True, rank=3),
         Column("description", _about, grows=True, least=20),
     ]
-    click.echo(table(shown, shape))
+    click.echo(table(matches, shape))
 
 
 def _source(info: SkillInfo, mark: Mark | None) -> str:
@@ -95,10 +95,10 @@ def _about(info: SkillInfo) -> str:
 def show(home: Home, name: str, file: str, as_json: bool) -> None:
     """Show a skill as the agent reads it, or one of its files."""
 
-    async def read(desk: LearningService) -> skill_store.Load:
-        return skill_store.load(desk.library, name, file)
+    async def read(learning: LearningService) -> skill_store.Load:
+        return skill_store.load(learning.library, name, file)
 
-    load = with_desk(home, read)
+    load = with_learning(home, read)
     if as_json:
         return emit_json({"name": name, "file": load.file, "hash": load.hash, "text": load.text})
     print_long(printable(load.text))
@@ -110,22 +110,22 @@ def show(home: Home, name: str, file: str, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
 @home_and_json
 def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) -> None:
-    """List changes to skills, or to the skill NAME; a change's number instead tells all of it."""
+    """List changes to skills, or to the skill NAME; with a change's number, show its details."""
     if name is not None and (number := typed_number(name)) is not None:
-        row = with_desk(home, lambda desk: desk.change(number))
+        row = with_learning(home, lambda learning: learning.change(number))
         return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
-    async def read(desk: LearningService) -> tuple[list[LedgerRow], list[Use]]:
+    async def read(learning: LearningService) -> tuple[list[LedgerRow], list[Use]]:
         def work(db: apsw.Connection) -> tuple[list[LedgerRow], list[Use]]:
             states = ("quarantined", "inbox") if waiting else ()
             rows = ledger.select(
-                db, limit, profile=desk.profile, kind="skill", item=name or "", states=states
+                db, limit, profile=learning.profile, kind="skill", item=name or "", states=states
             )
             return rows, learned.uses(db, name=name or "", limit=limit) if name else []
 
-        return await desk.database.read(work)
+        return await learning.database.read(work)
 
-    rows, uses = with_desk(home, read)
+    rows, uses = with_learning(home, read)
     if as_json:
         return emit_json({"changes": [as_object(row) for row in rows], "uses": uses})
     click.echo(changes_table(rows) if rows else "No change of a skill is stored.")
@@ -138,20 +138,20 @@ def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) 
 @home_and_json
 def validate(home: Home, path: Path, as_json: bool) -> None:
     """Check a skill's folder: front matter, size, paths, and what its text might do."""
-    problem, found = "", None
+    problem, skill = "", None
     try:
-        found = intake.read_folder(path.expanduser())
+        skill = intake.read_folder(path.expanduser())
     except WhetError as error:
         problem = f"{error.message}; {error.hint}" if error.hint else error.message
-    findings = list(found.findings) if found else []
+    findings = list(skill.findings) if skill else []
     if as_json:
         emit_json({"path": str(path), "valid": not problem, "problem": problem, "findings": findings})
     elif problem:
-        click.echo(wrapped(printable(f"not valid: {problem}")))
+        click.echo(wrap_text(printable(f"not valid: {problem}")))
     else:
-        click.echo(f"valid: {found.name if found else ''}")
+        click.echo(f"valid: {skill.name if skill else ''}")
         for finding in findings:
-            click.echo(wrapped(printable(f"look at {finding}"), indent=2))
+            click.echo(wrap_text(printable(f"look at {finding}"), indent=2))
     if problem:
         raise click.exceptions.Exit(1)
 
@@ -163,20 +163,21 @@ def validate(home: Home, path: Path, as_json: bool) -> None:
 def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
     """Install the skills of a folder or of a git repository: their text is shown, nothing is run.
 
-    One that hides something or names a place outside is kept in quarantine: whet skills accept NAME
+    A skill that hides text or names a path outside its folder is kept in quarantine: whet skills accept
+    NAME
     """
     ready = Path(tempfile.mkdtemp(prefix="whet-skill-"))
     try:
-        found, skipped = _gather(source, ready)
+        intakes, skipped = _gather(source, ready)
         if not as_json:
-            _describe(found, skipped)
-            if not yes and not click.confirm(f"Install {len(found)}?", default=False, err=True):
+            _describe(intakes, skipped)
+            if not yes and not click.confirm(f"Install {len(intakes)}?", default=False, err=True):
                 raise click.Abort()
 
-        async def enter(desk: LearningService) -> list[LedgerRow]:
-            return [await desk.skills.install(one, source) for one in found]
+        async def add_skills(learning: LearningService) -> list[LedgerRow]:
+            return [await learning.skills.install(skill, source) for skill in intakes]
 
-        rows = with_desk(home, enter)
+        rows = with_learning(home, add_skills)
     finally:
         shutil.rmtree(ready, ignore_errors=True)
     if as_json:
@@ -196,53 +197,53 @@ def _gather(source: str, ready: Path) -> tuple[list[SkillIntake], list[str]]:
         raise NotFound(f"there is no folder {source}", hint="give a folder, or the URL of a git repository")
     if (root / "SKILL.md").is_file():
         return [intake.read_folder(root)], []
-    found: list[SkillIntake] = []
+    intakes: list[SkillIntake] = []
     skipped: list[str] = []
-    for place in sorted(
+    for path in sorted(
         [*root.glob("*/SKILL.md"), *root.glob("skills/*/SKILL.md"), *root.glob(".agents/skills/*/SKILL.md")]
     )[:200]:
         try:
-            found.append(intake.read_folder(place.parent))
+            intakes.append(intake.read_folder(path.parent))
         except WhetError as error:
-            skipped.append(f"{place.parent.name}: {error.message}")
-    if not found:
+            skipped.append(f"{path.parent.name}: {error.message}")
+    if not intakes:
         raise NotFound(
             f"no valid skill in {source}", hint="; ".join(skipped[:3]) or "a skill is a folder with SKILL.md"
         )
-    return found, skipped
+    return intakes, skipped
 
 
-def _describe(found: Sequence[SkillIntake], skipped: Sequence[str]) -> None:
-    for one in found:
-        click.echo(printable(f"{one.name}: {plural(len(one.files), 'file')}"))
-        for path in one.main_first:
+def _describe(intakes: Sequence[SkillIntake], skipped: Sequence[str]) -> None:
+    for skill in intakes:
+        click.echo(printable(f"{skill.name}: {plural(len(skill.files), 'file')}"))
+        for path in skill.main_first:
             click.echo(printable(f"--- {path}"))
-            click.echo(visible(one.files[path].decode("utf-8", "replace"), masks=False))
-        for finding in one.findings:
-            click.echo(wrapped(printable(f"look at {finding}"), indent=2))
+            click.echo(visible(skill.files[path].decode("utf-8", "replace"), masks=False))
+        for finding in skill.findings:
+            click.echo(wrap_text(printable(f"look at {finding}"), indent=2))
     for line in skipped:
-        click.echo(wrapped(printable(f"left out: {line}")))
+        click.echo(wrap_text(printable(f"left out: {line}")))
 
 
 @skills.command("accept")
 @click.argument("name")
 @click.pass_obj
 def accept(home: Home, name: str) -> None:
-    """Bring a skill that waits (quarantine, inbox) into force: its NAME, or a change's number."""
+    """Bring a waiting skill (quarantine, inbox) into force, by its NAME or a change's number."""
 
-    async def work(desk: LearningService) -> list[LedgerRow]:
+    async def work(learning: LearningService) -> list[LedgerRow]:
         if (number := typed_number(name)) is not None:
-            return [await desk.accept(number)]
-        waiting = await desk.database.read(
+            return [await learning.accept(number)]
+        rows = await learning.database.read(
             lambda db: ledger.select(
-                db, profile=desk.profile, kind="skill", item=name, states=("quarantined", "inbox")
+                db, profile=learning.profile, kind="skill", item=name, states=("quarantined", "inbox")
             )
         )
-        if not waiting:
+        if not rows:
             raise NotFound(f"nothing of {name} waits", hint="whet skills log --waiting")
-        return [await desk.accept(row.id) for row in reversed(waiting)]
+        return [await learning.accept(row.id) for row in reversed(rows)]
 
-    for row in with_desk(home, work):
+    for row in with_learning(home, work):
         click.echo(f"in force: {row.item} (change {row.id}); to take it back: whet undo {row.id}")
 
 
@@ -251,6 +252,6 @@ def accept(home: Home, name: str) -> None:
 @click.option("--off", is_flag=True, help="Let it be changed again.")
 @click.pass_obj
 def pin(home: Home, name: str, off: bool) -> None:
-    """Keep a skill as it is: the agent may load it and never change it."""
-    with_desk(home, lambda desk: desk.skills.pin(name, not off))
+    """Pin a skill: the agent may load it but never change it."""
+    with_learning(home, lambda learning: learning.skills.pin(name, not off))
     click.echo(f"{name} is {'no longer pinned' if off else 'pinned'}")

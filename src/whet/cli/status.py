@@ -1,7 +1,7 @@
 """The status line below the input: model, branch, folder, context, cost, mode, sandbox, background, plan.
 
-Each part has a name for `ui.status_line`, and a rank: where the terminal is narrow, what matters least goes
-first. It does not know where the line stands.
+Each part has a name for `ui.status_line`, and a rank: on a narrow terminal the least important parts are
+dropped first. The screen places the line.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import msgspec
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.cli import jobs, mode
-from whet.cli.plan import counted
+from whet.cli.plan import count_done
 from whet.cli.wording import clip, columns, count, printable
 from whet.contract.events import Event, StepFinished
 from whet.regular import read_regular_text
 
 _BAR = 5
-_KEPT = ("mode", "jobs", "context", "model", "plan", "cost", "branch", "sandbox", "folder")
-"""What stays longest, first."""
+_PRIORITY = ("mode", "jobs", "context", "model", "plan", "cost", "branch", "sandbox", "folder")
+"""The parts by importance; the last is dropped first."""
 
 
 class StatusFacts(msgspec.Struct, frozen=True):
-    """What the line is made of; empty and zero parts are left out."""
+    """The contents of the status line. Empty and zero parts are omitted."""
 
     model: str = ""
     branch: str = ""
@@ -42,9 +42,9 @@ class StatusFacts(msgspec.Struct, frozen=True):
 
 
 def status_line(facts: StatusFacts, parts: Sequence[str], width: int, *, plain: bool = False) -> str:
-    """Give the named parts in their order, in one line of at most `width` columns."""
+    """Return the named parts in their order, in one line of at most `width` columns."""
     written = {name: text for name in parts if (text := _PARTS[name](facts))}
-    for name in reversed(_KEPT):
+    for name in reversed(_PRIORITY):
         line = " · ".join(written.values())
         if columns(line) <= width:
             break
@@ -77,8 +77,8 @@ def _jobs(facts: StatusFacts) -> str:
 
 
 def _plan(facts: StatusFacts) -> str:
-    done, whole = facts.plan
-    return f"plan {done}/{whole}" if whole and done < whole else ""
+    done, total = facts.plan
+    return f"plan {done}/{total}" if total and done < total else ""
 
 
 _PARTS: dict[str, Callable[[StatusFacts], str]] = {
@@ -95,12 +95,15 @@ _PARTS: dict[str, Callable[[StatusFacts], str]] = {
 
 
 def branch_of(folder: Path) -> str:
-    """Give the branch of the git repository that holds `folder`, read without git; "" where there is none."""
-    for place in (folder, *folder.parents):
-        git = place / ".git"
+    """Return the branch of the git repository around `folder`, or an empty string if there is none.
+
+    It is read without running git. A detached HEAD is shown by the first 8 digits of its commit.
+    """
+    for directory in (folder, *folder.parents):
+        git = directory / ".git"
         try:
             if git.is_file():  # a worktree or a submodule
-                git = place / read_regular_text(git, 4_096).removeprefix("gitdir:").strip()
+                git = directory / read_regular_text(git, 4_096).removeprefix("gitdir:").strip()
             elif not git.is_dir():
                 continue
             head = read_regular_text(git / "HEAD", 4_096).strip()
@@ -111,7 +114,7 @@ def branch_of(folder: Path) -> str:
 
 
 class StatusBoard:
-    """The facts of one chat. What is slow to find out is looked up by `look`, between turns."""
+    """The status of one chat. `look` reads the slow parts between turns."""
 
     def __init__(self, app: App, *, plain: bool) -> None:
         self._app = app
@@ -119,25 +122,25 @@ class StatusBoard:
         self._used_tokens = 0
         self._branch = branch_of(app.workspace)
         self._sandbox = "no sandbox" if app.settings.sandbox.mode == "off" else ""
-        home, whole = str(Path.home()), str(app.workspace)
-        self._folder = "~" + whole[len(home) :] if home != "/" and whole.startswith(home) else whole
+        home, workspace = str(Path.home()), str(app.workspace)
+        self._folder = "~" + workspace[len(home) :] if home != "/" and workspace.startswith(home) else workspace
 
-    def see(self, event: Event) -> None:
-        """Take what a step has spent."""
+    def record_usage(self, event: Event) -> None:
+        """Record the tokens that a step used."""
         if isinstance(event, StepFinished):
             usage = event.usage
             self._used_tokens = usage.prompt_tokens + usage.output_tokens
 
-    async def look(self, session: Session) -> None:
-        """Find out what may have changed: branch, context, whether commands are confined."""
+    async def refresh(self, session: Session) -> None:
+        """Read the parts that may have changed: branch, context, whether commands are sandboxed."""
         self._branch = branch_of(self._app.workspace)
         self._used_tokens = (await session.context.status()).used_tokens
-        if "confinement" in self._app.__dict__ and not self._sandbox:  # made by the first command
+        if "confinement" in self._app.__dict__ and not self._sandbox:  # created by the first command
             status = await asyncio.to_thread(self._app.confinement.status)
             self._sandbox = "sandbox" if status.holds else "no sandbox"
 
     def line(self, session: Session, width: int) -> str:
-        """Give the line for a width; empty where none is wanted."""
+        """Return the status line for a width, or an empty string if the person wants none."""
         app = self._app
         window = session.model.window_tokens
         facts = StatusFacts(
@@ -150,7 +153,7 @@ class StatusBoard:
             is_estimate=bool(session.usage.estimated_tokens),
             mode=mode.mode_of(app.gate, session),
             sandbox=self._sandbox,
-            jobs=len(jobs.running(app)),
-            plan=counted(app.todo_lists.get(session.id)),
+            jobs=len(jobs.running_processes(app)),
+            plan=count_done(app.todo_lists.get(session.id)),
         )
         return status_line(facts, app.settings.ui.status_line, width, plain=self._plain)

@@ -20,9 +20,9 @@ store: click.Group = click.Group("store", help="Copy all conversations to a team
 @click.option("--from", "from_url", metavar="URL", help="Copy the team's database into this home's file.")
 @home_and_json
 def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) -> None:
-    """Copy everything, then count and hash every table on both sides. What was broken off goes on.
+    """Copy everything, then count and hash every table on both sides. An interrupted copy can be continued.
 
-    The other side has to be empty at the first time, and nobody may work on either meanwhile.
+    The target has to be empty at the first run, and neither side may be in use during the copy.
     """
     from whet.memory.known_copies import hand_over  # noqa: PLC0415 - only one command copies
     from whet.team.copy import CopiedTable  # noqa: PLC0415 - as above
@@ -33,19 +33,19 @@ def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) ->
         raise click.UsageError("name one of --to URL and --from URL")
     home.ensure()
 
-    def tell(table: str, rows: int) -> None:
+    def show_progress(table: str, rows: int) -> None:
         if not as_json and rows % 50_000 == 0:
             click.echo(f"{table}: {plural(rows, 'row')}", err=True)
 
     with (
-        closing(StateDatabase.open(home.database, SystemClock())) as own,
+        closing(StateDatabase.open(home.database, SystemClock())) as own_store,
         closing(open_team(url, 20.0)) as team,
     ):
-        source, target = (own, team) if to_url else (team, own)
-        done: list[CopiedTable] = copy_store(source, target, tell)
-        hand_over(own, team, home, to_team=bool(to_url))
+        source, target = (own_store, team) if to_url else (team, own_store)
+        done: list[CopiedTable] = copy_store(source, target, show_progress)
+        hand_over(own_store, team, home, to_team=bool(to_url))
     rows = sum(table.rows for table in done)
-    where = "the team's database" if to_url else str(home.database)
-    copied = f"copied {plural(rows, 'row')} in {plural(len(done), 'table')} to {where}"
+    target_name = "the team's database" if to_url else str(home.database)
+    copied = f"copied {plural(rows, 'row')} in {plural(len(done), 'table')} to {target_name}"
     text = f"{copied}; counts and hashes are the same"
     emit({"tables": done, "rows": rows}, text, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The store, for a command that looks something up or changes it and ends."""
+"""The store, for commands that read or change it and end."""
 
 from __future__ import annotations
 
@@ -18,31 +18,35 @@ from whet.store.sessions import SessionRow
 T = TypeVar("T")
 
 
-def opened(home: Home) -> closing[StateDatabase]:
-    """Open the store for a block; it is made where there is none."""
+def open_database(home: Home) -> closing[StateDatabase]:
+    """Open the store for a `with` block. It is created if it does not exist."""
     return closing(open_store(home, SystemClock()))
 
 
 def read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
     """Open the store and read from it."""
-    with opened(home) as database:
+    with open_database(home) as database:
         return database.read_now(work)
 
 
 def write(home: Home, work: Callable[[apsw.Connection], T]) -> T:
-    """Open the store and change it; durable on return."""
-    with opened(home) as database:
+    """Open the store and change it. Durable on return."""
+    with open_database(home) as database:
         return database.write_now(work)
 
 
-def must_exist(home: Home, problem: str = "there are no sessions yet") -> None:
-    """Raise NotFound where nothing was stored yet."""
+def require_store(home: Home, problem: str = "there are no sessions yet") -> None:
+    """Raise NotFound if nothing is stored yet."""
     if not has_store(home):
         raise NotFound(problem, hint="begin one: whet")
 
 
-def named_or_latest(db: apsw.Connection, name: str) -> SessionRow:
-    """Give the session of an id, the beginning of one or a title; the latest for "". Raises NotFound."""
+def find_session(db: apsw.Connection, name: str) -> SessionRow:
+    """Return the session with an id, the beginning of one or a title, or the latest session if `name` is
+    empty.
+
+    Raises NotFound if no session matches.
+    """
     if name:
         return sessions.get(db, sessions.resolve(db, name))
     latest = sessions.latest(db)

@@ -1,4 +1,4 @@
-"""`whet team`: set up the database that several machines share, and see how it is."""
+"""`whet team`: set up the database that several machines share, and show its status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ team: click.Group = click.Group(
 @click.argument("url")
 @home_and_json
 def init(home: Home, url: str, as_json: bool) -> None:
-    """Set up the team's database at URL, or bring it up to date; say how to use it.
+    """Set up the team's database at URL, or bring it up to date; show how to use it.
 
     A password belongs into ~/.pgpass or PGPASSWORD rather than into URL.
     """
@@ -34,9 +34,9 @@ def init(home: Home, url: str, as_json: bool) -> None:
         from whet.confirm.team import init as set_up_confirm  # noqa: PLC0415 - brings psycopg, an extra
         from whet.store.team import init as set_up  # noqa: PLC0415 - as above
 
-        done = [*set_up(_checked(url)), *set_up_confirm(url)]
-    what = f"applied {plural(len(done), 'step')}" if done else "is up to date"
-    lines = [f"the team's database {what}"]
+        done = [*set_up(_check_url(url)), *set_up_confirm(url)]
+    result = f"applied {plural(len(done), 'step')}" if done else "is up to date"
+    lines = [f"the team's database {result}"]
     if has_password(url):
         lines.append("Put its password into ~/.pgpass or PGPASSWORD: here it would stand in config.yaml.")
     lines.append(f"Use it: whet config set store.url {shown(url) if has_password(url) else url}")
@@ -66,29 +66,29 @@ def ask(home: Home, text: str, session: str, timeout_s: float, as_json: bool) ->
 @team.command()
 @home_and_json
 def status(home: Home, as_json: bool) -> None:
-    """Say whether the database answers, who works, and what waits."""
+    """Show whether the database answers, the active sessions and the queue."""
     url, lease_s = team_url(home)
     if not url:
         raise NotFound("this home uses its own file, not a team's database", hint="whet team init URL")
     with needs_driver():
         from whet.store.team_status import read  # noqa: PLC0415 - brings psycopg, an extra
 
-        found = read(url, lease_s)
-    emit(found, "\n".join(_lines(found)), as_json=as_json)
+        stats = read(url, lease_s)
+    emit(stats, "\n".join(_lines(stats)), as_json=as_json)
 
 
-def _lines(found: TeamStatus) -> list[str]:
-    held = f"{found.held} in turns, {found.run_out} with a lease that ran out"
+def _lines(stats: TeamStatus) -> list[str]:
+    leases = f"{stats.held} in turns, {stats.run_out} with a lease that ran out"
     return [
-        f"{found.server} · {found.address}",
-        f"schema     {plural(found.steps, 'step')}",
-        f"sessions   {found.sessions}: {held}",
-        f"queue      {found.waiting} turns wait, the oldest for {found.oldest_s:.0f} s; {found.running} run",
-        f"clock      {found.clock_off_s:+.1f} s against this machine's",
+        f"{stats.server} · {stats.address}",
+        f"schema     {plural(stats.steps, 'step')}",
+        f"sessions   {stats.sessions}: {leases}",
+        f"queue      {stats.waiting} turns wait, the oldest for {stats.oldest_s:.0f} s; {stats.running} run",
+        f"clock      {stats.clock_off_s:+.1f} s against this machine's",
     ]
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     if not url.startswith(("postgresql://", "postgres://")):
         raise ConfigError(
             "that is not the address of a PostgreSQL database", hint="write postgresql://user@host/database"

@@ -1,4 +1,4 @@
-"""`whet worker --turns` and `whet team ask`: run a team's queued turns; queue one and wait for it."""
+"""`whet worker --turns` and `whet team ask`: run a team's queued turns; queue a turn and wait for its end."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ from whet.team.worker import TurnWorker
 _LOOK_S = 2.0
 
 
-def _tell(ended: EndedTurn) -> None:
-    """Say in a line what came of a turn."""
+def _print_end(ended: EndedTurn) -> None:
+    """Print a line about the end of a turn."""
     why = f": {printable(ended.error)}" if ended.error else ""
     click.echo(f"Turn in session {ended.session_id} {ended.reason}{why}")
     sys.stdout.flush()
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
-    """How many turns at a time, how long they have to end, and where those who watch it ask (-1: nowhere)."""
+    """Options of a worker: the number of turns at once, the seconds that turns may take to end when it stops,
+    and the address of its metrics (port -1: none)."""
 
     most: int
     drain_s: float
@@ -54,10 +55,10 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     port: int = -1
 
 
-def run_turns(home: Home, wanted: WorkerOptions) -> None:
-    """Run turns of the queue until SIGTERM or Ctrl-C; then give them their time to end.
+def run_turns(home: Home, options: WorkerOptions) -> None:
+    """Run turns of the queue until SIGTERM or Ctrl-C; they then have `drain_s` seconds to end.
 
-    What has not ended by then stays open, and another worker goes on with it.
+    Turns that have not ended by then stay open, and another worker continues them.
     """
     settings = load(home, {}, environ=os.environ).settings
     workspace = workspace_of(settings)
@@ -67,23 +68,23 @@ def run_turns(home: Home, wanted: WorkerOptions) -> None:
         app = await App.start(
             home, settings, load_secrets(home, os.environ), people, workspace, source="team"
         )
-        hosted = SessionHost(app, people, max_turns=wanted.most)
+        hosted = SessionHost(app, people, max_turns=options.most)
         try:
-            queue = queue_of(app.database)
+            queue = team_queue(app.database)
             questions = WorkerQuestions(queue.database, app.clock)
             owner = claims.owner_name(app.clock.new_id())
-            worker = TurnWorker(hosted, queue, owner, wanted.most, _tell, questions.person_of)
-            worker.heard.append(questions.heard)
+            worker = TurnWorker(hosted, queue, owner, options.most, _print_end, questions.person_of)
+            worker.answer_listeners.append(questions.heard)
             loop = asyncio.get_running_loop()
 
             def stop() -> None:
                 worker.stop()
-                loop.call_later(wanted.drain_s, _leave)
+                loop.call_later(options.drain_s, _exit_now)
 
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stop)
-            async with watched(worker, queue, wanted) as where:
-                click.echo(f"working on the team's turns, {wanted.most} at a time{where}")
+            async with serve_probe(worker, queue, options) as where:
+                click.echo(f"working on the team's turns, {options.most} at a time{where}")
                 sys.stdout.flush()
                 await worker.serve(settings.store.lease_s)
         finally:
@@ -95,27 +96,29 @@ def run_turns(home: Home, wanted: WorkerOptions) -> None:
 
 
 @asynccontextmanager
-async def watched(worker: TurnWorker, queue: TurnQueue, wanted: WorkerOptions) -> AsyncGenerator[str]:
-    """Answer those who watch the worker; gives where, in words."""
-    if wanted.port < 0:
+async def serve_probe(worker: TurnWorker, queue: TurnQueue, options: WorkerOptions) -> AsyncGenerator[str]:
+    """Serve the worker's health checks and metrics, and yield a text with their address (empty if not
+    served)."""
+    if options.port < 0:
         yield ""
         return
     from whet.team.probe import WorkerProbe  # noqa: PLC0415 - brings the server's modules, 80 ms
 
     async with aclosing(
-        WorkerProbe(queue.database, worker.counts, lambda: worker.is_taking, wanted.host, wanted.port)
+        WorkerProbe(queue.database, worker.counts, lambda: worker.is_taking, options.host, options.port)
     ) as probe:
-        yield f"; metrics at http://{wanted.host}:{probe.port}/metrics"
+        yield f"; metrics at http://{options.host}:{probe.port}/metrics"
 
 
-def _leave() -> None:
-    """End at once, as a crash would: a cancelled turn would be over, one that is left is gone on with."""
+def _exit_now() -> None:
+    """Exit at once, as in a crash. A cancelled turn would be over; a turn that is left open is continued
+    elsewhere."""
     click.echo("the time to end is over: open turns are left to other workers", err=True)
     os._exit(0)
 
 
-def queue_of(database: StateDatabase) -> DatabaseQueue:
-    """Give the queue of a team's database. Raises ConfigError for the home's own file."""
+def team_queue(database: StateDatabase) -> DatabaseQueue:
+    """Return the queue of a team's database. Raises ConfigError if the home uses its own file."""
     with needs_driver():
         from whet.store.team import TeamDatabase  # noqa: PLC0415 - brings psycopg, an extra
 
@@ -127,13 +130,13 @@ def queue_of(database: StateDatabase) -> DatabaseQueue:
 
 
 def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool) -> None:
-    """Queue a turn, in a new session or a stored one, and print its answer when a worker has given it."""
+    """Queue a turn, in a new session or a stored one, and print its answer when a worker has finished it."""
     database, clock = open_store(home, SystemClock()), SystemClock()
     with closing(database):
-        queue = queue_of(database)
+        queue = team_queue(database)
         turn_id = clock.new_id()
 
-        def put(db: apsw.Connection) -> str:
+        def queue_turn(db: apsw.Connection) -> str:
             if session:
                 id_ = sessions.resolve(db, session)
             else:
@@ -141,15 +144,15 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
             queue.ask(db, AskedTurn(turn_id, id_, text))
             return id_
 
-        session_id = database.write_now(put)
-        ended = _waited(queue, turn_id, timeout_s)
+        session_id = database.write_now(queue_turn)
+        ended = _wait_for_end(queue, turn_id, timeout_s)
         key = database.read_now(lambda db: sessions.key_of(db, session_id))
-        said = database.read_now(lambda db: turns.outcome(db, key, ended.turn)[2])
+        answer = database.read_now(lambda db: turns.outcome(db, key, ended.turn)[2])
     if as_json:
         emit_json(
             {
                 "session_id": session_id,
-                "text": said,
+                "text": answer,
                 "end_reason": ended.reason,
                 "error": ended.error,
                 "attempts": ended.attempts,
@@ -157,23 +160,23 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
             }
         )
     else:
-        click.echo(said or ended.error)
+        click.echo(answer or ended.error)
     if ended.reason != "answered":
         raise click.exceptions.Exit(1)
 
 
-def _waited(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> EndedTurn:
+def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> EndedTurn:
     clock = SystemClock()
     until_s = clock.monotonic_s() + timeout_s
     with closing(queue):
         while clock.monotonic_s() < until_s:
-            found = outcome(queue.database, turn_id)
-            if found is not None and found.reason:
-                return found
+            ended = outcome(queue.database, turn_id)
+            if ended is not None and ended.reason:
+                return ended
             queue.hear(ENDED, _LOOK_S)
     why = queue.database.read_now(lambda db: orders.why_waiting(db, turn_id))
-    told = f" ({why})" if why else ""
+    explanation = f" ({why})" if why else ""
     raise StoreError(
-        f"no worker has answered within {timeout_s:g} s{told}; the turn stays in the queue",
+        f"no worker has answered within {timeout_s:g} s{explanation}; the turn stays in the queue",
         hint="whet team status shows what waits; start one: whet worker --turns 8",
     )

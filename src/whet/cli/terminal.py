@@ -1,7 +1,8 @@
 """The terminal of the chat: an input line that stays at the bottom, and text that scrolls above it.
 
 One prompt_toolkit application runs for the program's whole life, so that a message can be typed while a
-turn runs; `cli/asking.py` puts questions in its place. Neither knows about turns or sessions.
+turn runs; `cli/asking.py` shows questions instead of the input line. Neither knows about turns or
+sessions.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ T = TypeVar("T")
 
 
 def _size() -> Size:
-    """Give the terminal's own size: COLUMNS, which some shells export, is as old as the shell's last look."""
+    """Return the terminal's own size. COLUMNS, which some shells export, may be outdated."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):
@@ -69,7 +70,7 @@ class Terminal:
         self.person: Person = TerminalPerson(self, marks)
         self._marks = marks
         self._status: StatusLine = lambda width: ""
-        self._hands = InputKeys()
+        self._keys = InputKeys()
         self._asking = asyncio.Lock()
         self._prompt: PromptSession[str] = PromptSession(
             self._message,
@@ -77,7 +78,7 @@ class Terminal:
             complete_while_typing=True,
             completer=completer,
             history=open_history(history),
-            key_bindings=self._hands.bindings(lambda: self._prompt.default_buffer),
+            key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
             style=Style.from_dict(_STYLES[theme]),
             color_depth=None if has_colour() else ColorDepth.DEPTH_1_BIT,
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
@@ -89,7 +90,7 @@ class Terminal:
             input=open_input(),
             output=Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False),
         )
-        self._prompt.default_buffer.on_text_changed += self._hands.note_typing
+        self._prompt.default_buffer.on_text_changed += self._keys.note_typing
         self._prompt.default_buffer.on_completions_changed += self._make_room
         self._app = self._prompt.app
         self._redraws = Redraws(self._app.invalidate)
@@ -99,22 +100,24 @@ class Terminal:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, live: LiveLines, status: StatusLine) -> None:
-        """Take the terminal, and return when it is in our hands; `live` gives the lines above the input,
-        `status` the one below it."""
-        self._hands.live, self._status = live, status
+        """Take over the terminal, and return after the first render.
+
+        `live` returns the lines above the input, `status` the line below it.
+        """
+        self._keys.live, self._status = live, status
         ready = asyncio.Event()
 
-        def drawn(app: Application[str]) -> None:
+        def note_render(app: Application[str]) -> None:
             ready.set()
 
-        self._app.after_render += drawn
+        self._app.after_render += note_render
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
-        waiting = asyncio.ensure_future(ready.wait())
-        await asyncio.wait({self._tasks[0], waiting}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        first_render = asyncio.ensure_future(ready.wait())
+        await asyncio.wait({self._tasks[0], first_render}, return_when=asyncio.FIRST_COMPLETED)
+        first_render.cancel()
 
     def write(self, text: str) -> None:
-        """Put finished text above the input line, in one go with taking the live area away."""
+        """Write finished text above the input line. The live area is erased in the same output."""
         if not self._app.is_running:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -131,37 +134,37 @@ class Terminal:
         self._redraws.request()
 
     def width(self) -> int:
-        """The columns of the terminal now."""
+        """Return the terminal's current width in columns."""
         return self._app.output.get_size().columns
 
     def height(self) -> int:
-        """The rows of the terminal now."""
+        """Return the terminal's current height in rows."""
         return self._app.output.get_size().rows
 
     def is_quiet(self) -> bool:
-        """Whether nothing is half typed and nothing is asked."""
-        return not self._prompt.default_buffer.text and self._hands.question is None
+        """Whether the input is empty and no question is open."""
+        return not self._prompt.default_buffer.text and self._keys.question is None
 
     async def read(self) -> Typed | PromptSignal:
         """Wait for a sent line, Ctrl-C or the end of input."""
-        return await self._hands.inputs.get()
+        return await self._keys.inputs.get()
 
     def put_back(self, text: str) -> None:
-        """Put text into the input line again, before what is there."""
+        """Put text back into the input line, before its present text."""
         buffer = self._prompt.default_buffer
         buffer.text = f"{text}\n{buffer.text}" if buffer.text else text
         buffer.cursor_position = len(buffer.text)
 
     def put_in(self, text: str) -> None:
-        """Type text for the person, where the cursor stands."""
+        """Insert text into the input line at the cursor."""
         self._prompt.default_buffer.insert_text(text)
 
     def wake(self, signal: PromptSignal) -> None:
-        """Have `read` give `signal` now, as if the person had done it."""
-        self._hands.inputs.put_nowait(signal)
+        """Make `read` return `signal` now, as if the person had caused it."""
+        self._keys.inputs.put_nowait(signal)
 
     async def aclose(self) -> None:
-        """End the application and give the terminal back."""
+        """End the application and restore the terminal."""
         if self._app.is_running:
             self._app.exit(result="")
         for task in self._tasks[1:]:
@@ -172,20 +175,20 @@ class Terminal:
         """Put a question in place of the input line, one at a time, and return its answer. A message that was
         half typed is put back afterwards."""
         async with self._asking:
-            question.wary = time.monotonic() - self._hands.last_key_s < _TYPING_S
+            question.wary = time.monotonic() - self._keys.last_key_s < _TYPING_S
             buffer, draft = self._prompt.default_buffer, self._prompt.default_buffer.text
             buffer.reset()
             if question.typed is not None:
                 question.typed.is_followed = self._has_input
-            self._hands.question = question
+            self._keys.question = question
             self._redraws.draw_now()
             try:
                 return await question.answer
             finally:
-                self._hands.question = None
+                self._keys.question = None
                 if question.typed is not None:
                     question.typed.close()
-                draft, self._hands.typed_ahead = draft + self._hands.typed_ahead, ""
+                draft, self._keys.typed_ahead = draft + self._keys.typed_ahead, ""
                 buffer.reset(Document(draft))
                 self._redraws.draw_now()
 
@@ -203,7 +206,7 @@ class Terminal:
         return picked_choice(question.line, choices) if answer is None else int(answer)
 
     async def lend(self, work: Callable[[], T]) -> T:
-        """Give the terminal to another program while `work` runs on a thread."""
+        """Release the terminal to another program while `work` runs on a thread."""
         return await run_in_terminal(work, in_executor=True)
 
     async def _run(self) -> None:
@@ -212,43 +215,43 @@ class Terminal:
         except EOFError:
             pass
         finally:
-            self._hands.inputs.put_nowait(PromptSignal.END)
+            self._keys.inputs.put_nowait(PromptSignal.END)
 
     async def _tick(self) -> None:
-        """Redraw while something runs, so that durations move; otherwise cost nothing but a timer."""
+        """Redraw while something runs, so that durations advance. Otherwise only the timer runs."""
         while True:
             await asyncio.sleep(_TICK_S)
-            if self._hands.live(1, 1):
+            if self._keys.live(1, 1):
                 self._app.invalidate()  # past the limit, so that no token waits behind a duration
 
     def _note_drawing(self, _: object) -> None:
         """Note that the question is about to be drawn: keys that wait now were typed before."""
-        question = self._hands.question
+        question = self._keys.question
         if question is not None and not question.is_drawn:
             question.is_drawn = True
             if self._has_input():
                 question.wary = True
-                self._hands.last_key_s = time.monotonic()
+                self._keys.last_key_s = time.monotonic()
 
     def _has_input(self) -> bool:
         return bool(select.select([self._app.input.fileno()], [], [], 0)[0])
 
     def _message(self) -> StyleAndTextTuples:
         size = self._app.output.get_size()
-        rows = self._hands.live(size.columns - 1, max(3, size.rows // 3))
-        if self._hands.question:
-            rows += self._hands.question.rows(size.columns - 1, max(6, size.rows - 8))
+        rows = self._keys.live(size.columns - 1, max(3, size.rows // 3))
+        if self._keys.question:
+            rows += self._keys.question.rows(size.columns - 1, max(6, size.rows - 8))
         text: StyleAndTextTuples = []
         for row in rows:
             text += [*row, ("", "\n")]
         if rows:
             text.insert(0, ("", "\n"))
-        if self._hands.question and self._hands.question.keys:
-            return [*text, ("class:ask", self._hands.question.keys)]
+        if self._keys.question and self._keys.question.keys:
+            return [*text, ("class:ask", self._keys.question.keys)]
         return [*text, ("class:sign", self._marks.prompt)]
 
     def _add_status(self) -> None:
-        """Put the status line below the input; the library's own wants to ask where the cursor stands."""
+        """Show the status line below the input. The library's own toolbar would query the cursor position."""
         layout = self._app.layout
         for window in layout.find_all_windows():
             window.dont_extend_height = to_filter(True)
@@ -258,6 +261,6 @@ class Terminal:
         layout.container = HSplit([layout.container, below])
 
     def _make_room(self, buffer: Buffer) -> None:
-        """Keep lines free below the input only while there is something to complete."""
-        found = len(buffer.complete_state.completions) if buffer.complete_state else 0
-        self._prompt.reserve_space_for_menu = min(found + 1, 8) if found else 0
+        """Reserve lines below the input only while there are completions."""
+        count = len(buffer.complete_state.completions) if buffer.complete_state else 0
+        self._prompt.reserve_space_for_menu = min(count + 1, 8) if count else 0

@@ -1,6 +1,6 @@
-"""A stored conversation as text for a person: what was said in full, tool calls in a line each.
+"""A stored conversation as text for a person: messages in full, tool calls in one line each.
 
-It knows messages only; where they come from and whether a pager shows them is the caller's business.
+It receives the messages from its caller, which also decides whether a pager shows them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from whet.cli import output
-from whet.cli.output import styled
+from whet.cli.output import style_text
 from whet.cli.wording import clip, count, printable, subject
 from whet.contract.messages import ImagePart, Message, ToolCall
 from whet.contract.texts import plural
@@ -16,12 +16,12 @@ from whet.store.sessions import SessionRow
 
 
 def render(row: SessionRow, messages: Sequence[Message], *, full: bool = False) -> str:
-    """Give the whole text; `full` shows arguments and results of tool calls as they are."""
+    """Return the whole text. `full` shows arguments and results of tool calls unabridged."""
     return "\n".join([*_head(row), *_body(messages, full)])
 
 
 def _head(row: SessionRow) -> Iterator[str]:
-    yield styled(printable(row.title) or "(untitled)", "bold")
+    yield style_text(printable(row.title) or "(untitled)", "bold")
     facts = [row.id, row.started[:16].replace("T", " "), row.model or row.provider, row.workspace]
     facts += [
         plural(row.turns, "turn"),
@@ -30,7 +30,7 @@ def _head(row: SessionRow) -> Iterator[str]:
     ]
     if row.private:
         facts.append("private")
-    yield output.wrapped(" · ".join(printable(fact) for fact in facts if fact))
+    yield output.wrap_text(" · ".join(printable(fact) for fact in facts if fact))
 
 
 def _body(messages: Sequence[Message], full: bool) -> Iterator[str]:
@@ -38,12 +38,12 @@ def _body(messages: Sequence[Message], full: bool) -> Iterator[str]:
     for message in messages:
         if message.role == "user":
             yield ""
-            yield styled("you", "bold")
-            yield from _said(message)
+            yield style_text("you", "bold")
+            yield from _message_lines(message)
         elif message.role == "assistant":
             yield ""
-            yield styled("whet", "bold")
-            yield from _said(message)
+            yield style_text("whet", "bold")
+            yield from _message_lines(message)
             for call in message.tool_calls:
                 yield from _call(call, results.get(call.id), full)
     if not messages:
@@ -51,7 +51,7 @@ def _body(messages: Sequence[Message], full: bool) -> Iterator[str]:
         yield "Nothing was said yet."
 
 
-def _said(message: Message) -> Iterator[str]:
+def _message_lines(message: Message) -> Iterator[str]:
     text = printable(message.text).strip()
     if text:
         yield text
@@ -63,11 +63,11 @@ def _said(message: Message) -> Iterator[str]:
 
 def _call(call: ToolCall, result: Message | None, full: bool) -> Iterator[str]:
     mark = (
-        styled("…", "dim")
+        style_text("…", "dim")
         if result is None
-        else styled("✗", "red")
+        else style_text("✗", "red")
         if result.is_error
-        else styled("✓", "green")
+        else style_text("✓", "green")
     )
     name = printable(call.name)
     room = output.terminal_width() - len(name) - 6
@@ -78,10 +78,10 @@ def _call(call: ToolCall, result: Message | None, full: bool) -> Iterator[str]:
         return
     text = printable(result.text).strip()
     if full:
-        yield from (styled(f"    | {line}", "dim") for line in text.splitlines())
+        yield from (style_text(f"    | {line}", "dim") for line in text.splitlines())
     elif text:
         lines = text.splitlines()
-        left = len(lines) - 1
-        more = f" … {left} more line{'' if left == 1 else 's'}" if left else ""
+        remaining = len(lines) - 1
+        more = f" … {remaining} more line{'' if remaining == 1 else 's'}" if remaining else ""
         first = clip(lines[0], max(output.terminal_width() - 6 - len(more), 10))
-        yield styled(f"    | {first}{more}", "dim")
+        yield style_text(f"    | {first}{more}", "dim")

@@ -1,4 +1,4 @@
-"""`whet undo` and `whet forget`: take one change back, or all that rests on a session."""
+"""`whet undo` and `whet forget`: undo one learned change, or all that rest on a session."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from whet.cli.learned import as_object, change_lines, with_desk
+from whet.cli.learned import as_object, change_lines, with_learning
 from whet.cli.memory import require_home
-from whet.cli.output import emit, emit_json, home_and_json, wrapped
+from whet.cli.output import emit, emit_json, home_and_json, wrap_text
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -27,9 +27,9 @@ _WOULD = {"take back": "would take back", "drop": "would drop", "keep": "would k
 @click.argument("change", type=int)
 @home_and_json
 def undo(home: Home, change: int, as_json: bool) -> None:
-    """Take back CHANGE, as `whet memory log` and `whet skills log` number it: whet undo 12"""
+    """Undo CHANGE, by its number in `whet memory log` and `whet skills log`: whet undo 12"""
     require_home(home)
-    row = with_desk(home, lambda desk: desk.undo(change, _BY_HAND))
+    row = with_learning(home, lambda learning: learning.undo(change, _BY_HAND))
     emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
 
@@ -40,9 +40,9 @@ def undo(home: Home, change: int, as_json: bool) -> None:
 @click.option("-y", "--yes", is_flag=True, help="With --purge: don't ask.")
 @home_and_json
 def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, as_json: bool) -> None:
-    """Take back what rests on a session, skills compiled from it included.
+    """Undo all changes that rest on a session, including skills compiled from it.
 
-    It can be undone, since the ledger keeps what it was; with --purge the ledger keeps no word of it.
+    It can be undone, since the ledger keeps the old texts; with --purge the ledger keeps none of them.
     """
     if purge and dry_run:
         raise click.UsageError("--purge and --dry-run don't go together")
@@ -50,15 +50,15 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
     if purge and not yes:
         _ask(session_id)
 
-    async def work(desk: LearningService) -> tuple[list[ForgetStep], Purged | None]:
-        whose, found = await _whose(home, desk, session_id)
-        steps = await whose.forget(found, _BY_HAND, dry_run=dry_run)
-        return steps, await whose.purge(found) if purge else None
+    async def work(learning: LearningService) -> tuple[list[ForgetStep], Purged | None]:
+        owner_learning, full_id = await _find_learning(home, learning, session_id)
+        steps = await owner_learning.forget(full_id, _BY_HAND, dry_run=dry_run)
+        return steps, await owner_learning.purge(full_id) if purge else None
 
-    steps, purged = with_desk(home, work)
+    steps, purged = with_learning(home, work)
     if as_json:
         rows = [{"what": step.what, "why": step.why, "change": as_object(step.row)} for step in steps]
-        if purge:  # the words are gone; they don't come back here
+        if purge:  # purged text must not appear in the output
             rows = [
                 {"what": step.what, "why": step.why, "change": {"id": step.row.id, "item": step.row.item}}
                 for step in steps
@@ -75,24 +75,24 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
         _say(purged, session_id)
 
 
-async def _whose(home: Home, desk: LearningService, session_id: str) -> tuple[LearningService, str]:
-    """Give the desk of whoever a session taught something about, the owner's or a guest's, and its whole id.
+async def _find_learning(home: Home, learning: LearningService, session_id: str) -> tuple[LearningService, str]:
+    """Return the learning service of the session's owner or guest, and the session's whole id.
 
-    Raises NotFound where none is named.
+    Raises NotFound if no session is named.
     """
     try:
-        found = await desk.database.read(lambda db: sessions.resolve(db, session_id))
+        full_id = await learning.database.read(lambda db: sessions.resolve(db, session_id))
     except NotFound:
         if not session_id.strip():
             raise
-        found = session_id  # deleted since; what was learned from it is still known by its id
-    rows = await desk.database.read(lambda db: ledger.select(db, 1, session_id=found))
+        full_id = session_id  # the session may be deleted; changes learned from it still have its id
+    rows = await learning.database.read(lambda db: ledger.select(db, 1, session_id=full_id))
     profile = rows[0].profile if rows else ""
-    return (desk.for_person(profile, home.people / profile) if profile else desk), found
+    return (learning.for_person(profile, home.people / profile) if profile else learning), full_id
 
 
 def _ask(session_id: str) -> None:
-    """Have the person say that they mean it. Raises WhetError without one."""
+    """Ask the person to confirm. Raises WhetError if no one is present."""
     if not sys.stdin.isatty():
         raise WhetError(
             "nothing was purged: nobody is at a terminal to confirm it", hint="--yes does it unasked"
@@ -104,21 +104,21 @@ def _ask(session_id: str) -> None:
 
 def _line(step: ForgetStep, *, dry_run: bool, purged: bool) -> str:
     done = {"take back": "took back", "drop": "dropped", "keep": "kept"}
-    said = (_WOULD if dry_run else done)[step.what]
+    verb = (_WOULD if dry_run else done)[step.what]
     why = f" ({step.why})" if step.why else ""
     text = " ".join((step.row.after or step.row.before).split())[:80]
-    return printable(f"{said} change {step.row.id}: {summary(step.row)}{why}{'' if purged else f': {text}'}")
+    return printable(f"{verb} change {step.row.id}: {summary(step.row)}{why}{'' if purged else f': {text}'}")
 
 
 def _say(purged: Purged, session_id: str) -> None:
-    """Say what is gone and where the words still are."""
+    """Report the purged changes, and list the conversations that still have the text."""
     rows, texts = len(purged.rows), purged.texts
     versions = f"{plural(texts, 'kept version')} of files"
     click.echo(f"purged {plural(rows, 'change')} and {versions}")
     click.echo(
-        wrapped(f"What was said stands in the conversation: whet sessions delete {printable(session_id)}")
+        wrap_text(f"What was said stands in the conversation: whet sessions delete {printable(session_id)}")
     )
     if purged.prompts:
         names = ", ".join(purged.prompts[:5]) + (", ..." if len(purged.prompts) > 5 else "")
         began = f"{plural(len(purged.prompts), 'session')} began with it"
-        click.echo(wrapped(f"{began}; their prompts keep it until they are deleted: {names}"))
+        click.echo(wrap_text(f"{began}; their prompts keep it until they are deleted: {names}"))

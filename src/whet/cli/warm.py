@@ -1,6 +1,6 @@
 """`whet warm`: build, list, show, delete, import and export templates; measure and label calls.
 
-What is done is `app/warm_templates.py`'s business; here are options and words.
+This module has the options and the output; `app/warm_templates.py` does the work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from whet.app.warm_templates import Built, Listed, WarmTemplates
 from whet.cli import stored
-from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, styled, table, wrapped
+from whet.cli.output import Column, ProgressLine, emit_json, home_and_json, style_text, table, wrap_text
 from whet.cli.wording import printable
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -61,26 +61,26 @@ warm: click.Group = click.Group(
 )
 @click.option("--with-changes", is_flag=True, help="Take calls that run programs or change files too.")
 @home_and_json
-def build(home: Home, name: str, as_json: bool, **given: Any) -> None:
+def build(home: Home, name: str, as_json: bool, **values: Any) -> None:
     """Mine the store for calls that worked and save them as template NAME."""
-    project = str(Path(given["project"]).expanduser().absolute()) if given["project"] else ""
-    tags = tuple(tag.strip() for tag in given["tags"].split(",") if tag.strip())
+    project = str(Path(values["project"]).expanduser().absolute()) if values["project"] else ""
+    tags = tuple(tag.strip() for tag in values["tags"].split(",") if tag.strip())
     options = BuildOptions(
         name=name,
-        description=given["description"],
+        description=values["description"],
         tags=tags,
-        budget_tokens=given["budget_tokens"],
-        with_changes=given["with_changes"],
+        budget_tokens=values["budget_tokens"],
+        with_changes=values["with_changes"],
         project=project,
     )
     choice = MiningScope(
-        min_messages=given["min_messages"],
-        max_sessions=given["max_sessions"] or 0,
-        source=given["source"],
+        min_messages=values["min_messages"],
+        max_sessions=values["max_sessions"] or 0,
+        source=values["source"],
         project=project,
     )
-    with _desk(home) as desk, _progress("reading", "messages") as show:
-        built = desk.build(options, choice, show)
+    with _open_templates(home) as templates, _progress("reading", "messages") as show:
+        built = templates.build(options, choice, show)
     if as_json:
         return emit_json(_built_row(built))
     _say_built(built)
@@ -89,9 +89,9 @@ def build(home: Home, name: str, as_json: bool, **given: Any) -> None:
 @warm.command("list")
 @home_and_json
 def list_(home: Home, as_json: bool) -> None:
-    """List templates and what they were seen to do: held out minus warm, error rate of the first 10 calls."""
-    with _desk(home) as desk:
-        rows = desk.listed()
+    """List templates and their effect: error rate of the first 10 calls, held-out minus warm sessions."""
+    with _open_templates(home) as templates:
+        rows = templates.listed()
     if as_json:
         return emit_json({"templates": rows})
     if not rows:
@@ -110,7 +110,7 @@ def list_(home: Home, as_json: bool) -> None:
     click.echo(table(rows, shape))
     for row in rows:
         if row.problem:
-            click.echo(wrapped(f"{printable(row.name)}: {printable(row.problem)}"), err=True)
+            click.echo(wrap_text(f"{printable(row.name)}: {printable(row.problem)}"), err=True)
 
 
 @warm.command("show")
@@ -119,14 +119,14 @@ def list_(home: Home, as_json: bool) -> None:
 @home_and_json
 def show(home: Home, name: str, why: bool, as_json: bool) -> None:
     """Show a template's examples, and which of them are stale."""
-    with _desk(home) as desk:
-        template = desk.load(name)
-        stale = desk.stale(template, _tools_of(desk.database), desk.clock.now())
-        seen = desk.effects(template)
+    with _open_templates(home) as templates:
+        template = templates.load(name)
+        stale = templates.stale(template, _tools_of(templates.database), templates.clock.now())
+        effects = templates.effects(template)
     if as_json:
         row = msgspec.json.decode(encode(template))
-        return emit_json({**row, "hash": template.hash, "stale": stale, "effects": seen})
-    _say_template(template, stale, seen, why=why)
+        return emit_json({**row, "hash": template.hash, "stale": stale, "effects": effects})
+    _say_template(template, stale, effects, why=why)
 
 
 @warm.command("delete")
@@ -134,17 +134,17 @@ def show(home: Home, name: str, why: bool, as_json: bool) -> None:
 @click.pass_obj
 def delete(home: Home, name: str) -> None:
     """Delete a template, a broken one too; sessions started with it stay as they are."""
-    with _desk(home) as desk:
-        desk.delete(name)
+    with _open_templates(home) as templates:
+        templates.delete(name)
     click.echo(f"deleted {name}")
 
 
 @warm.command("stats")
 @home_and_json
 def stats(home: Home, as_json: bool) -> None:
-    """Show error rates by tool, position and session length, and whether long sessions err less."""
-    with _desk(home) as desk, _progress("judging", "sessions") as progress:
-        rates = desk.rates(progress)
+    """Show error rates by tool, position and session length, and whether long sessions fail less."""
+    with _open_templates(home) as templates, _progress("judging", "sessions") as progress:
+        rates = templates.rates(progress)
     emit_json(rates) if as_json else _say_rates(rates)
 
 
@@ -152,9 +152,9 @@ def stats(home: Home, as_json: bool) -> None:
 @click.option("--again", is_flag=True, help="Judge calls again that have an outcome.")
 @home_and_json
 def label(home: Home, again: bool, as_json: bool) -> None:
-    """Judge how the calls of old sessions went; new sessions are judged as they go."""
-    with _desk(home) as desk, _progress("judging", "sessions") as progress:
-        done, calls = desk.label(progress, again=again)
+    """Judge the calls of old sessions; the calls of new sessions are judged as they are made."""
+    with _open_templates(home) as templates, _progress("judging", "sessions") as progress:
+        done, calls = templates.label(progress, again=again)
     if as_json:
         return emit_json({"sessions": done, "calls": calls})
     click.echo(
@@ -170,10 +170,10 @@ def label(home: Home, again: bool, as_json: bool) -> None:
 @click.pass_obj
 def import_(home: Home, file: Path, name: str) -> None:
     """Copy a template from FILE, ours or the plain format. Read it first: it will open your sessions."""
-    with _desk(home) as desk:
-        found = desk.bring_in(file, name)
-    examples = plural(len(found.examples), "example")
-    click.echo(f"imported {found.name}: {examples}; look at it with whet warm show {found.name}")
+    with _open_templates(home) as templates:
+        template = templates.bring_in(file, name)
+    examples = plural(len(template.examples), "example")
+    click.echo(f"imported {template.name}: {examples}; look at it with whet warm show {template.name}")
 
 
 @warm.command("export")
@@ -182,30 +182,33 @@ def import_(home: Home, file: Path, name: str) -> None:
 @click.pass_obj
 def export(home: Home, name: str, file: Path | None) -> None:
     """Write a template to FILE, or to standard output."""
-    with _desk(home) as desk:
-        text = desk.export(name, file)
+    with _open_templates(home) as templates:
+        text = templates.export(name, file)
     click.echo(f"wrote {file}" if file else text.rstrip())
 
 
 @contextmanager
-def _desk(home: Home) -> Generator[WarmTemplates]:
+def _open_templates(home: Home) -> Generator[WarmTemplates]:
     home.ensure()
-    load_secrets(home, os.environ)  # so that their values are known to the redaction
-    with stored.opened(home) as database:
+    load_secrets(home, os.environ)  # so that their values are redacted
+    with stored.open_database(home) as database:
         yield WarmTemplates(home, database, SystemClock())
 
 
 @contextmanager
-def _progress(label: str, what: str) -> Generator[Callable[[int, int], None]]:
+def _progress(label: str, noun: str) -> Generator[Callable[[int, int], None]]:
     line = ProgressLine(label, SystemClock())
     try:
-        yield lambda done, total: line.update(f"{done:,} of {total:,} {what}")
+        yield lambda done, total: line.update(f"{done:,} of {total:,} {noun}")
     finally:
         line.finish()
 
 
 def _tools_of(database: StateDatabase) -> dict[str, ToolSpec] | None:
-    """Give the tools that a new session would most likely have: the newest's that has any; None without."""
+    """Return the tools that a new session would most likely have, or None if no session had any.
+
+    They are those of the newest session with tools.
+    """
     tools_json = database.read_now(latest_tools)
     return {spec.name: spec for spec in read_specs(tools_json.encode())} or None
 
@@ -234,7 +237,7 @@ def _say_built(built: Built) -> None:
         click.echo(f"  {name}: fails in {rate:.1%} of its calls, {plural(count, 'example')}")
     if built.left_out:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in sorted(built.left_out.items()))
-        click.echo(wrapped(f"left out: {reasons}", indent=2))
+        click.echo(wrap_text(f"left out: {reasons}", indent=2))
     click.echo(f"see it: whet warm show {template.name} --why")
 
 
@@ -246,43 +249,43 @@ def _verdict(row: Listed) -> str:
     return row.state if row.verdict in ("", "too few") else f"{row.state}, {row.verdict}"
 
 
-def interval(found: Interval) -> str:
-    """Write a difference of rates with its interval, in points."""
-    return f"{found.estimate * 100:+.0f} ({found.low * 100:+.0f} to {found.high * 100:+.0f})"
+def interval(difference: Interval) -> str:
+    """Format a difference of rates with its interval, in percentage points."""
+    return f"{difference.estimate * 100:+.0f} ({difference.low * 100:+.0f} to {difference.high * 100:+.0f})"
 
 
-def _say_template(template: Template, stale: list[str], seen: list[Effect | None], *, why: bool) -> None:
+def _say_template(template: Template, stale: list[str], effects: list[Effect | None], *, why: bool) -> None:
     click.echo(
-        styled(template.name, "bold")
+        style_text(template.name, "bold")
         + (f": {printable(template.description)}" if template.description else "")
     )
-    made = template.imported_at or template.created_at
+    created = template.imported_at or template.created_at
     click.echo(
-        f"{'imported' if template.imported_at else 'built'} {made[:10]}; at most {template.max_examples} "
+        f"{'imported' if template.imported_at else 'built'} {created[:10]}; at most {template.max_examples} "
         f"examples and {template.budget_tokens:,} tokens in a session"
     )
-    rows = zip(template.examples, stale, seen, strict=True)
+    rows = zip(template.examples, stale, effects, strict=True)
     for number, (example, reason, effect) in enumerate(rows, 1):
         arguments = msgspec.json.encode(example.arguments).decode()
         click.echo(f"\n{number}. {printable(example.tool_name)} {printable(arguments)}")
         if reason:
-            click.echo(styled(wrapped(f"stale: {printable(reason)}", indent=3), "yellow"))
+            click.echo(style_text(wrap_text(f"stale: {printable(reason)}", indent=3), "yellow"))
         if example.why:
-            click.echo(wrapped(printable(example.why), indent=3))
+            click.echo(wrap_text(printable(example.why), indent=3))
         if effect is not None:
-            click.echo(wrapped(_effect(effect), indent=3))
+            click.echo(wrap_text(_effect(effect), indent=3))
         if why:
             origin = f"session {example.session_id}, message {example.message_seq}, {example.at[:10]}"
-            click.echo(wrapped(f"chosen: {example.chosen_because}", indent=3))
-            click.echo(wrapped(f"from: {origin}; for: {printable(example.context_hint)}", indent=3))
-            click.echo(wrapped(f"result: {printable(example.result_summary[:200])}", indent=3))
+            click.echo(wrap_text(f"chosen: {example.chosen_because}", indent=3))
+            click.echo(wrap_text(f"from: {origin}; for: {printable(example.context_hint)}", indent=3))
+            click.echo(wrap_text(f"result: {printable(example.result_summary[:200])}", indent=3))
 
 
-def _effect(one: Effect) -> str:
-    with_it, without = one.shown, one.compared
+def _effect(effect: Effect) -> str:
+    with_it, without = effect.shown, effect.compared
     return (
         f"{plural(with_it.sessions, 'session')} began with it, trouble in {with_it.troubled}; "
-        f"{without.sessions} compared ({one.basis}), trouble in {without.troubled}: {one.finding}"
+        f"{without.sessions} compared ({effect.basis}), trouble in {without.troubled}: {effect.finding}"
     )
 
 
@@ -308,7 +311,7 @@ def _say_rates(rates: Rates) -> None:
         click.echo(
             f"Later half minus earlier half of the same session and tool: {interval(rates.within)} points"
         )
-    click.echo(wrapped(rates.verdict))
+    click.echo(wrap_text(rates.verdict))
 
 
 def _rate(row: Rate) -> str:

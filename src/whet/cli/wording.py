@@ -1,8 +1,8 @@
-"""How events and numbers read as plain lines of a known width.
+"""Formats events and numbers as plain lines of a known width.
 
-Used by the one-shot and by the terminal alike, so it imports neither rich nor prompt_toolkit. It also
-makes foreign text safe to show: what a model, a tool or a page wrote can't move the cursor, retitle the
-window or hide characters. It does not know where a line goes.
+The one-shot and the terminal both use it, so it imports neither rich nor prompt_toolkit. It also makes
+foreign text safe to show: text of a model, a tool or a page can't move the cursor, retitle the window or
+hide characters. Printing is the caller's task.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from whet.contract.texts import NOT_JSON, plural, subject_of
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_TELLING = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE)
+_ERROR_WORDS = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE)
 _STATUS = re.compile(r"\[exit -?\d+[^\]]*\]")
 _EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
 _ABOUT_COLUMNS = 120
 OWN_COMMAND = "!"
-"""What stands for the tool where the person runs a command themselves."""
+"""The tool name in events of a command that the person runs themselves."""
 
 
 def printable(text: str) -> str:
-    """Give `text` without escape sequences and control characters; tabs and newlines stay."""
+    """Return `text` without escape sequences and control characters. Tabs and newlines stay."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     return _CONTROLS.sub("", text)
 
 
 def exact(text: str) -> str:
-    """Give `text` with all that a terminal would hide or act on spelled out and look-alikes marked, as every
-    other interface shows it; tabs and newlines stay."""
+    """Return `text` with look-alikes marked and with control and invisible characters escaped, as every other
+    interface shows it. Tabs and newlines stay."""
     from whet.visible import spelled  # noqa: PLC0415 - 10 ms of tables, for what is rarely shown
 
     return spelled(text, keeps="\n\t")
 
 
 def columns(text: str) -> int:
-    """Count the terminal columns that one line of printable text takes."""
+    """Count the terminal columns that one line of printable text occupies."""
     if text.isascii():
         return len(text)
     return sum(_columns_of(character) for character in text)
@@ -69,39 +69,40 @@ def _columns_of(character: str) -> int:
 
 
 def clip(text: str, width: int) -> str:
-    """Give `text` as one line of at most `width` columns, blanks folded, with … where it was cut."""
+    """Return `text` as one line of at most `width` columns, with runs of whitespace folded and … if it was
+    cut."""
     line = " ".join(printable(text[: width * 4]).split())
     return cut(line + "…" if len(text) > width * 4 else line, width)
 
 
 def cut(line: str, width: int) -> str:
-    """Give a line of printable text cut to `width` columns, with … where it was cut."""
+    """Return a line of printable text cut to `width` columns, with … if it was cut."""
     if columns(line) <= width:
         return line
-    kept: list[str] = []
+    characters: list[str] = []
     room = width - 1
     for character in line:
         room -= _columns_of(character)
         if room < 0:
             break
-        kept.append(character)
-    return "".join(kept).rstrip() + "…" if width > 0 else ""
+        characters.append(character)
+    return "".join(characters).rstrip() + "…" if width > 0 else ""
 
 
 def duration(seconds: float) -> str:
-    """Write a duration: 0.2 s, 12 s, 2 m 05 s, 1 h 02 m."""
+    """Format a duration: 0.2 s, 12 s, 2 m 05 s, 1 h 02 m."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
+    total_s = round(seconds)
+    if total_s < 60:
+        return f"{total_s} s"
+    if total_s < 3600:
+        return f"{total_s // 60} m {total_s % 60:02d} s"
+    return f"{total_s // 3600} h {total_s % 3600 // 60:02d} m"
 
 
 def count(number: int) -> str:
-    """Write a count in at most five characters: 812, 3.4k, 120k, 1.5M."""
+    """Format a count in at most five characters: 812, 3.4k, 120k, 1.5M."""
     if number < 1_000:
         return str(number)
     for unit, size in (("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)):
@@ -112,7 +113,7 @@ def count(number: int) -> str:
 
 
 def subject(arguments: str) -> str:
-    """Say in one line what a call is about, from its JSON arguments; unreadable ones as they are."""
+    """Return a call's subject in one line, from its JSON arguments. Invalid JSON is returned unchanged."""
     try:
         parsed: Any = msgspec.json.decode(arguments or "{}")
     except NOT_JSON:
@@ -123,28 +124,28 @@ def subject(arguments: str) -> str:
     return subject_of(values) or next((value for value in values.values() if isinstance(value, str)), "")
 
 
-def call_line(name: str, about: str, width: int, *, mark: str, tail: str) -> str:
-    """Lay out a call in one line of at most `width` columns: mark, name, what it is about, tail."""
+def call_line(name: str, subject: str, width: int, *, mark: str, tail: str) -> str:
+    """Lay out a call in one line of at most `width` columns: mark, name, subject, tail."""
     head = f"{mark} {printable(name)}"
     room = width - columns(head) - columns(tail) - 4
-    middle = clip(about, room) if room >= 4 else ""
+    middle = clip(subject, room) if room >= 4 else ""
     return "  ".join(piece for piece in (head, middle, tail) if piece)
 
 
 def outcome(event: ToolFinished) -> str:
-    """Say how a call ended: what it changed, its duration, and what went wrong."""
+    """Describe the end of a call: its error, if any, changed lines and duration."""
     took = duration(event.duration_s)
     if event.edits:
         added, removed = (sum(getattr(e, name) for e in event.edits) for name in ("added", "removed"))
         took = f"+{added:,} −{removed:,}  {took}"
     if event.ok:
         return took
-    what = f"exit {event.exit_code}" if event.exit_code else event.error_kind.replace("_", " ")
-    return f"{what}  {took}"
+    problem = f"exit {event.exit_code}" if event.exit_code else event.error_kind.replace("_", " ")
+    return f"{problem}  {took}"
 
 
 def failure(event: ToolFinished) -> str:
-    """Give the line of a failed call's output that tells most about the failure, "" on success."""
+    """Return the most informative line of a failed call's output, or an empty string on success."""
     if event.ok:
         return ""
     lines = [line.strip() for line in printable(event.preview).splitlines() if line.strip()]
@@ -152,15 +153,15 @@ def failure(event: ToolFinished) -> str:
     if event.error_kind != "exit":
         return lines[0] if lines else ""
     telling = next((line for line in lines if _EXCEPTION.match(line)), "")
-    telling = telling or next((line for line in lines if _TELLING.search(line)), "")
+    telling = telling or next((line for line in lines if _ERROR_WORDS.search(line)), "")
     return telling or (lines[-1] if lines else "")
 
 
 def aside(event: Event) -> str:
-    """Give the line for an event that is neither text nor a call, "" where there is nothing to say."""
+    """Return the line for an event that is neither text nor a call, or an empty string if it has none."""
     match event:
         case Retry():
-            return _retrying(event)
+            return _retry_line(event)
         case StreamRestarted():
             return printable(f"the stream broke ({event.reason}); the answer starts over")
         case Compaction():
@@ -172,7 +173,7 @@ def aside(event: Event) -> str:
         case Notice():
             return printable(event.text)
         case ConfirmationAsked():
-            return _asked(event)
+            return _confirmation_lines(event)
         case ApprovalDecided(verdict="allow", decided_by="service"):
             return printable(event.reason)
         case ReviewQueued():
@@ -183,48 +184,49 @@ def aside(event: Event) -> str:
             return ""
 
 
-def _retrying(event: Retry) -> str:
-    """Say why a call is tried again; of a long outage only now and then, its countdown runs elsewhere."""
+def _retry_line(event: Retry) -> str:
+    """Describe a retry. In a long outage most retries return an empty string, since a countdown is shown
+    elsewhere."""
     if event.left_s and event.attempt > 3 and event.attempt % 10:
         return ""
     wait = f" in {duration(event.wait_s)}" if event.wait_s else ""
-    rest = f"; gives up in {duration(event.left_s)}" if event.left_s and event.attempt > 1 else ""
+    deadline = f"; gives up in {duration(event.left_s)}" if event.left_s and event.attempt > 1 else ""
     hint = f" ({event.hint})" if event.hint and event.attempt == 2 else ""
-    return printable(f"retry {event.attempt}{wait}: {event.reason}{hint}{rest}")
+    return printable(f"retry {event.attempt}{wait}: {event.reason}{hint}{deadline}")
 
 
 def review_line(finished: ReviewFinished) -> str:
-    """Say in a line what came of a review."""
+    """Describe the result of a review in one line."""
     note = printable(" ".join(finished.note.split()))
     match finished.state:
         case "saved":
             return printable(finished.summary) + (f" ({note})" if note else "")
         case "nothing":
-            said = printable(finished.summary) or "Self-improvement review: nothing to save"
-            return said + (f" ({note})" if note else "")
+            text = printable(finished.summary) or "Self-improvement review: nothing to save"
+            return text + (f" ({note})" if note else "")
         case "failed":
             return f"the review of {finished.session_id or 'a session'} failed: {note}"
         case "waiting":
             return f"the review of {finished.session_id} is tried again at {finished.until[:16]}Z: {note}"
 
 
-def _asked(event: ConfirmationAsked) -> str:
-    """Say what waits, and below it, on a line of its own, where to decide."""
-    about = clip(event.subject, _ABOUT_COLUMNS)
-    what = f"{event.action} waits for a human's decision, {duration(event.expires_in_s)} at most: {about}"
+def _confirmation_lines(event: ConfirmationAsked) -> str:
+    """Describe a pending confirmation request, and on a line of its own how to decide it."""
+    subject = clip(event.subject, _ABOUT_COLUMNS)
+    statement = f"{event.action} waits for a human's decision, {duration(event.expires_in_s)} at most: {subject}"
     where = event.page_url or f"decide with: whet confirm approve {event.request_id}"
-    return printable(f"{what}\n{where}")
+    return printable(f"{statement}\n{where}")
 
 
 def receipt(receipt: TurnReceipt, width: int = 0) -> str:
-    """Say what a turn really did in lines of at most `width` columns, broken between the parts."""
-    return _joined(["did: " + receipt.parts[0], *receipt.parts[1:]] if receipt.parts else ["did: ?"], width)
+    """Describe the effects of a turn in lines of at most `width` columns, broken between the parts."""
+    return _join_parts(["did: " + receipt.parts[0], *receipt.parts[1:]] if receipt.parts else ["did: ?"], width)
 
 
 def footer(end: TurnEnd, width: int = 0) -> str:
-    """Sum a turn up: steps, tokens, cached share, cost where it is known, duration.
+    """Summarise a turn: steps, tokens, cached share, cost if it is known, duration.
 
-    In lines of at most `width` columns where that is given, broken between the parts and never in one.
+    If `width` is not 0, lines have at most `width` columns and are broken only between parts.
     """
     usage = end.usage
     parts = [plural(end.steps, "step"), f"{count(usage.total_tokens)} tokens"]
@@ -236,10 +238,10 @@ def footer(end: TurnEnd, width: int = 0) -> str:
             f"{mark}${usage.cost_usd:.4f}" if usage.cost_usd < 0.1 else f"{mark}${usage.cost_usd:.2f}"
         )
     parts.append(duration(end.duration_s))
-    return _joined(parts, width)
+    return _join_parts(parts, width)
 
 
-def _joined(parts: list[str], width: int) -> str:
+def _join_parts(parts: list[str], width: int) -> str:
     parts = [cut(printable(part), width) if width else printable(part) for part in parts]
     lines = parts[:1]
     for part in parts[1:]:
@@ -252,7 +254,7 @@ def _joined(parts: list[str], width: int) -> str:
 
 
 def ending(end: TurnEnd) -> str:
-    """Say why a turn ended where it was not with an answer, "" where it was."""
+    """Return the reason for the end of a turn, or an empty string if it ended with an answer."""
     match end.reason:
         case "answered":
             return ""

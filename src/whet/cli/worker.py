@@ -1,4 +1,4 @@
-"""`whet worker`: run reviews and schedules in a process of its own, until stopped or until none is left.
+"""`whet worker`: run reviews and schedules in a process of its own, until it is stopped or none is left.
 
 A one-shot starts it with --drain, detached. Several may run at once; each job is leased by one of them.
 """
@@ -67,9 +67,9 @@ from whet.schedules.worker import FinishedRun, ScheduleWorker, run_together
 )
 @click.pass_obj
 def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: Any) -> None:
-    """Run reviews that wait and schedules that are due, or a team's turns.
+    """Run waiting reviews and due schedules, or a team's turns.
 
-    Ctrl-C stops. A review that was begun goes on with the next worker; a schedule's run ends as stopped.
+    Ctrl-C stops. The next worker continues an unfinished review; a schedule's run ends as stopped.
     """
     if turns["most_turns"]:
         with needs_driver():
@@ -83,23 +83,23 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
     done: list[ReviewFinished] = []
     runs: list[FinishedRun] = []
 
-    def tell(finished: ReviewFinished) -> None:
+    def show_review(finished: ReviewFinished) -> None:
         done.append(finished)
         if not as_json:
             click.echo(review_line(finished))
 
-    def tell_run(finished: FinishedRun) -> None:
+    def show_run(finished: FinishedRun) -> None:
         runs.append(finished)
         if not as_json:
             click.echo(run_line(finished))
 
-    run_on_loop(_run(home, (tell, tell_run), patience_s if drain else None))
+    run_on_loop(_run(home, (show_review, show_run), patience_s if drain else None))
     if as_json:
-        emit_json({"reviews": done, "runs": [{"name": one.schedule.name, "run": one.run} for one in runs]})
+        emit_json({"reviews": done, "runs": [{"name": ended.schedule.name, "run": ended.run} for ended in runs]})
 
 
 def run_line(finished: FinishedRun) -> str:
-    """Say what came of a schedule's run."""
+    """Describe the result of a schedule's run."""
     run = finished.run
     note = f": {printable(run.note)}" if run.note else ""
     where = f", session {run.session_id}" if run.session_id else ""
@@ -116,7 +116,7 @@ async def _run(home: Home, tell: _Tell, patience_s: float | None) -> None:
 
         def ran(finished: FinishedRun) -> None:
             tell[1](finished)
-            reviews.kick()  # its turn may have asked for one
+            reviews.kick()  # its turn may have queued a review
 
         worker = ScheduleWorker(home, reviews.database, SystemClock(), settings.schedules.catch_up_s, ran)
         running = asyncio.ensure_future(_work(reviews, worker, patience_s))
@@ -129,8 +129,8 @@ async def _work(reviews: ReviewRunner, worker: ScheduleWorker, patience_s: float
     if patience_s is None:
         await run_together(reviews.serve(), worker.serve())
     else:
-        await run_together(_reviewed(reviews, patience_s), worker.drain())
+        await run_together(_drain_reviews(reviews, patience_s), worker.drain())
 
 
-async def _reviewed(reviews: ReviewRunner, patience_s: float) -> None:
+async def _drain_reviews(reviews: ReviewRunner, patience_s: float) -> None:
     await reviews.drain(patience_s)

@@ -19,7 +19,7 @@ from whet.contract.events import Event
 from whet.contract.texts import decoder
 from whet.serve.feed import EVENT_ID, Feed, Feeds, is_too_much, piece_of
 from whet.store.team import TeamDatabase
-from whet.team.events import GAP, EventWriter, in_its_words
+from whet.team.events import GAP, EventWriter, run_postgres
 
 _NAME = "team"
 _MOST_READ = 5_000
@@ -126,7 +126,7 @@ class TeamFeeds(Feeds):
 
     def add(self, session_id: str, event: Event) -> None:
         """Have an event of this process be told to everybody."""
-        self._writer.tell(session_id, event)
+        self._writer.enqueue(session_id, event)
 
     pass_on = add
 
@@ -216,7 +216,7 @@ class TeamFeeds(Feeds):
 
     async def _rows(self, wanted: dict[str, int]) -> list[EventRow]:
         values = [*wanted], [*wanted.values()], _MOST_READ
-        found = await asyncio.to_thread(self._database.run, lambda db: in_its_words(db, _AFTER, values))
+        found = await asyncio.to_thread(self._database.run, lambda db: run_postgres(db, _AFTER, values))
         return [EventRow(*row) for row in found]
 
     def _give(self, row: EventRow) -> None:

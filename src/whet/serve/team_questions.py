@@ -34,7 +34,7 @@ class TeamQuestions(Questions):
 
     def pending(self) -> list[PendingQuestion]:
         """Give what waits, oldest first."""
-        bodies = self._database.read_now(orders.asked)
+        bodies = self._database.read_now(orders.open_questions)
         return [*super().pending(), *(from_json(body, PendingQuestion) for body in bodies)]
 
     async def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
@@ -92,7 +92,7 @@ class WorkerQuestions:
             return None
         finally:
             del self._waiting[question.id]
-            self._database.submit(lambda db: orders.take_back(db, question.id))
+            self._database.submit(lambda db: orders.remove_question(db, question.id))
 
     async def _read(self) -> None:
         try:

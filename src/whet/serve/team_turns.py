@@ -135,7 +135,7 @@ class TeamTurns(Turns):
         def work(connection: apsw.Connection) -> bool:
             if said.busy == "refuse" and orders.states(connection, session_id):
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
-            if said.busy == "steer" and not said.images and orders.say(connection, session_id, asked.text):
+            if said.busy == "steer" and not said.images and orders.send_message(connection, session_id, asked.text):
                 return False
             said.receipt.stored(connection)
             self._queue.ask(connection, asked)

@@ -1,1 +1,1 @@
-"""Turns that any of a team's workers may take: the queue, and the worker that runs them."""
+"""Queued turns of a team, which any of its workers may run: the queue and the worker."""

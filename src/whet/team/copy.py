@@ -1,8 +1,8 @@
-"""Copies a whole store from a home's own file to a team's database, or back: table by table, in the order of
-the keys, so that it can be broken off and gone on with; afterwards every table is counted and hashed.
+"""Copies a whole store from a home's own file to a team's database, or back.
 
-What is of one process (claims), of one home (what its files were seen to hold) or made from the rest is not
-copied: the search index is rebuilt.
+It copies table by table in the order of the keys, so that an interrupted copy can be continued. Afterwards
+every table is counted and hashed. Data of one process (claims) or one home (the last known contents of its
+files) and derived data are not copied; the search index is rebuilt.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class CopiedTable(msgspec.Struct, frozen=True):
-    """What of a table is there now: rows, and a hash over all of them in order."""
+    """The current rows of a table: their number, and a hash of all in order."""
 
     name: str
     rows: int
@@ -41,48 +41,48 @@ class CopiedTable(msgspec.Struct, frozen=True):
 
 
 def tables(connection: apsw.Connection) -> list[Table]:
-    """Give the tables that are copied, by name."""
-    found = connection.execute(
+    """Return the tables to copy, by name."""
+    rows = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         " AND name NOT LIKE 'messages_fts%' AND name NOT LIKE 'session_titles%' ORDER BY name"
     ).fetchall()
-    return [_table(connection, name) for (name,) in found if name not in _LEFT_OUT]
+    return [_table(connection, name) for (name,) in rows if name not in _LEFT_OUT]
 
 
 def _table(connection: apsw.Connection, name: str) -> Table:
     columns = connection.execute(f"SELECT name, pk FROM pragma_table_info('{name}')").fetchall()
-    key = sorted((place, column) for column, place in columns if place)
+    key = sorted((position, column) for column, position in columns if position)
     return Table(name, tuple(column for column, _ in columns), tuple(column for _, column in key))
 
 
-def copy(source: StateDatabase, target: StateDatabase, tell: Callable[[str, int], None]) -> list[CopiedTable]:
-    """Copy every table; rows that are there already are left, so that it can be called again.
+def copy(source: StateDatabase, target: StateDatabase, show_progress: Callable[[str, int], None]) -> list[CopiedTable]:
+    """Copy every table. Rows that already exist are skipped, so that it can be called again.
 
-    Raises StoreBusy where a turn runs in either, StoreError where the target has other rows, or where counts
-    or hashes differ at the end.
+    Raises StoreBusy if a turn runs in either store, and StoreError if the target has other rows, or if
+    counts or hashes differ at the end.
     """
     if source.is_team == target.is_team:
         raise StoreError("one of the two has to be a home's own file", hint="whet store copy --to URL")
-    own = target if source.is_team else source
-    wanted = own.read_now(tables)
+    own_store = target if source.is_team else source
+    to_copy = own_store.read_now(tables)
     for database in (source, target):
-        database.read_now(_refuse_if_used)
+        database.read_now(_refuse_busy)
     done: list[CopiedTable] = []
-    for table in wanted:
-        _copy_table(source, target, table, tell)
-    target.write_now(lambda db: _settle(db, wanted))
-    for table in wanted:
-        here, there = (one.read_now(lambda db, t=table: digest(db, t)) for one in (source, target))
-        if here != there:
+    for table in to_copy:
+        _copy_table(source, target, table, show_progress)
+    target.write_now(lambda db: _reset_sequences(db, to_copy))
+    for table in to_copy:
+        original, copied = (side.read_now(lambda db, t=table: digest(db, t)) for side in (source, target))
+        if original != copied:
             raise StoreError(
-                f"{table.name} differs after the copy: {here.rows} rows here, {there.rows} there",
+                f"{table.name} differs after the copy: {original.rows} rows here, {copied.rows} there",
                 hint="copy into an empty store, while nobody writes to either",
             )
-        done.append(there)
+        done.append(copied)
     return done
 
 
-def _refuse_if_used(connection: apsw.Connection) -> None:
+def _refuse_busy(connection: apsw.Connection) -> None:
     for key, id_ in connection.execute(
         "SELECT s.key, s.id FROM claims c JOIN sessions s ON s.key = c.session"
     ).fetchall():
@@ -90,7 +90,7 @@ def _refuse_if_used(connection: apsw.Connection) -> None:
 
 
 def _copy_table(
-    source: StateDatabase, target: StateDatabase, table: Table, tell: Callable[[str, int], None]
+    source: StateDatabase, target: StateDatabase, table: Table, show_progress: Callable[[str, int], None]
 ) -> None:
     marks = ", ".join("?" * len(table.columns))
     insert = f"INSERT OR IGNORE INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})"
@@ -100,7 +100,7 @@ def _copy_table(
         target.write_now(lambda db, rows=rows: db.executemany(insert, rows))
         copied += len(rows)
         after = _key_of(table, rows[-1])
-        tell(table.name, copied)
+        show_progress(table.name, copied)
 
 
 def _key_of(table: Table, row: Sequence[Any]) -> tuple[Any, ...]:
@@ -117,17 +117,17 @@ def _last(connection: apsw.Connection, table: Table) -> tuple[Any, ...] | None:
 def _next(
     connection: apsw.Connection, table: Table, after: tuple[Any, ...] | None, limit: int = _BATCH
 ) -> list[tuple[Any, ...]]:
-    """Give the next rows by key, up to a number and a size."""
+    """Return the next rows by key, limited by number and size."""
     keys = ", ".join(table.key)
-    columns = ", ".join("''" if (table.name, one) in _OF_ONE_HOME else one for one in table.columns)
+    columns = ", ".join("''" if (table.name, column) in _OF_ONE_HOME else column for column in table.columns)
     where = f" WHERE ({keys}) > ({', '.join('?' * len(table.key))})" if after is not None else ""
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT {columns} FROM {table.name}{where} ORDER BY {keys} LIMIT ?",
         (*(after or ()), limit),
     )
     rows: list[tuple[Any, ...]] = []
     size = 0
-    for row in found:
+    for row in cursor:
         rows.append(tuple(row))
         size += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
         if size > _BATCH_BYTES:
@@ -135,23 +135,23 @@ def _next(
     return rows
 
 
-def _settle(connection: apsw.Connection, wanted: Sequence[Table]) -> None:
-    """Have new rows be numbered after the copied ones, and everything be indexed again."""
+def _reset_sequences(connection: apsw.Connection, copied_tables: Sequence[Table]) -> None:
+    """Number new rows after the copied ones, and mark everything to be indexed again."""
     connection.execute("UPDATE sessions SET indexed_seq = 0, dirty = 2 WHERE messages > 0")
     if not is_team(connection):
         return
-    for table in (one for one in wanted if len(one.key) == 1):
+    for table in (candidate for candidate in copied_tables if len(candidate.key) == 1):
         key = table.key[0]
-        found = connection.execute("SELECT pg_get_serial_sequence(?, ?)", (table.name, key)).fetchone()
-        if found is not None and found[0]:
+        sequence = connection.execute("SELECT pg_get_serial_sequence(?, ?)", (table.name, key)).fetchone()
+        if sequence is not None and sequence[0]:
             connection.execute(
                 f"SELECT setval(?, coalesce((SELECT max({key}) FROM {table.name}), 0) + 1, false)",
-                (found[0],),
+                (sequence[0],),
             )
 
 
 def digest(connection: apsw.Connection, table: Table) -> CopiedTable:
-    """Count and hash a table's rows in the order of its key; what the index says of itself is left out."""
+    """Count and hash a table's rows in the order of its key. The state of the search index is excluded."""
     hasher = hashlib.sha256()
     count = 0
     for row in _all(connection, table):
@@ -162,14 +162,14 @@ def digest(connection: apsw.Connection, table: Table) -> CopiedTable:
 
 def _all(connection: apsw.Connection, table: Table) -> Iterator[tuple[Any, ...]]:
     left_out = {"indexed_seq", "dirty"} if table.name == "sessions" else set[str]()
-    columns = [place for place, name in enumerate(table.columns) if name not in left_out]
+    columns = [index for index, name in enumerate(table.columns) if name not in left_out]
     after: tuple[Any, ...] | None = None
     while rows := _next(connection, table, after):
         for row in rows:
-            yield tuple(_plain(row[place]) for place in columns)
+            yield tuple(_normalise(row[index]) for index in columns)
         after = _key_of(table, rows[-1])
 
 
-def _plain(cell: Any) -> Any:
-    """Give a number as both databases mean it: a whole one in a column of fractions is a fraction in one."""
+def _normalise(cell: Any) -> Any:
+    """Return a number in a form that is equal in both databases: one may store 1 as 1.0."""
     return int(cell) if isinstance(cell, float) and cell.is_integer() else cell

@@ -1,9 +1,9 @@
-"""What happens in turns, as numbered rows that every process can read; and the writer of them.
+"""The events of turns as numbered rows that every process can read, and their writer.
 
-A process writes at most every 50 ms, all that has happened in its turns by then: one statement, one
-notification. Pieces of a text that come in one such span are one row. The rows are kept for an hour; what a
-worker writes of a turn that another has taken over is left out. Who reads a session on from a number misses
-nothing: a lock has its rows numbered in the order in which they are committed.
+A process writes at most every 50 ms, all events of its turns since then: one statement, one notification.
+Pieces of one text within that time become one row. The rows are kept for an hour. Events of a worker whose
+turn another worker has taken over are dropped. A reader that continues a session from a number misses
+nothing: a lock makes the rows' numbers follow the order of their commits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from whet.team.notices import NEWS, PAYLOAD_BYTES_MAX, WAITING
 
 PACE_S = 0.05
 GAP = '{"type":"gap"}'
-"""An event that says: something is missing here, read what is stored."""
+"""An event that reports missing events: read the stored transcript instead."""
 _KEPT = "1 hour"
 _AGAIN_S = 0.5
 _MOST_WAITING = 20_000
@@ -34,14 +34,14 @@ _encode = msgspec.json.Encoder().encode
 _EVENT_LOCK = 0x45564E54
 
 
-def _locked(session: str) -> str:
+def _lock_sql(session: str) -> str:
     return f"pg_advisory_xact_lock(hashtextextended({session}, {_EVENT_LOCK}))"
 
 
 # The locks are taken in the sessions' order, so that no two statements wait for each other.
 _PUT = f"""
 WITH locked AS MATERIALIZED (
-  SELECT count({_locked("session")}) AS count
+  SELECT count({_lock_sql("session")}) AS count
   FROM (SELECT DISTINCT unnest($1::text[]) AS session ORDER BY 1) AS s),
 given AS (
   SELECT g.* FROM locked, unnest($1::text[], $2::text[], $3::bigint[], $4::text[])
@@ -66,14 +66,15 @@ _LEFT = f"""
 WITH found AS MATERIALIZED (
   SELECT id, session FROM team_turns
   WHERE told = 0 AND state = 'done' AND lease_until < now() ORDER BY session),
-locked AS MATERIALIZED (SELECT id, {_locked("session")} FROM found)
+locked AS MATERIALIZED (SELECT id, {_lock_sql("session")} FROM found)
 UPDATE team_turns t SET told = 1 FROM locked WHERE t.id = locked.id AND t.told = 0
 RETURNING t.id, t.session, t.turn, t.reason, t.error
 """
 
 
 class TurnMark(msgspec.Struct, frozen=True):
-    """Which turn of the queue an event is of, and under which number the worker has it; empty for none."""
+    """The queued turn of an event, and the number of the attempt that runs it. Both are empty if there is no
+    such turn."""
 
     id: str = ""
     attempts: int = 0
@@ -99,23 +100,23 @@ class EventWriter:
         self._task: asyncio.Task[None] | None = None
         self._newest = 0
 
-    def tell(self, session_id: str, event: Event | None, mark: TurnMark = NO_TURN) -> None:
-        """Have an event be written soon; None says that something is missing."""
+    def enqueue(self, session_id: str, event: Event | None, mark: TurnMark = NO_TURN) -> None:
+        """Write an event soon. None reports missing events."""
         last = self._last.get(session_id)
-        joined = None if last is None or last.mark != mark else _joined(last.event, event)
-        if last is not None and joined is not None:
-            last.event = joined
+        merged = None if last is None or last.mark != mark else _merge_pieces(last.event, event)
+        if last is not None and merged is not None:
+            last.event = merged
         elif len(self._waiting) < _MOST_WAITING or not isinstance(event, _PIECES):
-            self._last[session_id] = one = _Waiting(session_id, mark, event)
-            self._waiting.append(one)
-        elif last is None or last.event is not None:  # the database is away: the pieces are not kept
-            self._last[session_id] = one = _Waiting(session_id, mark, None)
-            self._waiting.append(one)
+            self._last[session_id] = pending = _Waiting(session_id, mark, event)
+            self._waiting.append(pending)
+        elif last is None or last.event is not None:  # the database is unavailable: text pieces are dropped
+            self._last[session_id] = pending = _Waiting(session_id, mark, None)
+            self._waiting.append(pending)
         if self._task is None:
             self._task = asyncio.create_task(self._write_all())
 
     async def drain(self) -> None:
-        """Wait until everything told so far is written."""
+        """Wait until all queued events are written."""
         while self._task is not None:
             await asyncio.wait((self._task,))
 
@@ -133,44 +134,44 @@ class EventWriter:
         values = _values(rows)
         first, is_again = (values[0][0], values[1][0], values[3][0], self._newest), False
 
-        def put(connection: apsw.Connection) -> int:
-            """Write all of them, unless the answer to that was lost: the first is there then."""
+        def insert_rows(connection: apsw.Connection) -> int:
+            """Write all rows, unless they are stored and only the previous answer was lost."""
             if is_again and connection.execute(_IS_THERE, first).fetchone() is not None:
                 return self._newest
-            return in_its_words(connection, _PUT, values)[0][0]
+            return run_postgres(connection, _PUT, values)[0][0]
 
         while True:
             try:
-                self._newest = max(self._newest, await asyncio.to_thread(self._database.run, put))
-            except StoreError:  # the turns themselves fail where it stays away
+                self._newest = max(self._newest, await asyncio.to_thread(self._database.run, insert_rows))
+            except StoreError:  # if the database stays unavailable, the turns themselves fail
                 is_again = True
                 await asyncio.sleep(_AGAIN_S)
             else:
                 return
 
 
-def in_its_words(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Run a statement that is written for PostgreSQL alone, and may be given lists; give its rows."""
-    assert isinstance(connection, PostgresConnection)  # a team's database has no others
+def run_postgres(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Run a statement written for PostgreSQL, which may have lists as parameters, and return its rows."""
+    assert isinstance(connection, PostgresConnection)  # a team's database has no other connections
     return connection.raw.execute(sql.encode(), values).fetchall()
 
 
 def _values(rows: Sequence[_Waiting]) -> tuple[Any, ...]:
-    ended = [one.mark for one in rows if isinstance(one.event, TurnEnd) and one.mark.id]
-    names = " ".join(dict.fromkeys(one.session_id for one in rows))
+    ended = [row.mark for row in rows if isinstance(row.event, TurnEnd) and row.mark.id]
+    names = " ".join(dict.fromkeys(row.session_id for row in rows))
     return (
-        [one.session_id for one in rows],
-        [one.mark.id for one in rows],
-        [one.mark.attempts for one in rows],
-        [GAP if one.event is None else _encode(one.event).decode() for one in rows],
+        [row.session_id for row in rows],
+        [row.mark.id for row in rows],
+        [row.mark.attempts for row in rows],
+        [GAP if row.event is None else _encode(row.event).decode() for row in rows],
         [mark.id for mark in ended],
         [mark.attempts for mark in ended],
         names if len(names) <= PAYLOAD_BYTES_MAX else "",
     )
 
 
-def _joined(last: Event | None, event: Event | None) -> Event | None:
-    """Give two pieces of one text as one; None where they are not of one."""
+def _merge_pieces(last: Event | None, event: Event | None) -> Event | None:
+    """Merge two pieces of one text. Return None if they do not belong together."""
     if isinstance(last, TextDelta) and isinstance(event, TextDelta):
         return TextDelta(last.text + event.text)
     if isinstance(last, ReasoningDelta) and isinstance(event, ReasoningDelta):
@@ -180,9 +181,9 @@ def _joined(last: Event | None, event: Event | None) -> Event | None:
     return None
 
 
-def put_end(connection: apsw.Connection, turn_id: str, end: TurnEnd) -> None:
-    """Write a turn's end in the caller's transaction, after whatever was told of it."""
-    connection.execute(f"SELECT {_locked('?')}", (end.session_id,))
+def write_end(connection: apsw.Connection, turn_id: str, end: TurnEnd) -> None:
+    """Write a turn's end in the caller's transaction, after all its earlier events."""
+    connection.execute(f"SELECT {_lock_sql('?')}", (end.session_id,))
     connection.execute(
         "INSERT INTO team_events (session, turn, body) VALUES (?, ?, ?)",
         (end.session_id, turn_id, _encode(end).decode()),
@@ -190,10 +191,10 @@ def put_end(connection: apsw.Connection, turn_id: str, end: TurnEnd) -> None:
     connection.execute("SELECT pg_notify(?, ?)", (NEWS, end.session_id))
 
 
-def tell_left(connection: apsw.Connection) -> None:
-    """Write the ends of turns whose worker died between a turn's end and telling it; forget old events."""
+def write_lost_ends(connection: apsw.Connection) -> None:
+    """Write the ends of turns whose worker died before it could write them. Delete old events."""
     for turn_id, session_id, number, reason, error in connection.execute(_LEFT).fetchall():
         text = turns.outcome(connection, sessions.key_of(connection, session_id), number)[2] if number else ""
-        put_end(connection, turn_id, TurnEnd(session_id, "", reason, text, 0, Usage(), 0.0, error=error))
+        write_end(connection, turn_id, TurnEnd(session_id, "", reason, text, 0, Usage(), 0.0, error=error))
         connection.execute("SELECT pg_notify(?, '')", (WAITING,))
     connection.execute(_FORGET)

@@ -1,4 +1,4 @@
-"""A team's numbers in the Prometheus text format: what waits, who works, how long turns take. No names."""
+"""A team's metrics in the Prometheus text format: queue, leases, questions, duration of turns. No names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FROM team_turns WHERE state = 'done' AND ended > now() - interval '5 minutes' GR
 
 
 class WorkerCounts:
-    """What one worker counts itself."""
+    """The counters of one worker."""
 
     def __init__(self) -> None:
         self.ended: Counter[str] = Counter()
@@ -42,7 +42,7 @@ class WorkerCounts:
         self.running = 0
 
     def text(self) -> str:
-        """Give the counts as text."""
+        """Return the counters as text."""
         lines = [
             *_gauge("whet_worker_turns_running", "turns that this worker runs", self.running),
             "# HELP whet_worker_turns_total turns that ended at this worker",
@@ -56,9 +56,9 @@ class WorkerCounts:
 
 
 def team_text(connection: apsw.Connection) -> str:
-    """Read the team's numbers and give them as text; latency and take-overs are those of five minutes."""
+    """Read the team's metrics and return them as text. Latency and take-overs cover the last five minutes."""
     row = connection.execute(_ASKED).fetchone()
-    assert row is not None  # a query of sums always gives a row
+    assert row is not None  # an aggregate query always returns a row
     lines = [
         line for (name, help_), value in zip(_NAMES, row, strict=True) for line in _gauge(name, help_, value)
     ]
@@ -71,13 +71,13 @@ def team_text(connection: apsw.Connection) -> str:
         again += int(retaken)
         lines.append(f'whet_turns_ended{{reason="{reason}"}} {count}')
         lines += [
-            f'whet_turn_seconds{{reason="{reason}",quantile="{at}"}} {found:.3f}'
-            for at, found in zip((0.5, 0.95, 0.99), quantiles, strict=True)
+            f'whet_turn_seconds{{reason="{reason}",quantile="{at}"}} {seconds:.3f}'
+            for at, seconds in zip((0.5, 0.95, 0.99), quantiles, strict=True)
         ]
     lines += _gauge("whet_turns_taken_over", "take-overs in turns of the last five minutes", again)
     return "\n".join(lines) + "\n"
 
 
 def _gauge(name: str, help_: str, value: float) -> tuple[str, ...]:
-    shown = f"{value:.3f}" if isinstance(value, float) else str(value)
-    return f"# HELP {name} {help_}", f"# TYPE {name} gauge", f"{name} {shown}"
+    number = f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"# HELP {name} {help_}", f"# TYPE {name} gauge", f"{name} {number}"

@@ -1,7 +1,7 @@
-"""What the team's database notifies a process of, on its event loop, over one connection of its own.
+"""Notifications of the team's database, received on the event loop over one connection of their own.
 
-A notification says "look" and little else. Where the connection was lost it is opened again, and every
-channel hears "", after which one looks for oneself.
+A notification means "look" and holds little else. A lost connection is opened again, and every channel is
+then called with "", after which the callee must look itself.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from whet.postgres.connection import PostgresConnection
 from whet.store.team import TeamDatabase
 
 WAITING, ENDED, NEWS, ORDERS = "whet_turns", "whet_ended", "whet_news", "whet_orders"
-"""The channels: a turn waits; one has ended (its id); sessions in which something happened (their ids); a
-session that something was said to, or of which a question was asked or answered (its id)."""
+"""The channels: a turn waits; a turn has ended (its id); sessions with new events (their ids); a session with
+a new message, question or answer (its id)."""
 
 _AGAIN_S = 0.5
 PAYLOAD_BYTES_MAX = 7_900
 
 
 class Notices:
-    """Calls `hear[channel]` with what a notification says, until it is closed."""
+    """Calls `hear[channel]` with a notification's payload, until it is closed."""
 
     def __init__(self, database: TeamDatabase, hear: Mapping[str, Callable[[str], None]]) -> None:
         self._database = database
@@ -33,7 +33,7 @@ class Notices:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self._task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
@@ -57,7 +57,7 @@ class Notices:
                 raise
             with closing(connection.raw):
                 for hear in self._hear.values():
-                    hear("")  # what came before is looked for at once
+                    hear("")  # check at once for events from before the connection
                 await self._read(connection)
 
     def _listen(self) -> PostgresConnection:
@@ -71,11 +71,11 @@ class Notices:
         return connection
 
     async def _read(self, connection: PostgresConnection) -> None:
-        """Pass on what comes, until the connection is lost."""
+        """Pass on notifications until the connection is lost."""
         loop, wire = asyncio.get_running_loop(), connection.raw.pgconn
         lost = loop.create_future()
 
-        def come() -> None:
+        def read_notifications() -> None:
             try:
                 wire.consume_input()
             except psycopg.OperationalError:
@@ -86,7 +86,7 @@ class Notices:
                 self._hear[note.relname.decode()](note.extra.decode())
 
         number = wire.socket
-        loop.add_reader(number, come)
+        loop.add_reader(number, read_notifications)
         try:
             await lost
         finally:

@@ -1,6 +1,7 @@
-"""What reaches a queued turn from other processes: words said to it, its cancel, answers to its questions.
+"""Input for a queued turn from other processes: messages, cancellation, answers to its questions.
 
-All of it is rows, so that whichever worker has the turn reads them; a notification names the session.
+All of it is stored as rows, so that whichever worker runs the turn reads them. A notification names the
+session.
 """
 
 from __future__ import annotations
@@ -12,41 +13,42 @@ import apsw
 from whet.contract.errors import StoreBusy
 from whet.contract.events import TurnEnd
 from whet.contract.messages import Usage
-from whet.team.events import TurnMark, put_end
+from whet.team.events import TurnMark, write_end
 from whet.team.notices import ENDED, ORDERS
 
 _OPEN = (
     "SELECT id, state FROM team_turns WHERE session = ? AND state IN ('waiting', 'running') ORDER BY number"
 )
 
-_CALLED_OFF = (
+_CANCEL_WAITING = (
     "UPDATE team_turns SET state = 'done', reason = 'cancelled', cancelled = 1, told = 1, ended = now()"
     " WHERE id = ?"
 )
 
 
 def open_turns(connection: apsw.Connection) -> list[tuple[str, str]]:
-    """Give the sessions and states of all turns that wait or run."""
+    """Return the sessions and states of all turns that wait or run."""
     return connection.execute(
         "SELECT session, state FROM team_turns WHERE state IN ('waiting', 'running') ORDER BY number"
     ).fetchall()
 
 
 def states(connection: apsw.Connection, session_id: str) -> list[str]:
-    """Give the states of a session's open turns, in their order."""
+    """Return the states of a session's open turns, in their order."""
     return [state for _, state in connection.execute(_OPEN, (session_id,)).fetchall()]
 
 
 def why_waiting(connection: apsw.Connection, turn_id: str) -> str | None:
-    """Say why a worker left a turn to others, "" where none did; None for one that does not wait."""
+    """Return why a worker left a waiting turn to others (empty if none did), or None if the turn does not
+    wait."""
     row = connection.execute(
         "SELECT error FROM team_turns WHERE id = ? AND state = 'waiting'", (turn_id,)
     ).fetchone()
     return None if row is None else row[0]
 
 
-def say(connection: apsw.Connection, session_id: str, text: str) -> bool:
-    """Say something to the session's turn that runs; False where none does."""
+def send_message(connection: apsw.Connection, session_id: str, text: str) -> bool:
+    """Send a message to the session's running turn. Return False if no turn is running."""
     running = [
         turn for turn, state in connection.execute(_OPEN, (session_id,)).fetchall() if state == "running"
     ]
@@ -59,44 +61,49 @@ def say(connection: apsw.Connection, session_id: str, text: str) -> bool:
     return True
 
 
-def said(connection: apsw.Connection, turn_id: str, after: int) -> list[tuple[int, str]]:
-    """Give what was said to a turn, with its numbers, after one of these."""
+def messages_after(connection: apsw.Connection, turn_id: str, after: int) -> list[tuple[int, str]]:
+    """Return the messages to a turn after the number `after`, with their numbers."""
     return connection.execute(
         "SELECT id, body FROM team_said WHERE turn = ? AND id > ? ORDER BY id", (turn_id, after)
     ).fetchall()
 
 
-def read(connection: apsw.Connection, number: int) -> None:
-    """Cross off what the transcript has in this transaction. Raises StoreBusy where that was done before."""
+def mark_read(connection: apsw.Connection, number: int) -> None:
+    """Delete a message that this transaction stores in the transcript.
+
+    Raises StoreBusy if another worker has already done so.
+    """
     connection.execute("DELETE FROM team_said WHERE id = ?", (number,))
     if not connection.changes():
         raise StoreBusy("this was read by another worker", hint="it is in the transcript")
 
 
 def cancel(connection: apsw.Connection, session_id: str) -> bool:
-    """Call off the session's turns: one that runs is ended by its worker, one that waits here and now. False
-    where there is none."""
-    found = connection.execute(_OPEN, (session_id,)).fetchall()
-    for turn_id, state in found:
+    """Cancel the session's turns. Return False if there are none.
+
+    A running turn is ended by its worker, a waiting one in this transaction.
+    """
+    open_rows = connection.execute(_OPEN, (session_id,)).fetchall()
+    for turn_id, state in open_rows:
         if state == "running":
             connection.execute("UPDATE team_turns SET cancelled = 1 WHERE id = ?", (turn_id,))
             continue
-        connection.execute(_CALLED_OFF, (turn_id,))
-        put_end(connection, turn_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), 0.0))
+        connection.execute(_CANCEL_WAITING, (turn_id,))
+        write_end(connection, turn_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), 0.0))
         connection.execute("SELECT pg_notify(?, ?)", (ENDED, turn_id))
-    if found:
+    if open_rows:
         connection.execute("SELECT pg_notify(?, ?)", (ORDERS, session_id))
-    return bool(found)
+    return bool(open_rows)
 
 
 def is_cancelled(connection: apsw.Connection, turn_id: str) -> bool:
-    """Whether somebody has called the turn off."""
+    """Whether the turn has been cancelled."""
     row = connection.execute("SELECT cancelled FROM team_turns WHERE id = ?", (turn_id,)).fetchone()
     return row is not None and bool(row[0])
 
 
 def ask(connection: apsw.Connection, mark: TurnMark, question_id: str, body: str, wait_s: float) -> None:
-    """Put a question of a turn's where others can answer it."""
+    """Store a question of a turn, so that other processes can answer it."""
     connection.execute(
         "INSERT INTO team_questions (id, turn, attempts, body, until)"
         " VALUES (?, ?, ?, ?, now() + CAST(? AS float8) * interval '1 s')",
@@ -111,23 +118,23 @@ WHERE q.answer IS NULL AND q.until > now() AND t.state = 'running' AND t.lease_u
 """
 
 
-def asked(connection: apsw.Connection) -> list[str]:
-    """Give the questions that wait, the oldest first; not those of a worker that is gone."""
+def open_questions(connection: apsw.Connection) -> list[str]:
+    """Return the open questions, the oldest first, except those of workers whose lease has run out."""
     return [body for _, body in connection.execute(f"{_ASKED} ORDER BY q.until").fetchall()]
 
 
 def question(connection: apsw.Connection, question_id: str) -> str | None:
-    """Give a question that waits."""
+    """Return an open question, or None if it is not open."""
     row = connection.execute(f"{_ASKED} AND q.id = ?", (question_id,)).fetchone()
     return None if row is None else row[1]
 
 
-def answer(connection: apsw.Connection, question_id: str, given: str) -> bool:
-    """Answer a question; False where it waits no more."""
+def answer(connection: apsw.Connection, question_id: str, reply: str) -> bool:
+    """Answer a question. Return False if it is no longer open."""
     if question(connection, question_id) is None:
         return False
     connection.execute(
-        "UPDATE team_questions SET answer = ? WHERE id = ? AND answer IS NULL", (given, question_id)
+        "UPDATE team_questions SET answer = ? WHERE id = ? AND answer IS NULL", (reply, question_id)
     )
     is_first = bool(connection.changes())
     connection.execute("SELECT pg_notify(?, ?)", (ORDERS, ""))
@@ -135,16 +142,16 @@ def answer(connection: apsw.Connection, question_id: str, given: str) -> bool:
 
 
 def answers(connection: apsw.Connection, question_ids: Sequence[str]) -> list[tuple[str, str]]:
-    """Give which of these questions were answered, and how."""
-    found: list[tuple[str, str]] = []
-    for one in question_ids:
-        row = connection.execute("SELECT answer FROM team_questions WHERE id = ?", (one,)).fetchone()
+    """Return the answered ones of these questions, with their answers."""
+    pairs: list[tuple[str, str]] = []
+    for question_id in question_ids:
+        row = connection.execute("SELECT answer FROM team_questions WHERE id = ?", (question_id,)).fetchone()
         if row is not None and row[0] is not None:
-            found.append((one, row[0]))
-    return found
+            pairs.append((question_id, row[0]))
+    return pairs
 
 
-def take_back(connection: apsw.Connection, question_id: str) -> None:
+def remove_question(connection: apsw.Connection, question_id: str) -> None:
     """Remove a question."""
     connection.execute("DELETE FROM team_questions WHERE id = ?", (question_id,))
     connection.execute("SELECT pg_notify(?, ?)", (ORDERS, ""))

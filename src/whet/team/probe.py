@@ -1,4 +1,4 @@
-"""What a worker answers to those who watch it: /live, /ready and /metrics, on a port of its own."""
+"""A worker's HTTP endpoints for monitoring: /live, /ready and /metrics, on a port of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from whet.web.listening import SiteServer, listen, make_config
 
 
 class WorkerProbe:
-    """Serves until it is closed. `is_taking`: whether the worker still takes turns."""
+    """Serves until it is closed. `is_taking` returns whether the worker still takes turns."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class WorkerProbe:
         self._socket = listen(host, port, "--metrics-port")
         self.port: int = int(self._socket.getsockname()[1])
         self._server = SiteServer(
-            make_config(Starlette(routes=routes), 1), _nothing, _nothing, takes_signals=False
+            make_config(Starlette(routes=routes), 1), _do_nothing, _do_nothing, takes_signals=False
         )
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
 
@@ -53,18 +53,18 @@ class WorkerProbe:
     async def _ready(self, request: Request) -> PlainTextResponse:
         if not self._is_taking():
             return PlainTextResponse("it ends, and takes no more turns\n", 503)
-        return await answered(self._database)
+        return await check_database(self._database)
 
     async def _metrics(self, request: Request) -> PlainTextResponse:
-        own = self._counts.text()
+        worker_text = self._counts.text()
         try:
-            return PlainTextResponse(own + await self._database.read(team_text))
+            return PlainTextResponse(worker_text + await self._database.read(team_text))
         except StoreError:
-            return PlainTextResponse(own)
+            return PlainTextResponse(worker_text)
 
 
-async def answered(database: TeamDatabase) -> PlainTextResponse:
-    """Say whether the database answers."""
+async def check_database(database: TeamDatabase) -> PlainTextResponse:
+    """Respond with whether the database is reachable."""
     try:
         await database.read(lambda connection: connection.execute("SELECT 1").fetchone())
     except StoreError as error:
@@ -72,5 +72,5 @@ async def answered(database: TeamDatabase) -> PlainTextResponse:
     return PlainTextResponse("ok\n")
 
 
-def _nothing() -> None:
-    """Do nothing when it starts or stops: the worker does that."""
+def _do_nothing() -> None:
+    """Do nothing at start and stop, because the worker controls both."""

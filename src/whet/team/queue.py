@@ -1,8 +1,8 @@
-"""Turns that were asked for, in the team's database: who may take one, who has it, what came of it.
+"""The queue of turns in the team's database: asking for, taking and ending turns.
 
-A turn is asked for in the caller's own transaction, and ended in the one that stores the turn's end. Of one
-session the oldest is taken first, and no other while it is open. A worker that is silent for a lease loses
-what it has taken. All times are the database's.
+A turn is queued in the caller's own transaction, and ended in the one that stores the turn's end. The
+oldest turn of a session is taken first, and no other while it is open. A worker that is silent for the
+length of a lease loses its turns. All times are the database's.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
 
 
 class TurnOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What else belongs to a turn: images, how long its questions wait for somebody's answer (0: nobody is
-    there), whether the model may ask in words, and what its trace is a part of."""
+    """Options of a turn: its images, how long its questions wait for an answer in seconds (0: no one can
+    answer), whether the model may ask in words, and the parent trace."""
 
     images: tuple[ImagePart, ...] = ()
     answer_wait_s: float = 0.0
@@ -37,7 +37,7 @@ class TurnOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AskedTurn(msgspec.Struct, frozen=True):
-    """What is said in which session."""
+    """A turn to queue: a message for a session."""
 
     id: str
     session_id: str
@@ -46,8 +46,11 @@ class AskedTurn(msgspec.Struct, frozen=True):
 
 
 class TakenTurn(msgspec.Struct, frozen=True):
-    """A turn that this worker has: `turn` is its number in the session once what was said is stored, else 0;
-    `attempts` counts the workers that took it; `is_cancelled`: somebody has called it off."""
+    """A turn that this worker has taken.
+
+    `turn` is its number in the session once the message is stored, otherwise 0. `attempts` counts the
+    workers that took it. `is_cancelled` is set if it has been cancelled.
+    """
 
     id: str
     session_id: str
@@ -59,12 +62,12 @@ class TakenTurn(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> TurnMark:
-        """What its events are known by."""
+        """The mark of its events."""
         return TurnMark(self.id, self.attempts)
 
 
 class EndedTurn(msgspec.Struct, frozen=True):
-    """What came of a turn; `reason` is empty while it has not ended."""
+    """The result of a turn. `reason` is empty until it has ended."""
 
     id: str
     session_id: str
@@ -76,37 +79,38 @@ class EndedTurn(msgspec.Struct, frozen=True):
 
 
 class TurnQueue(Protocol):
-    """What workers and the API call to share turns out; another engine can do it in place of the rows' locks.
+    """The interface of workers and the API to a queue of turns. Another engine can replace the row locks.
 
-    It lies where the transcripts do, for a turn is asked for and ended in their transactions. What people are
-    told of turns (`outcome`, `orders.py`, `events.py`) is read from the rows of `team_turns`, which it keeps.
+    It must be in the same database as the transcripts, because turns are queued and ended in their
+    transactions. It maintains the rows of `team_turns`, from which `outcome`, `orders.py` and `events.py`
+    read.
     """
 
     database: TeamDatabase
 
-    def ask(self, connection: apsw.Connection, asked: AskedTurn) -> None:
+    def ask(self, connection: apsw.Connection, new_turn: AskedTurn) -> None:
         """Queue a turn in the caller's transaction."""
         ...
 
     def take(self, owner: str, most: int, missing: Sequence[str] = ()) -> list[TakenTurn]:
-        """Take turns that wait or whose worker is silent, the oldest first; none that work in a folder of
-        `missing`."""
+        """Take turns that wait or whose worker is silent, the oldest first. Turns with a workspace in
+        `missing` are skipped."""
         ...
 
-    def give_back(self, connection: apsw.Connection, taken: TakenTurn, why: str) -> None:
-        """Let another worker have a turn that was not begun here, for the reason `why`."""
+    def give_back(self, connection: apsw.Connection, taken_turn: TakenTurn, why: str) -> None:
+        """Return a turn that has not begun here to the queue, for the reason `why`."""
         ...
 
-    def keep(self, taken: Sequence[TakenTurn]) -> None:
-        """Say that one still works on these."""
+    def keep(self, taken_turns: Sequence[TakenTurn]) -> None:
+        """Renew the leases of these turns."""
         ...
 
-    def begin(self, connection: apsw.Connection, taken: TakenTurn) -> None:
-        """Note, in the transaction that stores what was said, that it is stored."""
+    def begin(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
+        """Record that the message is stored, in the transaction that stores it."""
         ...
 
-    def end(self, connection: apsw.Connection, taken: TakenTurn, reason: str, error: str) -> None:
-        """Note what came of it, in the transaction that ends the turn."""
+    def end(self, connection: apsw.Connection, taken_turn: TakenTurn, reason: str, error: str) -> None:
+        """Record the result of a turn, in the transaction that ends it."""
         ...
 
 
@@ -130,79 +134,84 @@ _encode = msgspec.json.Encoder().encode
 
 
 class DatabaseQueue:
-    """The queue in the team's database itself: rows taken with SKIP LOCKED, notifications to wait for."""
+    """The queue in the team's database itself: rows taken with SKIP LOCKED, and notifications."""
 
     def __init__(self, database: TeamDatabase) -> None:
         self.database: TeamDatabase = database
         self._listening: PostgresConnection | None = None
 
-    def ask(self, connection: apsw.Connection, asked: AskedTurn) -> None:
+    def ask(self, connection: apsw.Connection, new_turn: AskedTurn) -> None:
         """Queue a turn in the caller's transaction."""
         connection.execute(
             "INSERT INTO team_turns (id, session, body, options) VALUES (?, ?, ?, ?)",
-            (asked.id, asked.session_id, asked.text, _encode(asked.options).decode()),
+            (new_turn.id, new_turn.session_id, new_turn.text, _encode(new_turn.options).decode()),
         )
         connection.execute("SELECT pg_notify(?, '')", (WAITING,))
 
     def take(self, owner: str, most: int, missing: Sequence[str] = ()) -> list[TakenTurn]:
-        """Take turns that wait or whose worker is silent, the oldest first; none that work in a folder of
-        `missing`."""
+        """Take turns that wait or whose worker is silent, the oldest first. Turns with a workspace in
+        `missing` are skipped."""
         values = owner, most, json.dumps(missing)
-        return self.database.run(lambda db: [_taken(row) for row in db.execute(_TAKE, values).fetchall()])
+        return self.database.run(lambda db: [_read_row(row) for row in db.execute(_TAKE, values).fetchall()])
 
-    def give_back(self, connection: apsw.Connection, taken: TakenTurn, why: str) -> None:
-        """Let another worker have a turn that was not begun here, for the reason `why`."""
+    def give_back(self, connection: apsw.Connection, taken_turn: TakenTurn, why: str) -> None:
+        """Return a turn that has not begun here to the queue, for the reason `why`."""
         connection.execute(
             "UPDATE team_turns SET state = 'waiting', owner = '', attempts = attempts - 1, error = ?"
             " WHERE id = ? AND attempts = ? AND state = 'running'",
-            (why, taken.id, taken.attempts),
+            (why, taken_turn.id, taken_turn.attempts),
         )
         connection.execute("SELECT pg_notify(?, '')", (WAITING,))
 
-    def keep(self, taken: Sequence[TakenTurn]) -> None:
-        """Say that one still works on these."""
-        values = json.dumps([f"{one.id} {one.attempts}" for one in taken])
-        kept = (
+    def keep(self, taken_turns: Sequence[TakenTurn]) -> None:
+        """Renew the leases of these turns."""
+        values = json.dumps([f"{taken_turn.id} {taken_turn.attempts}" for taken_turn in taken_turns])
+        statement = (
             f"UPDATE team_turns SET lease_until = {_UNTIL} WHERE state = 'running'"
             " AND id || ' ' || attempts IN (SELECT value FROM json_each(?))"
         )
-        self.database.run(lambda db: db.execute(kept, (values,)))
+        self.database.run(lambda db: db.execute(statement, (values,)))
 
-    def begin(self, connection: apsw.Connection, taken: TakenTurn) -> None:
-        """Note that what was said is stored. Raises StoreBusy where another worker has the turn."""
+    def begin(self, connection: apsw.Connection, taken_turn: TakenTurn) -> None:
+        """Record that the message is stored. Raises StoreBusy if another worker has taken the turn."""
         number = "SELECT max(t.number) FROM turns t JOIN sessions s ON s.key = t.session WHERE s.id = ?1"
         connection.execute(
             f"UPDATE team_turns SET turn = ({number})"
             " WHERE id = ?2 AND attempts = ?3 AND state = 'running' AND turn = 0",
-            (taken.session_id, taken.id, taken.attempts),
+            (taken_turn.session_id, taken_turn.id, taken_turn.attempts),
         )
         if not connection.changes():
             raise StoreBusy("another worker has taken this turn", hint="it goes on there")
 
-    def end(self, connection: apsw.Connection, taken: TakenTurn, reason: str, error: str) -> None:
-        """Note what came of it. Whoever ends the turn may do so, for the session's fence has let him: one who
-        was late with his beat still has the session where nobody has taken that. What was said to it and not
-        read becomes a turn of its own, unless it was called off."""
+    def end(self, connection: apsw.Connection, taken_turn: TakenTurn, reason: str, error: str) -> None:
+        """Record the result of a turn.
+
+        The caller has passed the session's fence, so it may end the turn: a worker whose lease ran out
+        still owns the session until another worker takes it. Unread messages become turns of their own,
+        unless the turn was cancelled.
+        """
         if reason != "cancelled":
-            connection.execute(_UNREAD, (taken.id,))
-        connection.execute("DELETE FROM team_said WHERE turn = ?", (taken.id,))
-        connection.execute("DELETE FROM team_questions WHERE turn = ?", (taken.id,))
+            connection.execute(_UNREAD, (taken_turn.id,))
+        connection.execute("DELETE FROM team_said WHERE turn = ?", (taken_turn.id,))
+        connection.execute("DELETE FROM team_questions WHERE turn = ?", (taken_turn.id,))
         connection.execute(
             "UPDATE team_turns SET state = 'done', ended = now(), reason = ?, error = ?"
             " WHERE id = ? AND state = 'running'",
-            (reason, error, taken.id),
+            (reason, error, taken_turn.id),
         )
-        connection.execute("SELECT pg_notify(?, ?)", (ENDED, taken.id))
+        connection.execute("SELECT pg_notify(?, ?)", (ENDED, taken_turn.id))
 
     def hear(self, channel: str, timeout_s: float) -> str | None:
-        """Wait for a notification and give what it says; None after `timeout_s` or where the connection was
-        lost, after which one looks for oneself."""
+        """Wait for a notification and return its payload.
+
+        Returns None after `timeout_s` or if the connection was lost; the caller must then look itself.
+        """
         try:
             connection = self._listening or self.database.connected()
             if self._listening is None:
                 self._listening = connection
                 connection.raw.execute(f"LISTEN {channel}".encode())
-                return ""  # what came before that is looked for at once
+                return ""  # check at once for events from before the connection
             for note in connection.raw.notifies(timeout=timeout_s, stop_after=1):
                 return note.payload
         except psycopg.Error:
@@ -217,7 +226,7 @@ class DatabaseQueue:
 
 
 def outcome(database: TeamDatabase, turn_id: str) -> EndedTurn | None:
-    """Give what came of a turn, None for one that is not known."""
+    """Return the result of a turn, or None if the turn is unknown."""
     row: tuple[Any, ...] | None = database.read_now(
         lambda db: db.execute(
             "SELECT id, session, turn, reason, error, attempts, owner FROM team_turns WHERE id = ?",
@@ -227,7 +236,7 @@ def outcome(database: TeamDatabase, turn_id: str) -> EndedTurn | None:
     return None if row is None else EndedTurn(*row)
 
 
-def _taken(row: tuple[Any, ...]) -> TakenTurn:
+def _read_row(row: tuple[Any, ...]) -> TakenTurn:
     id_, session_id, text, turn, attempts, is_cancelled, options = row
-    found = from_json(options, TurnOptions)
-    return TakenTurn(id_, session_id, text, turn, attempts, bool(is_cancelled), found)
+    turn_options = from_json(options, TurnOptions)
+    return TakenTurn(id_, session_id, text, turn, attempts, bool(is_cancelled), turn_options)

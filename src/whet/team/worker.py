@@ -1,8 +1,8 @@
-"""A worker of a team: takes turns from the queue and runs them, so many at a time.
+"""A worker of a team: takes turns from the queue and runs up to a given number at once.
 
-It keeps nothing that another could not go on with. What it has taken it keeps by a beat; where it is stopped,
-killed or cut off, another takes the turn after a lease and goes on where the transcript ends. What happens in
-a turn it tells as rows, and what is said to a turn elsewhere it reads as rows.
+It keeps no state that another worker would need. It renews the leases of its turns regularly. If it is
+stopped, killed or cut off, another worker takes the turn after the lease and continues at the end of the
+transcript. It writes the events of a turn as rows, and reads messages from other processes as rows.
 """
 
 from __future__ import annotations
@@ -35,22 +35,25 @@ _logger = logging.getLogger("whet.team")
 
 
 class RunningTurn:
-    """A turn that this worker runs, and how far it has read what was said to it."""
+    """A turn that this worker runs, and the number of the last message read for it."""
 
-    def __init__(self, taken: TakenTurn) -> None:
-        self.taken = taken
+    def __init__(self, taken_turn: TakenTurn) -> None:
+        self.taken_turn = taken_turn
         self.read_to = 0
-        self.is_stored: bool = bool(taken.turn)
+        self.is_stored: bool = bool(taken_turn.turn)
         self.is_ending = False
         self.is_told = False
         self.is_called_off = False
-        self.is_cancelled: bool = taken.is_cancelled
+        self.is_cancelled: bool = taken_turn.is_cancelled
         self.task: asyncio.Task[None]
 
 
 class TurnWorker:
-    """Runs turns of the queue until it is told to stop. `tell` hears what came of each; `person_of` gives who
-    answers a turn's questions."""
+    """Runs turns of the queue until it is stopped.
+
+    The callback `tell` receives the result of each turn. `person_of` returns the person who answers a
+    turn's questions.
+    """
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class TurnWorker:
         owner: str,
         most: int,
         tell: Callable[[EndedTurn], None],
-        person_of: Callable[[TakenTurn], Person | None] = lambda taken: None,
+        person_of: Callable[[TakenTurn], Person | None] = lambda taken_turn: None,
     ) -> None:
         self._hosted = hosted
         self._database = queue.database
@@ -74,22 +77,22 @@ class TurnWorker:
         self._news = asyncio.Event()
         self._ordered = asyncio.Event()
         self._missing: set[str] = set()
-        self.heard: list[Callable[[], None]] = []
+        self.answer_listeners: list[Callable[[], None]] = []
         """Called when questions may have been answered."""
         self.counts: WorkerCounts = WorkerCounts()
 
     @property
     def is_taking(self) -> bool:
-        """Whether it takes turns, and is not told to end."""
+        """Whether it still takes turns, because it has not been stopped."""
         return not self._stopping.is_set()
 
     def stop(self) -> None:
-        """Take nothing more; `serve` returns when what runs has ended."""
+        """Take no more turns. `serve` returns when the running ones have ended."""
         self._stopping.set()
         self._news.set()
 
     async def serve(self, lease_s: float) -> None:
-        """Take turns and run them until `stop`; a database that is away is waited for."""
+        """Take turns and run them until `stop`. If the database is unavailable, wait for it."""
         notices = Notices(self._database, {WAITING: self._wake, ORDERS: self._order})
         notices.start()
         chores = [asyncio.create_task(self._beat(lease_s / 3)), asyncio.create_task(self._obey())]
@@ -97,13 +100,13 @@ class TurnWorker:
             while not self._stopping.is_set():
                 self._news.clear()
                 room = self._most - len(self._running)
-                taken = await self._taken(room) if room else []
-                for one in taken:
-                    self._begin(one)
-                if not taken:
+                taken_turns = await self._take_turns(room) if room else []
+                for taken_turn in taken_turns:
+                    self._begin(taken_turn)
+                if not taken_turns:
                     await self._pause()
             while self._running:
-                await asyncio.wait([one.task for one in self._running.values()])
+                await asyncio.wait([taken_turn.task for taken_turn in self._running.values()])
         finally:
             for chore in chores:
                 chore.cancel()
@@ -111,7 +114,7 @@ class TurnWorker:
             await notices.aclose()
             await self._events.drain()
 
-    async def _taken(self, room: int) -> list[TakenTurn]:
+    async def _take_turns(self, room: int) -> list[TakenTurn]:
         try:
             return await asyncio.to_thread(self._take, room)
         except StoreError as error:
@@ -119,33 +122,33 @@ class TurnWorker:
             return []
 
     def _take(self, room: int) -> list[TakenTurn]:
-        """Take turns, but for those whose folder was looked for in vain, and still is not here."""
+        """Take turns, except those whose workspace was missing before and is still missing."""
         self._missing = {folder for folder in self._missing if not Path(folder).is_dir()}
         return self._queue.take(self._owner, room, [*self._missing])
 
-    def _wake(self, said: str) -> None:
+    def _wake(self, payload: str) -> None:
         self._news.set()
 
-    def _order(self, said: str) -> None:
+    def _order(self, payload: str) -> None:
         self._ordered.set()
 
-    def _begin(self, taken: TakenTurn) -> None:
-        running = RunningTurn(taken)
-        self._running[taken.id] = running
-        if taken.attempts > 1:  # what the worker before did not tell any more is in the transcript
-            self._events.tell(taken.session_id, None, taken.mark)
+    def _begin(self, taken_turn: TakenTurn) -> None:
+        running = RunningTurn(taken_turn)
+        self._running[taken_turn.id] = running
+        if taken_turn.attempts > 1:  # events that the worker before did not write are in the transcript
+            self._events.enqueue(taken_turn.session_id, None, taken_turn.mark)
         self.counts.running += 1
         running.task = asyncio.create_task(self._run(running))
-        running.task.add_done_callback(lambda _: self._left(running))
+        running.task.add_done_callback(lambda _: self._drop(running))
 
-    def _left(self, running: RunningTurn) -> None:
+    def _drop(self, running: RunningTurn) -> None:
         self.counts.running -= 1
-        if self._running.get(running.taken.id) is running:
-            del self._running[running.taken.id]
+        if self._running.get(running.taken_turn.id) is running:
+            del self._running[running.taken_turn.id]
         self._news.set()
 
     async def _pause(self) -> None:
-        """Wait for a notification, a turn's end, or the time after which one looks anyway."""
+        """Wait for a notification, a turn's end, or the next regular check."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_S):
                 await self._news.wait()
@@ -153,60 +156,61 @@ class TurnWorker:
     async def _beat(self, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
-            taken = [one.taken for one in self._running.values()]
-            with suppress(StoreError):  # tried again at the next beat; what is lost by then its writes tell
-                if taken:
-                    await asyncio.to_thread(self._queue.keep, taken)
-                await self._database.append(events.tell_left)
+            taken_turns = [running.taken_turn for running in self._running.values()]
+            # retried at the next beat; if the leases are lost by then, writes to the store fail
+            with suppress(StoreError):
+                if taken_turns:
+                    await asyncio.to_thread(self._queue.keep, taken_turns)
+                await self._database.append(events.write_lost_ends)
             self._ordered.set()
 
     async def _obey(self) -> None:
-        """Give turns what was said to them elsewhere, and cancel those that were called off."""
+        """Pass messages from other processes to the turns, and cancel turns that were called off."""
         while True:
             await self._ordered.wait()
             self._ordered.clear()
-            for heard in self.heard:
-                heard()
-            with suppress(StoreError):  # looked for again at the next beat
+            for listener in self.answer_listeners:
+                listener()
+            with suppress(StoreError):  # retried at the next beat
                 for running in [*self._running.values()]:
-                    await self._hear(running)
+                    await self._deliver_orders(running)
 
-    async def _hear(self, running: RunningTurn) -> None:
-        taken, after = running.taken, running.read_to
+    async def _deliver_orders(self, running: RunningTurn) -> None:
+        taken_turn, after = running.taken_turn, running.read_to
 
         def look(db: apsw.Connection) -> tuple[list[tuple[int, str]], bool]:
-            return orders.said(db, taken.id, after), orders.is_cancelled(db, taken.id)
+            return orders.messages_after(db, taken_turn.id, after), orders.is_cancelled(db, taken_turn.id)
 
-        said, is_cancelled = await self._database.read(look)
+        orders_read, is_cancelled = await self._database.read(look)
         running.is_cancelled = running.is_cancelled or is_cancelled
-        if running.is_ending or not self._hosted.is_running(taken.session_id):
-            return  # what was said becomes a turn of its own with this one's end, or is read at its beginning
-        for number, text in said:
+        if running.is_ending or not self._hosted.is_running(taken_turn.session_id):
+            return  # the messages become a turn of their own when this one ends, or are read when it begins
+        for number, text in orders_read:
             if number > running.read_to:
                 running.read_to = number
                 receipt = Receipt(lambda db, number=number: _read(db, number))
-                await self._hosted.submit(taken.session_id, text, emit=_ignore, busy="steer", receipt=receipt)
+                await self._hosted.submit(taken_turn.session_id, text, emit=_ignore, busy="steer", receipt=receipt)
         if running.is_cancelled and not running.is_called_off:
-            running.is_called_off = self._hosted.cancel(taken.session_id)
+            running.is_called_off = self._hosted.cancel(taken_turn.session_id)
 
     async def _run(self, running: RunningTurn) -> None:
-        """Run a turn; where the database stays away it is left to whoever takes it after the lease."""
+        """Run a turn. If the database stays unavailable, another worker takes it after the lease."""
         try:
             await self._run_to_end(running)
         except StoreError as error:
-            _logger.warning("turn %s is left: %s", running.taken.id, error.message)
+            _logger.warning("turn %s is left: %s", running.taken_turn.id, error.message)
 
     async def _run_to_end(self, running: RunningTurn) -> None:
-        """Run a turn, or go on with the one that a worker before began."""
-        taken = running.taken
+        """Run a turn, or continue it if another worker began it."""
+        taken_turn = running.taken_turn
         try:
-            if await self._is_elsewhere(taken):
+            if await self._is_elsewhere(taken_turn):
                 return
             await self._turn(running)
-        except StoreBusy as error:  # another has it, or had it: it comes back to the queue after its lease
+        except StoreBusy as error:  # another worker has or had it; it returns to the queue after its lease
             self.counts.fenced += 1
             self._tell(
-                EndedTurn(taken.id, taken.session_id, taken.turn, "left", error.message, taken.attempts, "")
+                EndedTurn(taken_turn.id, taken_turn.session_id, taken_turn.turn, "left", error.message, taken_turn.attempts, "")
             )
             await asyncio.sleep(_AGAIN_S)
             return
@@ -215,86 +219,86 @@ class TurnWorker:
         except WhetError as error:
             line = f"{error.message}; {error.hint}" if error.hint else error.message
             await self._end(running, "failed", line)
-        ended = await self._outcome(taken)
-        if ended is None or not ended.reason or ended.attempts != taken.attempts:
+        ended = await self._outcome(taken_turn)
+        if ended is None or not ended.reason or ended.attempts != taken_turn.attempts:
             return
         if not running.is_told:
             reason: EndReason = ended.reason  # pyright: ignore[reportAssignmentType] one of these was stored
-            end = TurnEnd(taken.session_id, "", reason, "", 0, Usage(), 0.0, error=ended.error)
-            self._events.tell(taken.session_id, end, taken.mark)
+            end = TurnEnd(taken_turn.session_id, "", reason, "", 0, Usage(), 0.0, error=ended.error)
+            self._events.enqueue(taken_turn.session_id, end, taken_turn.mark)
         self.counts.ended[ended.reason] += 1
         self._tell(ended)
 
-    async def _is_elsewhere(self, taken: TakenTurn) -> bool:
-        """Whether the session works in a folder that is not here; its turn is then left to others."""
-        row = await self._database.read(lambda db: sessions.get(db, taken.session_id))
+    async def _is_elsewhere(self, taken_turn: TakenTurn) -> bool:
+        """Whether the session's workspace is missing here. If so, its turn is left to other workers."""
+        row = await self._database.read(lambda db: sessions.get(db, taken_turn.session_id))
         if not row.workspace or Path(row.workspace).is_dir():
             return False
         self._missing.add(row.workspace)
         line = f"the workspace {row.workspace} is not on worker {self._owner.split(' ')[0]}"
-        await self._database.append(lambda db: self._queue.give_back(db, taken, line))
-        left = EndedTurn(taken.id, taken.session_id, taken.turn, "left", line, taken.attempts, "")
-        self._tell(left)
+        await self._database.append(lambda db: self._queue.give_back(db, taken_turn, line))
+        ended = EndedTurn(taken_turn.id, taken_turn.session_id, taken_turn.turn, "left", line, taken_turn.attempts, "")
+        self._tell(ended)
         return True
 
     async def _end(self, running: RunningTurn, reason: str, error: str) -> None:
-        """Note what came of a turn where its own last transaction did not."""
-        taken = running.taken
-        if (now := await self._outcome(taken)) is None or now.reason or now.attempts != taken.attempts:
+        """Record the result of a turn if its own last transaction did not."""
+        taken_turn = running.taken_turn
+        if (now := await self._outcome(taken_turn)) is None or now.reason or now.attempts != taken_turn.attempts:
             return
-        await self._database.append(lambda db: self._queue.end(db, taken, reason, error))
+        await self._database.append(lambda db: self._queue.end(db, taken_turn, reason, error))
 
-    async def _outcome(self, taken: TakenTurn) -> EndedTurn | None:
-        return await asyncio.to_thread(outcome, self._database, taken.id)
+    async def _outcome(self, taken_turn: TakenTurn) -> EndedTurn | None:
+        return await asyncio.to_thread(outcome, self._database, taken_turn.id)
 
     async def _turn(self, running: RunningTurn) -> None:
-        taken, session_id = running.taken, running.taken.session_id
+        taken_turn, session_id = running.taken_turn, running.taken_turn.session_id
         receipt = Receipt(
-            lambda db: self._stored(running, db),
+            lambda db: self._record_start(running, db),
             lambda turn, reason, text: self._at_end(running, turn, reason),
             self._ordered.set,
         )
 
         def emit(event: Event) -> None:
             running.is_told = running.is_told or isinstance(event, TurnEnd)
-            self._events.tell(session_id, event, taken.mark)
+            self._events.enqueue(session_id, event, taken_turn.mark)
 
         if (tracing := self._hosted.app.tracing) is not None:
-            tracing.belongs_to(session_id, taken.options.trace)
-        person = self._person_of(taken)
-        if not taken.turn:
+            tracing.belongs_to(session_id, taken_turn.options.trace)
+        person = self._person_of(taken_turn)
+        if not taken_turn.turn:
             end = await self._hosted.submit(
-                session_id, taken.text, taken.options.images, emit=emit, person=person, receipt=receipt
+                session_id, taken_turn.text, taken_turn.options.images, emit=emit, person=person, receipt=receipt
             )
             await self._end(running, end.reason if end else "cancelled", end.error if end else "")
             return
-        reason, error = await self._database.read(lambda db: _end_of(db, taken))
+        reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
         while not reason:
             try:
                 await _put_words(running, self._hosted)
                 end = await self._hosted.submit(session_id, None, emit=emit, person=person, receipt=receipt)
             except NotFound:  # the lease of the worker before has not quite run out
                 await asyncio.sleep(_AGAIN_S)
-                reason, error = await self._database.read(lambda db: _end_of(db, taken))
+                reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
             else:
                 reason, error = (end.reason, end.error) if end else ("cancelled", "")
         await self._end(running, reason, error)
 
-    def _stored(self, running: RunningTurn, connection: apsw.Connection) -> Sequence[Queued]:
-        self._queue.begin(connection, running.taken)
+    def _record_start(self, running: RunningTurn, connection: apsw.Connection) -> Sequence[Queued]:
+        self._queue.begin(connection, running.taken_turn)
         running.is_stored = True
         return ()
 
     def _at_end(self, running: RunningTurn, turn: TurnRecord, reason: EndReason) -> AtEnd:
         if not running.is_stored:
-            return nothing  # it is the end of a turn before, which a crash had left open
+            return nothing  # it is the end of an earlier turn, which a crash had left open
         running.is_ending = True
-        session = self._hosted.opened(running.taken.session_id)
+        session = self._hosted.opened(running.taken_turn.session_id)
         if session is not None:
             session.inbox.take_back()  # as rows they become a turn of their own
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
-            self._queue.end(connection, running.taken, reason, turn.error)
+            self._queue.end(connection, running.taken_turn, reason, turn.error)
             return ()
 
         return work
@@ -302,8 +306,8 @@ class TurnWorker:
 
 async def _put_words(running: RunningTurn, hosted: SessionHost) -> None:
     """Give a turn that is resumed what was said to it meanwhile, before its open calls run."""
-    taken = running.taken
-    said = await hosted.app.database.read(lambda db: orders.said(db, taken.id, 0))
+    taken = running.taken_turn
+    said = await hosted.app.database.read(lambda db: orders.messages_after(db, taken.id, 0))
     if said:
         session = await hosted.session(taken.session_id)
         for number, text in said:
@@ -312,14 +316,14 @@ async def _put_words(running: RunningTurn, hosted: SessionHost) -> None:
 
 
 def _read(connection: apsw.Connection, number: int) -> Sequence[Queued]:
-    orders.read(connection, number)
+    orders.mark_read(connection, number)
     return ()
 
 
-def _end_of(connection: apsw.Connection, taken: TakenTurn) -> tuple[str, str]:
-    key = sessions.key_of(connection, taken.session_id)
-    return turns.outcome(connection, key, taken.turn)[:2]
+def _end_of(connection: apsw.Connection, taken_turn: TakenTurn) -> tuple[str, str]:
+    key = sessions.key_of(connection, taken_turn.session_id)
+    return turns.outcome(connection, key, taken_turn.turn)[:2]
 
 
 def _ignore(event: Event) -> None:
-    """Show nothing: what a turn took is among its own events."""
+    """Show nothing: the turn's own events include the messages it took."""
