@@ -307,7 +307,7 @@ class EngineHost:
             await self._compactions.record_repair(self._live.repair.summary(), emit)
 
     def observe(self, usage: Usage) -> None:
-        """Hand the usage to the engine, without a prompt that Whet estimated: the engine's estimate is closer."""
+        """Hand the usage to the engine, without a prompt size that Whet only estimated."""
         if usage.is_prompt_estimated:
             usage = msgspec.structs.replace(usage, prompt_tokens=0, input_tokens=0, total_tokens=0)
         self._usage = {key: getattr(usage, key) for key in _USAGE_KEYS}
