@@ -108,7 +108,7 @@ class PickQuestion(TerminalQuestion):
         self._choices = choices
         self._typed_text = typed_text
         self._decides = decides
-        self.line = ""
+        self.line: str = ""
         self._at = 0
 
     @property

@@ -68,7 +68,7 @@ class InputKeys:
         self.pastes: Pastes = Pastes()
         self.inputs: asyncio.Queue[Typed | PromptSignal] = asyncio.Queue()
         self.question: TerminalQuestion | None = None
-        self.typed_ahead = ""
+        self.typed_ahead: str = ""
         self.last_key_s: float = 0.0
         self._escaped_s = 0.0
 

@@ -27,7 +27,7 @@ class TypedKeys:
         answer: Callable[[str], None],
         silence_s: float = SILENCE_S,
     ) -> None:
-        self.text = ""
+        self.text: str = ""
         self.is_followed: Callable[[], bool] = bool
         self._options = options
         self._answer = answer

@@ -307,8 +307,7 @@ class EngineHost:
             await self._compactions.record_repair(self._live.repair.summary(), emit)
 
     def observe(self, usage: Usage) -> None:
-        """Hand the usage to the engine and keep the server's count. A prompt that Whet counted itself is left
-        out: the engine's own estimate of the list is closer."""
+        """Hand the usage to the engine, without a prompt size that Whet only estimated."""
         if usage.is_prompt_estimated:
             usage = msgspec.structs.replace(usage, prompt_tokens=0, input_tokens=0, total_tokens=0)
         self._usage = {key: getattr(usage, key) for key in _USAGE_KEYS}
@@ -399,9 +398,8 @@ class EngineHost:
 
     async def _outgoing(self) -> Sequence[Message]:
         view = self._live.outgoing()
-        if optional_hook(self.seat.engine, "select_context") is not None:
-            view = await self._compactions.select(view)
-        return view
+        is_selected = optional_hook(self.seat.engine, "select_context") is not None
+        return await self._compactions.select(view) if is_selected else view
 
     @property
     def _compactions(self) -> CompactionRunner:

@@ -185,7 +185,7 @@ class Packer:
     """Packs contents side by side on a few threads, as zlib lets them; a few small ones without threads."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size: int = 0
         """The bytes of what was added since the last results, before packing."""
         self._pool: ThreadPoolExecutor | None = None
         self._jobs: list[Future[list[tuple[bytes, int, bytes]]]] = []
