@@ -1,16 +1,17 @@
-"""Whet: an agent that gets better at its owner's work by doing it.
+"""Whet: an agent that learns its owner's work.
 
     with whet.Agent() as agent:
         print(agent.run("What is in this folder?").text)
 
-Names are loaded at first use, so that `import whet` costs nothing. docs/library.md shows each of them.
+Names are loaded at first use, so `import whet` costs almost nothing. docs/library.md documents each of
+them.
 """
 
 from __future__ import annotations
 
 import importlib
 
-TYPE_CHECKING = False  # type checkers take it as true; nothing here needs `typing` at run time
+TYPE_CHECKING = False  # type checkers assume True; no `typing` import is needed at run time
 if TYPE_CHECKING:
     from whet.app.facade import Agent, AsyncAgent
     from whet.app.program_tools import tool

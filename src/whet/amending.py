@@ -1,6 +1,6 @@
-"""A call that a person changes before it runs: what of it they edit, and the call that comes of that.
+"""Let a person edit a call before it runs: choose the editable text, and build the call from the edited text.
 
-Knows no screen and no page. What comes out is checked, judged and bound like any other call.
+Knows no screen and no page. The new call is checked, judged and bound to an approval like any other call.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from whet.contract.texts import NOT_JSON, from_json
 
 
 class Editable(msgspec.Struct, frozen=True):
-    """What of a call a person edits: its text, and how the name of a file of that kind ends."""
+    """The text of a call that a person edits, and the suffix for a file with that text."""
 
     text: str
     suffix: str
 
 
 def editable(request: ApprovalRequest) -> Editable:
-    """Give a call's command, the file that it would write, its diff, or else its arguments as JSON."""
+    """Return the text to edit: a call's command, the file that it would write, its diff, or else its
+    arguments as JSON."""
     if isinstance(command := request.arguments.get("command"), str):
         return Editable(command, ".sh")
     change = _only(request)
@@ -37,8 +38,8 @@ def editable(request: ApprovalRequest) -> Editable:
 
 
 def amended(request: ApprovalRequest, text: str) -> dict[str, object] | None:
-    """Give the call's arguments as `text` makes them, None where it changes nothing. Raises ConfigError for
-    what can't be read."""
+    """Return the call's arguments with the edited `text`, or None if nothing changed. Raises ConfigError if
+    the text can't be read."""
     if isinstance(command := request.arguments.get("command"), str):
         text = text.removesuffix("\n")
         return None if text == command else {**request.arguments, "command": text}
@@ -61,7 +62,7 @@ def _only(request: ApprovalRequest) -> TextChange | None:
 
 
 def _writing(arguments: Mapping[str, object], change: TextChange, text: str) -> dict[str, object]:
-    """Give the arguments that make the file what the person saved."""
+    """Return the arguments that give the file the text that the person saved."""
     if "content" in arguments:
         return {**arguments, "content": text}
     old = "/dev/null" if change.old is None else f"a/{change.path}"

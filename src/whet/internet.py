@@ -52,7 +52,8 @@ def is_other_machine(address: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is of the public internet; an IPv6 form that holds an IPv4 one counts as that."""
+    """Return whether an IP address belongs to the public internet. An IPv6 form of an IPv4 address counts as
+    that address."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

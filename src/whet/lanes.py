@@ -1,8 +1,8 @@
 """The only crossings between the event loop and threads.
 
-`ToolPool` runs synchronous tool functions. Plugin lanes and the store lane keep pools of their own: a
-hook may wait for the model, and a shared pool would then starve what it waits for. Python can't kill a
-thread, so a call that is given up on keeps its worker until it returns.
+`ToolPool` runs synchronous tool functions. Plugin lanes and the store lane keep pools of their own: a hook
+may wait for the model, and in a shared pool it could block the very call it waits for. Python can't kill a
+thread, so an abandoned call keeps its worker until it returns.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 
 def tell_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> bool:
-    """Have a loop run `function` soon, from any thread. False: it is closed, nobody waits there any more.
+    """Schedule `function` on a loop, from any thread. Returns False if the loop is closed.
 
-    To look first whether it is closed doesn't do: it may close between the look and the call.
+    Checking first whether it is closed is not enough: it may close between the check and the call.
     """
     try:
         loop.call_soon_threadsafe(function, *args)
@@ -34,36 +34,36 @@ def tell_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], 
 
 
 class ToolPool:
-    """Threads for synchronous tools; made at the first use."""
+    """Threads for synchronous tools, created at first use."""
 
     def __init__(self, workers: int = 8) -> None:
         self._workers = workers
         self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `function` on a thread and give its result. A cancel leaves the thread to finish alone."""
+        """Run `function` on a thread and return its result. After a cancel the thread finishes on its own."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="tool")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))
 
     def close(self) -> None:
-        """Let running calls finish and take no more."""
+        """Let running calls finish and accept no more."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class LaneOutcome(msgspec.Struct, Generic[T], frozen=True):
-    """What foreign code came to: `value`, or the `error` that it raised."""
+    """The result of foreign code: `value`, or the `error` that it raised."""
 
     value: T | None = None
     error: BaseException | None = None
 
 
 def attempt(function: Callable[[], T]) -> LaneOutcome[T]:
-    """Call foreign code; whatever it raises is part of the outcome and goes no further.
+    """Call foreign code. Any exception becomes part of the outcome and goes no further.
 
-    This is the boundary to plugins: also SystemExit and a CancelledError of theirs stop here.
+    This is the boundary to plugins: even SystemExit and CancelledError stop here.
     """
     try:
         return LaneOutcome(function())
@@ -78,8 +78,8 @@ class LaneTimeout(Exception):
 class PluginLane:
     """One thread for one instance of foreign code: its calls run one at a time, in order.
 
-    The thread is made at the first call and does not keep the process alive. A call that passes its
-    deadline closes the lane until the thread returns.
+    The thread is created at the first call and does not keep the process alive. A call that passes its
+    deadline blocks the lane until the thread returns.
     """
 
     def __init__(self, name: str) -> None:
@@ -93,13 +93,14 @@ class PluginLane:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs or waits here: a call made on another thread meets none of the lane's."""
+        """Whether nothing runs or waits here, so that a call on another thread would not overlap with one of
+        the lane's."""
         self._forget_done()
         return not self._pending and not self._closed
 
     @property
     def stuck(self) -> bool:
-        """Whether a call that was given up on still runs."""
+        """Whether an abandoned call still runs."""
         return self._given_up is not None and not self._given_up.done()
 
     def submit(self, function: Callable[[], T]) -> Future[LaneOutcome[T]]:
@@ -114,10 +115,10 @@ class PluginLane:
         return future
 
     async def run(self, function: Callable[[], T], deadline_s: float) -> LaneOutcome[T]:
-        """Run `function` after what is queued and give its outcome.
+        """Run `function` after the queued calls and return its outcome.
 
-        Raises LaneTimeout after `deadline_s`, and at once while the lane is stuck. A cancel leaves a call
-        that has begun to finish alone.
+        Raises LaneTimeout after `deadline_s`, and at once while the lane is stuck. After a cancel, a call
+        that has begun finishes on its own.
         """
         if self.stuck or self._closed:
             raise LaneTimeout
@@ -135,7 +136,7 @@ class PluginLane:
         raise LaneTimeout
 
     def close(self) -> None:
-        """Let what is queued run, then end the thread; later calls are refused."""
+        """Let the queued calls run, then end the thread. Later calls are refused."""
         self._closed = True
         if self._thread is not None:
             self._jobs.put(None)

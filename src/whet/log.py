@@ -1,7 +1,7 @@
-"""Structured records in `logs/whet.log`, one JSON object a line, secrets masked in one place.
+"""Structured records in `logs/whet.log`, one JSON object a line, with secrets masked.
 
-`mask` is that place: logs, exports, notifications and error texts all pass through it. It knows the
-values that were loaded as secrets (`protect`) and the shapes of common keys; it does not know what a
+All masking is done by `mask`: logs, exports, notifications and error texts pass through it. It knows the
+values that were loaded as secrets (`protect`) and the shapes of common keys. It does not know what a
 record is about.
 """
 
@@ -39,9 +39,8 @@ _protected: set[str] = set()
 
 
 def protect(values: Iterable[str]) -> None:
-    """Mask these values wherever they turn up from now on, also as JSON writes them, and as JSON within JSON
-    does (a call's arguments in an export); shorter than 8 characters are left alone.
-    """
+    """Mask these values wherever they occur from now on, also as JSON writes them, and as JSON within JSON
+    does (a call's arguments in an export). Values shorter than 8 characters are not masked."""
     for value in values:
         if len(value) >= 8:
             once = json.dumps(value, ensure_ascii=False)[1:-1]
@@ -49,22 +48,23 @@ def protect(values: Iterable[str]) -> None:
 
 
 def forget_protected() -> None:
-    """Mask no loaded values any more: for a process that is done with one home and takes up another."""
+    """Stop masking the loaded values, for a process that changes to another home."""
     _protected.clear()
 
 
 def mask(text: str) -> str:
-    """Give `text` with every known secret and every key-shaped run replaced."""
+    """Return `text` with every known secret and every run shaped like a key replaced."""
     for value in sorted(_protected, key=len, reverse=True):
         if value in text:
             text = text.replace(value, MASK)
-    # None of the shapes but these two stands in words as short as most are: a look at each takes longer.
+    # Except for these two shapes, a key is longer than most words; matching every text would take longer than
+    # this test.
     if "://" in text or "-----BEGIN" in text or max(map(len, text.split()), default=0) >= _SHORTEST:
         return _shapes().sub(MASK, text)
     return text
 
 
-@cache  # compiled at the first text: it takes a hundredth of a start
+@cache  # compiled at first use: it takes a hundredth of the start-up time
 def _shapes() -> re.Pattern[str]:
     return re.compile(_SHAPES)
 
@@ -83,8 +83,8 @@ class _JsonLines(logging.Formatter):
 
 
 class _LogFile(logging.Handler):
-    """A file that is opened at its first record: most runs write none, and what rolls it over takes a
-    hundredth of a start to import."""
+    """A file that is opened at its first record. Most runs write none, and importing the rotating handler
+    takes a hundredth of the start-up time."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -110,8 +110,8 @@ class _LogFile(logging.Handler):
 def start(folder: Path, *, level: int = logging.INFO) -> None:
     """Write records of the `whet` loggers to `folder`/whet.log, at most 3 files of 5 MB.
 
-    A folder that can't be written leaves logging off: a log must not stop the work. Where it was started
-    before, nothing changes.
+    If the folder can't be written, logging stays off: a log must not stop the work. Does nothing if
+    logging was started before.
     """
     logger = logging.getLogger("whet")
     if logger.handlers:
@@ -119,7 +119,7 @@ def start(folder: Path, *, level: int = logging.INFO) -> None:
     logger.setLevel(level)
     logger.propagate = False
     try:
-        for made in (folder.parent, folder):  # `parents` would make the home for all to read
+        for made in (folder.parent, folder):  # `parents` would make the home readable by all
             made.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError:
         logger.addHandler(logging.NullHandler())

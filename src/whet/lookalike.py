@@ -1,8 +1,9 @@
-"""Characters that a reader takes for others: found by what Unicode says of them, and marked.
+"""Find and mark characters that a reader may take for others, using their Unicode properties.
 
-A word of two scripts, a word of another script that could be read as Latin among Latin ones, other forms of
-ASCII's characters, accents of their own, signs in the place of ASCII's, and blanks that push the rest out of
-sight. Text in its own script stays as it is. What is marked keeps its place and gets its code behind it.
+Covered are words that mix two scripts, words of another script that could be read as Latin among Latin
+words, other forms of ASCII characters, separate accents, signs in place of ASCII signs, and blanks that
+push text out of sight. Text in its own script is not changed. A marked character stays, followed by its
+code.
 """
 
 from __future__ import annotations
@@ -15,32 +16,31 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
-# Cyrillic, Greek and Armenian letters beside the Latin ones that they are read as.
+# Cyrillic, Greek and Armenian letters, and the Latin letters that they look like.
 _READ_AS = str.maketrans(
     "аеорсухіјѕԁһԛԝӏѵАВЕЅІЈКМНОРСТХҮԌԚԜΑΒΕΖΗΙΚΜΝΟΡΤΥΧοανιγρυкօոսհզցՍՕ",
     "aeopcyxijsdhqwlvABESIJKMHOPCTXYGQWABEZHIKMNOPTYXoaviypukonuhqgUO",
 )
-# Scripts that have letters of their own shape, so that a whole word says which one it is.
+# Scripts with letters of a distinct shape, so that a whole word shows its script.
 _KNOWN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "GEORGIAN"})
 _LETTERS = re.compile(r"[^\W\d_]+")
 _TOKEN = re.compile(r"\S+")
 _has_latin = re.compile(r"[A-Za-z]").search
 _BLANKS = re.compile(r"[ \n]{100,}|\n(?: *\n){7,}")
 _MARKED = re.compile(r"<U\+[0-9A-F]{4,6}>")
-_PROSE = frozenset(
-    "’‘“”–—…·→←°«»§€£¥"
-)  # stands between letters in ordinary text, and is seen to be none of ASCII's
+_PROSE = frozenset("’‘“”–—…·→←°«»§€£¥")  # common in ordinary text and not mistaken for ASCII signs
 _LATIN = frozenset({"LATIN"})
 _NEAR, _MOST_ACCENTS = 2, 8
 
 
 def latin(text: str) -> str:
-    """Give the text with other scripts' letters that look like Latin ones as those, for finding phrases."""
+    """Return the text with Latin letters in place of look-alikes from other scripts, for finding phrases."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_READ_AS)
 
 
 def marked(text: str) -> str:
-    """Give the text with each look-alike's code behind it, and long blanks counted. Twice is as once."""
+    """Return the text with each look-alike's code after it, and long blanks counted. Applying it twice
+    changes nothing."""
     if not text.isascii():
         parts: list[str] = []
         begin = 0
@@ -53,15 +53,15 @@ def marked(text: str) -> str:
 
 
 def code(character: str) -> str:
-    """Give a character's code as people are shown it."""
+    """Return a character's code as shown to people."""
     return f"<U+{ord(character):04X}>"
 
 
 def odd_places(text: str) -> list[int]:
-    """Give where look-alikes stand, in order; none in plain ASCII."""
+    """Return the positions of look-alikes, in order. Plain ASCII has none."""
     if text.isascii():
         return []
-    characters = set(text)  # each is judged once, however often it stands there
+    characters = set(text)  # each character is classified once, however often it occurs
     doubts = {one: doubt for one in characters if one > "\x7f" and (doubt := _doubt(one))}
     scripts = {one: name for one in characters if (name := script(one))}
     places = set(_odd_signs(text, doubts)) if doubts else set[int]()
@@ -81,8 +81,9 @@ def _counted(found: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _doubt(character: str) -> str:
-    """Say as what a character is judged by its neighbours: "" where it is never read as one of ASCII's, "odd"
-    where it always is, as wide, mathematical and small forms, ligatures and phonetic letters are."""
+    """Classify a character for the check of its neighbours. Returns "" if it is never read as an ASCII
+    character, and "odd" if it always is: wide, mathematical and small forms, ligatures and phonetic
+    letters."""
     kind = unicodedata.category(character)
     if kind in ("Mn", "Me"):
         return "accent"
@@ -105,14 +106,16 @@ def _is_form_of_ascii(character: str) -> bool:
 
 
 def is_ideograph(letter: str) -> bool:
-    """Whether a letter is Chinese, Japanese or Korean, as two in three are; nobody reads them as others."""
+    """Return whether a letter is Chinese, Japanese or Korean. Two in three letters of Unicode are, and none
+    is read as another."""
     return "\u3400" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7a3" or letter >= "\U00020000"
 
 
 def _odd_signs(text: str, doubts: Mapping[str, str]) -> Iterator[int]:
-    """Find what is odd by itself or between its neighbours: an accent of its own on one of ASCII's, a foreign
-    digit in a number, a sign that is not ASCII's within an ASCII word."""
-    base = run = -1  # where the accents next to each other stand on, and how many they are
+    """Find characters that are odd by themselves or next to their neighbours: a separate accent on an ASCII
+    character, a foreign digit in a number, a non-ASCII sign within an ASCII word."""
+    # the position of the character that the current run of accents follows, and the length of the run
+    base = run = -1
     for at, character in enumerate(text):
         doubt = doubts.get(character)
         if doubt != "accent":
@@ -140,7 +143,7 @@ def _is_in_ascii(before: str, after: str, *, is_digit: bool) -> bool:
 
 @lru_cache(maxsize=4096)
 def script(character: str) -> str:
-    """Name the script of a letter that has cases, or was made after Latin ones; "" for all others."""
+    """Return the script of a letter that has cases or was modelled on Latin letters, or "" for all others."""
     if "\x7f" < character <= "\u00bf":
         return ""  # the micro sign and the ordinals
     kind = unicodedata.category(character)
@@ -176,6 +179,6 @@ def _odd_letters(line: str, scripts: Mapping[str, str]) -> Iterator[int]:
         elif has_latin and word.can_pass and word.scripts and word.scripts != _LATIN:
             near = words[max(0, number - _NEAR) : number + 1 + _NEAR]
             is_natural = any(each.scripts == word.scripts and not each.can_pass for each in near)
-            # Between blanks with ASCII letters: in a path, a host, a file's name.
+            # Part of a token with ASCII letters: in a path, a host or a file name.
             if not is_natural or tokens[bisect(tokens, word.begin, key=itemgetter(0)) - 1][1]:
                 yield from range(word.begin, word.begin + len(word.text))

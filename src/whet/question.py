@@ -1,9 +1,10 @@
-"""A question as a person reads it: what would be written or run, why it is asked, what a yes would cover.
+"""Turn an approval request into text for a person: what would be written or run, why the person is asked, and
+what an approval would cover.
 
-Made once from the gate's request, for every interface: rows that a terminal colours, a page marks up and a
-chat quotes. Whole on demand, folded where there is little room. What is shown is exact: secrets are masked,
-and characters that hide or turn text are spelled out. Does not know how a row is drawn, nor how an answer is
-given.
+It is built once from the gate's request, for every interface: rows that a terminal colours, a page marks
+up and a chat quotes. It can be shown whole, or folded if there is little room. The text is exact: secrets
+are masked, and characters that hide or reorder text are written as codes. It does not know how a row is
+drawn, nor how an answer is sent.
 """
 
 from __future__ import annotations
@@ -36,28 +37,28 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class QuestionText(msgspec.Struct, frozen=True):
-    """A question in parts: its title, what would happen, and what a person should know for the answer."""
+    """A question in parts: its title, the action, and the facts that a person should know for the answer."""
 
     title: str
     body: tuple[Row, ...]
     notes: tuple[Row, ...]
 
     def folded(self, most: int = FOLDED_ROWS) -> tuple[Row, ...]:
-        """Give at most `most` rows of the body, the last of which then says how many are left out; a long row
-        says what it leaves out."""
+        """Return at most `most` rows of the body. If rows are left out, the last row says how many; a long
+        row says how much of it is cut."""
         if len(self.body) <= most:
             return tuple(map(_clipped, self.body))
         left = len(self.body) - most + 1
         return (*map(_clipped, self.body[: most - 1]), Row("fold", f"… {left:,} more lines"))
 
     def plain(self, most: int = 0) -> str:
-        """Give body and notes as text, all of it or at most `most` rows of the body."""
+        """Return body and notes as text, in full or with at most `most` rows of the body."""
         rows = self.folded(most) if most else self.body
         return "\n".join(row.text for row in (*rows, *self.notes))
 
 
 def worded(request: ApprovalRequest) -> QuestionText:
-    """Word a question."""
+    """Build the question for a request."""
     if request.changes:
         body = tuple(row for change in request.changes for row in change_rows(change))
         added, removed = totals(request.changes)
@@ -69,7 +70,7 @@ def worded(request: ApprovalRequest) -> QuestionText:
 
 
 def change_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
-    """Give a change as rows of a unified diff, whole; its first row names the file and counts the lines."""
+    """Return a change as rows of a whole unified diff. The first row names the file and counts the lines."""
     rows, added, removed = _compared(change, context)
     what = "new file, " if change.old is None and not change.note else ""
     what = "deleted, " if change.new is None and not change.note else what
@@ -85,7 +86,7 @@ def totals(changes: Sequence[TextChange]) -> tuple[int, int]:
 
 
 def edits_of(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
-    """Give changes for an event: counted, and with a diff that is cut where it is long."""
+    """Return changes for an event, with line counts and a diff that is cut if it is long."""
     found: list[FileEdit] = []
     for change in changes:
         rows, added, removed = _compared(change, 2)
@@ -98,7 +99,7 @@ def edits_of(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
 
 
 def row_of(line: str) -> Row:
-    """Give a line of a diff as the row that it is."""
+    """Parse a line of a diff into a row."""
     kinds: dict[str, RowKind] = {"+": "added", "-": "removed", "@": "hunk", "…": "fold", "\\": "note"}
     return Row(kinds.get(line[:1], "same"), line)
 
@@ -128,7 +129,7 @@ def _compared(change: TextChange, context: int) -> tuple[list[Row], int, int]:
         tail += 1
     start, end = max(0, head - context), max(0, tail - context)
     before, after = old[start : len(old) - end], new[start : len(new) - end]
-    if len(before) + len(after) > _COMPARED_LINES:  # comparing takes the square of that
+    if len(before) + len(after) > _COMPARED_LINES:  # the comparison takes quadratic time
         cores = old[head : len(old) - tail], new[head : len(new) - tail]
         rows = [Row("hunk", f"@@ -{head + 1},{len(cores[0])} +{head + 1},{len(cores[1])} @@")]
         rows += [_row("-", line) for line in cores[0]] + [_row("+", line) for line in cores[1]]
@@ -144,7 +145,7 @@ def _rows(before: list[str], after: list[str], start: int, context: int) -> list
         first, last = group[0], group[-1]
         old, new = first[1] + start + 1, first[3] + start + 1
         counts = last[2] - first[1], last[4] - first[3]
-        old, new = old - (not counts[0]), new - (not counts[1])  # an empty side stands before the line
+        old, new = old - (not counts[0]), new - (not counts[1])  # an empty side refers to the line before it
         rows.append(Row("hunk", f"@@ -{old},{counts[0]} +{new},{counts[1]} @@"))
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
@@ -171,7 +172,7 @@ def _clipped(row: Row) -> Row:
 
 
 def _lines(text: str | None) -> list[str]:
-    """Split into lines with their ends; only a line feed ends one, so that a carriage return is seen."""
+    """Split into lines with their ends. Only a line feed ends a line, so that a carriage return is shown."""
     if not text:
         return []
     parts = text.split("\n")

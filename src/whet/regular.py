@@ -1,7 +1,8 @@
-"""Reads files that any command may have put there, for what Whet reads by itself and shows to nobody first.
+"""Read files that any command may have created, safely enough for Whet to read them without showing them
+first.
 
-A pipe under a known name would hold the reader up for good, a device or a file of many gigabytes would fill
-its memory, and a link would bring a key into what a model reads.
+A pipe under a known name would block the reader for ever, a device or a file of many gigabytes would fill
+its memory, and a link could bring a secret key into text that a model reads.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def read_regular(path: str | Path, most_bytes: int, within: Path | None = None) -> bytes:
-    """Give the beginning of a regular file. Raises OSError for anything else, and with `within` for a file
-    that is not in that folder, whatever links lead to it."""
+    """Return the first `most_bytes` of a regular file. Raises OSError for anything else and, with `within`,
+    for a file outside that folder, even if links lead to it."""
     with open_regular(path, within) as file:
         return file.read(most_bytes)
 
 
 def open_regular(path: str | Path, within: Path | None = None) -> BufferedReader:
     """Open a regular file to read it. Raises OSError as `read_regular` does."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # to open a device may already do something
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a device may already have an effect
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     file = os.fdopen(os.open(path, _FLAGS), "rb")
     try:
@@ -40,12 +41,12 @@ def open_regular(path: str | Path, within: Path | None = None) -> BufferedReader
 
 
 def read_regular_text(path: str | Path, most_bytes: int, within: Path | None = None) -> str:
-    """Give the same as text, with marks for what is no UTF-8."""
+    """Return the beginning of a regular file as text, with replacement characters for invalid UTF-8."""
     return read_regular(path, most_bytes, within).decode("utf-8", "replace")
 
 
 def _place(handle: int) -> Path:
-    """Give where an open file really is; its name may have come to mean another one."""
+    """Return the real path of an open file. Its name may refer to another file by now."""
     if sys.platform == "darwin":
         from fcntl import F_GETPATH, fcntl  # noqa: PLC0415  other systems have no such call
 

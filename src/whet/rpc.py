@@ -1,8 +1,8 @@
-"""JSON-RPC over stdio as MCP hosts speak it to our servers: a message a line, calls side by side.
+"""JSON-RPC over stdio as MCP hosts speak it to our servers: one message a line, calls run concurrently.
 
-What the client and the servers of MCP share is here: protocol versions, error codes, reading a message.
-Standard output belongs to the protocol while it is served; whatever else is printed goes to standard error.
-It does not know what any method does.
+It also holds the parts that the MCP client and servers share: protocol versions, error codes, reading a
+message. While serving, standard output belongs to the protocol and other output goes to standard error. It
+does not know what any method does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""The MCP versions that are spoken, newest first."""
+"""The supported MCP versions, newest first."""
 STATELESS_VERSION = "2026-07-28"
 """The version without a handshake; our client speaks it with servers that refuse one."""
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL = -32600, -32601, -32602, -32603
@@ -33,7 +33,7 @@ _GRACE_S = 1.0
 
 
 class BadCall(WhetError):
-    """A message that is not what the protocol asks for; `code` is JSON-RPC's."""
+    """A message that violates the protocol. `code` is the JSON-RPC error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -61,11 +61,12 @@ class RpcCall(msgspec.Struct, frozen=True):
 
 
 Answer = Callable[[RpcCall], Awaitable[dict[str, Any]]]
-"""Gives the result of a call. Raises BadCall, and WhetError for what failed here."""
+"""Returns the result of a call. Raises BadCall for a bad call, and WhetError if the work failed."""
 
 
 def read_message(line: bytes) -> dict[str, Any] | None:
-    """Give the message of a line, bytes that are no UTF-8 shown as such; None for what is no message."""
+    """Return the message of a line, with replacement characters for invalid UTF-8, or None if it is not a
+    message."""
     try:
         read: object = msgspec.json.decode(line.decode("utf-8", "replace"))
     except NOT_JSON:
@@ -74,7 +75,7 @@ def read_message(line: bytes) -> dict[str, Any] | None:
 
 
 def hello(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
-    """Answer `initialize` for a server of tools and what else it `has`."""
+    """Answer `initialize` for a server with tools and the further capabilities in `has`."""
     asked = params.get("protocolVersion")
     return {
         "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
@@ -84,13 +85,13 @@ def hello(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
 
 
 def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
-    """Give a tool's result that is text."""
+    """Return a tool result that is text."""
     return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 
 async def serve_stdio(answer: Answer) -> None:
-    """Answer until stdin ends; calls that run then get a second more. A call that the client calls off is
-    cancelled, and gets no answer."""
+    """Answer until stdin ends; calls that run then get a second more. A call that the client cancels gets no
+    answer."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LINE_LIMIT)
     pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -111,7 +112,7 @@ async def serve_stdio(answer: Answer) -> None:
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes | None:
-    """Give the next line, empty for one that is too long, None at the end."""
+    """Return the next line, an empty one if it is too long, or None at the end."""
     try:
         return await reader.readuntil(b"\n")
     except asyncio.IncompleteReadError as error:
@@ -136,7 +137,7 @@ def _take(
             task.cancel()
     elif message.get("id") is not None or message.get("method") is None:
         key = key_of(call_id := message.get("id"))
-        if call_id is not None and key in running:  # else the first could not be called off any more
+        if call_id is not None and key in running:  # otherwise the first call could no longer be cancelled
             error = {"code": INVALID_REQUEST, "message": "a call with this id is under way"}
             return _write(out, {"jsonrpc": "2.0", "id": call_id, "error": error})
         running[key] = task = group.create_task(_answer_on(out, message, answer))
@@ -144,7 +145,7 @@ def _take(
 
 
 async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> dict[str, Any]:
-    """Give the whole reply to a message that is a call, or should have been one."""
+    """Return the whole reply to a message that is a call, or should have been one."""
     method, given = str(message.get("method") or ""), message.get("params")
     params = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id")}
@@ -160,7 +161,7 @@ async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> d
 
 
 def called_off(message: dict[str, Any]) -> str | None:
-    """Give the key of the call that a message calls off; None for any other message."""
+    """Return the key of the call that a message cancels, or None for any other message."""
     params = message.get("params")
     if message.get("method") != "notifications/cancelled" or not isinstance(params, dict):
         return None
@@ -168,7 +169,7 @@ def called_off(message: dict[str, Any]) -> str | None:
 
 
 def key_of(call_id: object) -> str:
-    """Give what tells calls apart; 1 is not "1"."""
+    """Return a key that distinguishes calls; 1 is not "1"."""
     return repr(call_id)
 
 
@@ -180,11 +181,11 @@ async def _answer_on(out: BinaryIO, message: dict[str, Any], answer: Answer) -> 
 
 
 def _write(out: BinaryIO, message: dict[str, Any]) -> None:
-    """Write a line whole; no more of it to a client that is gone or takes nothing for half a minute."""
+    """Write a whole line. Gives up if the client has exited or reads nothing for half a minute."""
     left = memoryview(msgspec.json.encode(message) + b"\n")
     with contextlib.suppress(OSError):
         while left:
-            written = out.write(left)  # None where stdin's pipe is stdout's too, and is full
+            written = out.write(left)  # None if the pipe is non-blocking, as stdin's may be, and is full
             left = left[written or 0 :]
             if not written and not select.select([], [out], [], _STUCK_S)[1]:
                 return

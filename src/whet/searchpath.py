@@ -1,7 +1,8 @@
-"""Finds the programs that Whet itself runs, with all of its person's rights, where no command can put them.
+"""Find the programs that Whet itself runs with all of the user's rights, ignoring folders that agent commands
+can write to.
 
-Whoever starts Whet in an active virtual environment has a folder of the workspace first on the search path,
-and a command may write there.
+If Whet is started in an active virtual environment, a folder of the workspace comes first on the search
+path, and a command may write there.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ from pathlib import Path
 
 
 def outside(*places: str | Path) -> str:
-    """Give the search path without relative folders and those that lie in one of these places, or in the
-    outermost repository around it."""
+    """Return the search path without relative folders and without folders inside the given ones or the
+    outermost repository around them."""
     tops = _tops(places)
     return os.pathsep.join(one for one in os.get_exec_path() if _is_outside(one, tops))
 
 
 def find_outside(name: str, *places: str | Path) -> str | None:
-    """Find a program on that path; one that a link leads into such a place is none.
+    """Find a program on the trusted path. Programs reached through a symlink into an untrusted folder are
+    ignored.
 
     `shutil.which` would cost 4 ms of start-up to import.
     """
     tops = _tops(places)
     for folder in os.get_exec_path():
-        path = os.path.join(folder, name)  # most folders have none, and need no further look
+        path = os.path.join(folder, name)  # most folders lack the program and need no further check
         if not (os.path.isfile(path) and os.access(path, os.X_OK)):
             continue
         if _is_outside(folder, tops) and _is_outside(path, tops):
@@ -34,8 +36,8 @@ def find_outside(name: str, *places: str | Path) -> str | None:
 
 
 def _tops(places: Iterable[str | Path]) -> list[str]:
-    """Give the places and the repositories around each, below the home; what leads elsewhere as git's
-    second working trees do is the caller's to name."""
+    """Return the folders and the repositories around each, below the home. The caller must add folders that
+    lie elsewhere, such as git's linked working trees."""
     home = os.path.realpath(os.path.expanduser("~"))
     found: list[str] = []
     for place in places:

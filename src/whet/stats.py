@@ -1,9 +1,9 @@
-"""Intervals and tests for small samples: what may be said of a rate, a difference, a paired comparison.
+"""Intervals and tests for small samples: for a rate, a difference and a paired comparison.
 
-Pure functions on counts and lists; randomness comes in as a seed, so that the same data gives the same
+Pure functions on counts and lists. Randomness comes in as a seed, so that the same data gives the same
 interval. It does not know what was counted. Sources: Wilson (1927) for one rate; Newcombe (1998), method
-10, for the difference of two; McNemar's exact test on the discordant pairs; Hartigan (1969), typical values,
-for the centre of paired differences; Student's t for a ratio over clusters.
+10, for the difference of two; McNemar's exact test on the discordant pairs; Hartigan (1969), typical
+values, for the centre of paired differences; Student's t for a ratio over clusters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """An estimate and the range that holds it at the asked confidence."""
+    """An estimate, and the range that holds the true value at the requested confidence."""
 
     estimate: float
     low: float
@@ -25,12 +25,12 @@ class Interval(msgspec.Struct, frozen=True):
 
     @property
     def spans_zero(self) -> bool:
-        """Whether no difference is among the plausible values."""
+        """Whether zero, no difference, is among the plausible values."""
         return self.low <= 0.0 <= self.high
 
 
 def wilson(hits: int, total: int, confidence: float = 0.95) -> Interval:
-    """Give the rate `hits / total` and its score interval; 0 of 0 says nothing (0 to 1, estimate 0)."""
+    """Return the rate `hits / total` and its score interval. 0 of 0 is uninformative (0 to 1, estimate 0)."""
     if not 0 <= hits <= total:
         raise ValueError(f"{hits} of {total} is no rate")
     if total == 0:
@@ -48,7 +48,7 @@ def wilson(hits: int, total: int, confidence: float = 0.95) -> Interval:
 def rate_difference(
     hits_a: int, total_a: int, hits_b: int, total_b: int, confidence: float = 0.95
 ) -> Interval:
-    """Give rate a minus rate b for two independent samples (Newcombe's hybrid score interval)."""
+    """Return rate a minus rate b for two independent samples (Newcombe's hybrid score interval)."""
     if total_a == 0 or total_b == 0:
         return Interval(0.0, -1.0, 1.0)
     a, b = wilson(hits_a, total_a, confidence), wilson(hits_b, total_b, confidence)
@@ -59,19 +59,20 @@ def rate_difference(
 
 
 _EXACT_UP_TO = 12
-# Of what the confidence allows, this much is used: 4.3 % at most where 5 % is said. The rest is for what is
-# not quite symmetric, and so that a simulation of the level can tell holding it from missing it.
+# The share of the error level that is used: 4.3 % of 5 %. The rest allows for data that is not quite
+# symmetric, and lets a simulation distinguish a kept level from a missed one.
 _USED = 0.85
 
 
 def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
-    """Give the mean and an interval that holds its level in small samples; pass differences for a paired
+    """Return the mean and an interval that keeps its level in small samples. Pass differences for a paired
     comparison.
 
-    The interval lies between the outer means of subsets. Where there is no effect, a paired difference has
-    either sign alike, and zero falls into each gap between those means equally often: a claim is wrong less
-    often than it says, with 6 values as with 60. Fewer than the confidence needs (6 for 95 %) take Student's
-    t. No values say nothing (minus to plus infinity), and neither does one.
+    The interval lies between the outer means of subsets. If there is no effect, a paired difference is
+    equally likely to have either sign, and zero falls into each gap between those means equally often: a
+    claim is wrong less often than it says, with 6 values as with 60. If there are fewer values than the
+    confidence needs (6 for 95 %), Student's t is used. With one value or none the interval is minus to
+    plus infinity.
     """
     size = len(values)
     if size < 2:
@@ -87,9 +88,8 @@ def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int
 
 
 def _subset_means(values: Sequence[float], seed: int) -> list[float]:
-    """Give the means of subsets in order: of all that are not empty, or of 1,023 that are closed under taking
-    what only one of two has (Hartigan's condition; subsets drawn one by one hold the level on average only).
-    """
+    """Return the means of subsets, sorted: of all that are not empty, or of 1,023 that are closed under
+    symmetric difference (Hartigan's condition; subsets drawn one by one keep the level on average only)."""
     size = len(values)
     if size <= _EXACT_UP_TO:
         sums, counts = [0.0], [0]
@@ -104,7 +104,7 @@ def _subset_means(values: Sequence[float], seed: int) -> list[float]:
 
 @lru_cache(maxsize=8)
 def _closed_subsets(size: int, seed: int) -> list[tuple[int, ...]]:
-    """Give 1,023 subsets of `size` places; every place is in some of them."""
+    """Return 1,023 subsets of `size` positions. Every position is in some of them."""
     rng = random.Random(seed)
     while True:
         masks, covered = [0], 0
@@ -118,7 +118,7 @@ def _closed_subsets(size: int, seed: int) -> list[tuple[int, ...]]:
 
 
 def student_t(freedom: int, confidence: float = 0.95) -> float:
-    """Give the two-sided quantile of Student's t for `freedom` >= 1 degrees, to three digits."""
+    """Return the two-sided quantile of Student's t for `freedom` >= 1 degrees, to three digits."""
     if freedom == 1:
         return math.tan(math.pi * confidence / 2)
     if freedom == 2:
@@ -137,10 +137,11 @@ def student_t(freedom: int, confidence: float = 0.95) -> float:
 def ratio_difference(
     first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]], confidence: float = 0.95
 ) -> Interval:
-    """Give rate of `first` minus that of `second`; each pair is (hits, total) of one cluster.
+    """Return the rate of `first` minus that of `second`; each pair is (hits, total) of one cluster.
 
-    What happens within a cluster is not independent, so clusters are the unit: the linearised variance of
-    each ratio, with Student's t for the smaller sample. Fewer than two clusters of either say nothing.
+    Observations within a cluster are not independent, so clusters are the unit: the linearised variance of
+    each ratio, with Student's t for the smaller sample. With fewer than two clusters in either, the
+    interval is -1 to 1.
     """
     if min(len(first), len(second)) < 2 or not all(sum(n for _, n in some) for some in (first, second)):
         return Interval(0.0, -1.0, 1.0)
@@ -158,9 +159,9 @@ def _ratio(clusters: Sequence[tuple[int, int]]) -> tuple[float, float]:
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """Give the two-sided exact p-value of a paired yes/no comparison.
+    """Return the two-sided exact p-value of a paired yes/no comparison.
 
-    `only_a` pairs were won by a alone, `only_b` by b alone; ties say nothing. 1.0 without such pairs.
+    `only_a` pairs were won by a alone, `only_b` by b alone; ties don't count. 1.0 without such pairs.
     """
     total = only_a + only_b
     if total == 0:

@@ -1,4 +1,4 @@
-"""The certificates that a server's is checked against: SSL_CERT_FILE, SSL_CERT_DIR, or the system's."""
+"""The certificates that servers are checked against: SSL_CERT_FILE, SSL_CERT_DIR, or the system's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 from whet.contract.errors import ConfigError
 
-# Where systems keep them that Python's own build does not know of.
+# System paths that Python's own build does not know.
 _FILES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -19,13 +19,13 @@ _FILES = (
 
 
 def trust_for(url: str) -> ssl.SSLContext:
-    """Give the context for an address without a proxy; where it is not https it knows no certificate and
-    costs nothing."""
+    """Return the TLS context for an address without a proxy. If the address is not https, the context has no
+    certificates and costs nothing to create."""
     return trusted() if url.lower().startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def trusted() -> ssl.SSLContext:
-    """Give a context that checks names and certificates. Raises ConfigError where they can't be read."""
+    """Return a context that checks names and certificates. Raises ConfigError if they can't be read."""
     try:
         return _context()
     except OSError as error:

@@ -1,7 +1,8 @@
-"""Text as a person sees it before deciding: exact, whole up to a limit, with nothing hidden in it.
+"""Make text safe to show to a person before a decision: exact, whole up to a limit, with nothing hidden in
+it.
 
-The approval gate, the confirmation page and every message to a person go through here. Does not know how
-the text is shown; escaping for HTML, Markdown or a vendor is done where it is sent.
+The approval gate, the confirmation page and every message to a person use it. It does not know how the
+text is shown; escaping for HTML, Markdown or a vendor is done by the sender.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ from whet.log import mask
 from whet.lookalike import code, is_ideograph, marked, odd_places
 
 MOST_CHARS = 2_000
-WHOLE = 1 << 40  # the limit of what must not be cut
+WHOLE = 1 << 40  # the limit for text that must not be cut
 _ESCAPES = {"\t": "\\t", "\r": "\\r", "\x1b": "\\e", "\0": "\\0"}
 _PLAIN = re.compile(r"[ -~\n]*")
 _SEEN_AS_NOTHING = re.compile(r"VARIATION SELECTOR|FILLER|GRAPHEME JOINER|PATTERN BLANK|VOWEL INHERENT")
-_EMOJI_FORM = re.compile(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  # asks for a colourful form
+_EMOJI_FORM = re.compile(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  # requests a colourful form
 
 
 def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
-    """Write `text` for a person: secrets masked (unless `masks` is False), characters that can't be seen or
-    that turn text around written as their code, and what is cut at `limit` characters named.
-    """
+    """Write `text` for a person: secrets are masked (unless `masks` is False), characters that are invisible
+    or reorder text are written as codes, and text after `limit` characters is cut with a note."""
     text = mask(text) if masks else text
     cut = len(text) - limit
     if cut > 0:
@@ -34,9 +34,9 @@ def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
 
 
 def spelled(text: str, keeps: str = "\n") -> str:
-    """Write characters that can't be seen, turn text around or look like others as their code, or with it.
+    """Write characters that are invisible, reorder text or look like others as their code, or with it.
 
-    Those of `keeps` stay as they are: a line of code at a terminal keeps its tabs, too.
+    Characters in `keeps` stay as they are: a line of code at a terminal keeps its tabs, too.
     """
     if _PLAIN.fullmatch(text) is None:
         text = _EMOJI_FORM.sub("", text)
@@ -45,7 +45,7 @@ def spelled(text: str, keeps: str = "\n") -> str:
 
 
 def odd_characters(text: str) -> set[str]:
-    """Give each character of a text that `spelled` writes as its code or with it."""
+    """Return the characters of a text that `escape_characters` replaces or marks."""
     if text.isascii() and text.isprintable():
         return set()
     hidden = {c for c in set(_EMOJI_FORM.sub("", text)) if c not in "\n\t" and _hides(c)}

@@ -428,7 +428,9 @@ def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Pa
 
 def test_a_long_paste_is_a_placeholder_in_the_list_of_messages() -> None:
     long = "row\n" * 199 + "row"
-    assert fold_pastes(f"see <pasted>{long}</pasted> <pasted>short</pasted>") == "see [pasted 200 lines] short"
+    assert (
+        fold_pastes(f"see <pasted>{long}</pasted> <pasted>short</pasted>") == "see [pasted 200 lines] short"
+    )
 
 
 @pytest.mark.slow

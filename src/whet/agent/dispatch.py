@@ -61,11 +61,9 @@ class RunnableCall(msgspec.Struct, frozen=True):
 
 
 class AnsweredCall(msgspec.Struct, frozen=True):
-    """A call whose output is known without running it.
-
-    `question` is the gate's question, or None if the call names no tool or its arguments can't be read.
-    `notice` is the text that a person reads instead of the output.
-    """
+    """A call whose output is known without running it. `question` is the gate's question, or None if the
+    call names no tool or its arguments can't be read. `notice` is the text that a person reads instead
+    of the output."""
 
     open_call: OpenCall
     output: ToolOutput
@@ -78,10 +76,8 @@ PlannedCall = RunnableCall | AnsweredCall
 
 
 async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> None:
-    """Store exactly one result for every open call of the last reply.
-
-    Calls whose tools may overlap run together; results are stored in the model's order.
-    """
+    """Store exactly one result for every open call of the last reply. Calls whose tools may overlap run
+    together; results are stored in the model's order."""
     open_calls = session.log.open_calls(turn)
     planned: list[PlannedCall] = []
     for open_call in open_calls:
@@ -122,7 +118,8 @@ async def _run_all(
 async def _notify_observers(
     session: Session, turn: TurnRecord, planned: Sequence[PlannedCall], emit: Emit
 ) -> list[tuple[TurnObserver, object]]:
-    """Notify the observers before the calls run, and return each observer with its token for `after_calls`."""
+    """Notify the observers before the calls run, and return each observer with its token for
+    `after_calls`."""
     running = [item for item in planned if isinstance(item, RunnableCall)]
     if not running:
         return []
@@ -210,10 +207,7 @@ def resolve_tool(
     session: Session, tool: Tool, arguments: dict[str, object]
 ) -> tuple[Tool, dict[str, object]]:
     """Return the tool and arguments that a call stands for, which are the ones that gate, hooks and person
-    see.
-
-    Raises ToolError if the session does not have that tool.
-    """
+    see. Raises ToolError if the session does not have that tool."""
     if tool.stands_for is None:
         return tool, arguments
     name, arguments_given = tool.stands_for(arguments)
@@ -342,7 +336,8 @@ def add_facts(
 
 
 async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
-    """Run a call if it is still what the person was shown. Note in the output if its arguments were changed."""
+    """Run a call if it is still what the person was shown. Note in the output if its arguments were
+    changed."""
     question, decision, ran = item.question, item.decision, item.open_call.ran
     if decision.digest:
         try:
@@ -401,11 +396,9 @@ class _RunningCall:
 
 
 async def _run_stored(begun: _RunningCall, clock: TurnClock) -> ToolOutput:
-    """Run a call, and store its start before it if that matters.
-
-    A call that may be repeated and needed no approval runs again after a crash in any case, so its start
-    may be stored together with its result, in one commit, if it ends within `_AT_ONCE_S`.
-    """
+    """Run a call, and store its start before it if that matters. A call that may be repeated and needed no
+    approval runs again after a crash in any case, so its start may be stored together with its result,
+    in one commit, if it ends within `_AT_ONCE_S`."""
     item = begun.item
     context = _context(begun.session, begun.turn, item.open_call, begun.emit, clock)
     context = msgspec.structs.replace(context, shown=changes_digest(item.decision.changes))

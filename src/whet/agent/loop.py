@@ -36,12 +36,11 @@ async def run_turn(
     receipt: AtEnd = nothing,
     around: Pause = nullcontext,
 ) -> TurnEnd:
-    """Run one turn to its end and give its end marker, which is stored.
+    """Run one turn to its end and return its end marker, which is stored.
 
-    `incoming` None resumes an unfinished turn (NotFound where there is none). If a crash left a turn
-    unfinished, `incoming` joins it, and its calls that had not begun are not run. The transaction that stores
-    it does `receipt` too. `around` stops the clock of the turn that this one is a part of. Raises
-    CancelledError, StoreError where the turn could not even begin, and bugs; each leaves an end marker.
+    `incoming` None resumes an unfinished turn, or raises NotFound. If a crash left a turn unfinished,
+    `incoming` joins it, and calls that had not begun are not run. The transaction storing `incoming` runs
+    `receipt` too. `around` pauses the parent turn's clock. Each error leaves an end marker.
     """
     started_s = session.clock.monotonic_s()
     turn = await _begin(session, None if incoming is None else InboxEntry(incoming, receipt))
@@ -89,15 +88,13 @@ async def run_turn(
 
 
 async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
-    # runs after a cancel too: no one else continues this turn
-    async def end(turn: TurnRecord | None) -> None:
+    async def end(turn: TurnRecord | None) -> None:  # also after a cancel: no one else continues this turn
         if turn is not None:
             await _finish(session, turn, "cancelled", None)
 
     await session.log.writer.refresh()
-    if session.log.live.open_turn and (
-        unfinished := await finish_or_undo(session.log.unfinished_turn(), end)
-    ):
+    unfinished = session.log.live.open_turn and await finish_or_undo(session.log.unfinished_turn(), end)
+    if unfinished:
         if incoming is None or not session.log.messages[-1].is_final:
             if incoming is not None:
                 session.inbox.put(incoming.message, incoming.receipt)

@@ -119,7 +119,8 @@ def _own_end(command: str) -> OwnRun | None:
 
 
 def _is_silent(words: Sequence[str]) -> bool:
-    """Return whether a simple command prints nothing and only decides where and with what the next one runs."""
+    """Return whether a simple command prints nothing and only decides where and with what the next one
+    runs."""
     if words and words[0] in _SOURCES:
         return len(words) == _SOURCED_WORDS and PurePath(words[1]).name == "activate"
     return bool(words) and words[0] in _SILENT
@@ -189,7 +190,8 @@ def names_runner(command: str) -> bool:
 
 
 def _names(command: str, runners: Sequence[Sequence[str]]) -> bool:
-    """Return whether a simple command of `command` runs one of these programs, directly or through a carrier."""
+    """Return whether a simple command of `command` runs one of these programs, directly or through a
+    carrier."""
     return any(_runs(simple.split(), runners) for simple in _BREAKS.split(command))
 
 

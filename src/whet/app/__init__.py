@@ -1,1 +1,1 @@
-"""The composition root and the synchronous face."""
+"""The composition root and the library's API."""

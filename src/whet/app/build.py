@@ -1,8 +1,9 @@
-"""The composition root: settings become a running program.
+"""The composition root: build a running program from its settings.
 
-The only module that knows every part by name. An `App` holds what one process shares (store, provider,
-gate, background processes); a `Session` is one conversation on it. What a plain turn does without is made
-and imported at its first use. Reading order for a newcomer: `cli/chat.py`, this file, `agent/loop.py`.
+This is the only module that knows every part by name. An `App` holds the resources that one process shares
+(store, provider, gate, background processes); a `Session` is one conversation on it. Parts that a plain
+turn does not need are imported and created on first use. Reading order for a newcomer: `cli/chat.py`, this
+file, `agent/loop.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class App:
-    """One process's resources, and the sessions opened on them. Close it with `aclose`."""
+    """The resources of one process, and the sessions opened on them. Close it with `aclose`."""
 
     def __init__(
         self,
@@ -113,7 +114,8 @@ class App:
         *,
         source: str = "cli",
     ) -> Self:
-        """Open the store, connect the provider, gather the tools. Asks local servers for their window."""
+        """Open the store, connect the provider and collect the tools. Ask local servers for their context
+        window."""
         home.ensure()
         app = cls(home, settings, secrets, person, workspace, source)
         if app.mcp is not None:
@@ -132,12 +134,12 @@ class App:
         whose: Principal = OWNERS,
         extras: SessionExtras = NO_EXTRAS,
     ) -> Session:
-        """Begin a conversation: its system prompt and tools are written now and stay.
+        """Start a conversation. Its system prompt and tools are written now and do not change later.
 
-        After `leaving` it goes on in the same conversation (/new) and takes its context engine over. `warm`:
-        a template's name, auto or off; empty for what the settings say. Its first message decides then.
-        Templates are mined from the owner's sessions, so another person's starts with none. `extras`:
-        what the caller gives to the session. Raises WhetError.
+        With `leaving`, it continues the same conversation (/new) and takes over that session's context
+        engine. `warm` is a template's name, "auto" or "off"; if empty, the settings decide when the first
+        message arrives. Templates are mined from the owner's sessions, so sessions of other people never
+        use one. `extras` are parts that the caller adds. Raises WhetError.
         """
         if self.mcp is not None and self.mcp.is_stale:
             self._take_remote()
@@ -147,21 +149,21 @@ class App:
     async def open_session(
         self, session_id: str, *, leaving: Session | None = None, extras: SessionExtras = NO_EXTRAS
     ) -> Session:
-        """Open a stored conversation; its prefix goes out with the same bytes as before.
+        """Open a stored conversation; its prefix is sent with the same bytes as before.
 
-        It takes the context engine of `leaving` over; `extras` is what the caller gives to it.
+        It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
         """
         return await self.sessions.open(session_id, extras, leaving)
 
     async def switch_model(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer from the next request on, "" for the configured one;
-        the prefix stays."""
+        """Let another model of the same provider answer from the next request on; "" means the configured
+        model. The prefix does not change."""
         await self.models.switch(model)
         self.settings: Settings = msgspec.structs.replace(self.settings, model=self.models.settings)
         await self.sessions.answer_by(self.models.provider, session)
 
     async def let_go(self, session: Session) -> None:
-        """End a session with engine and plugins and keep nothing of it in memory; it can be opened again."""
+        """Close a session with its engine and plugins and drop it from memory; it can be opened again."""
         await self.contexts.release(session.context)
         if self.plugin_parts is not None:
             await self.plugin_parts.sessions.leave(session.id)
@@ -171,9 +173,9 @@ class App:
         session.log.close()
 
     async def aclose(self) -> None:
-        """End the sessions with their engines, stop background processes, close connections and store."""
+        """Close the sessions with their engines, stop background processes, close connections and store."""
         for name in ("helpers", "schedules", "reviews"):
-            if name in self.__dict__:  # made at its first use
+            if name in self.__dict__:  # created on first use
                 await getattr(self, name).aclose()
         await self.contexts.aclose()
         if self.plugin_parts is not None:
@@ -194,7 +196,7 @@ class App:
 
     @cached_property
     def confinement(self) -> Confinement:
-        """The jails that commands run in; made with the first one."""
+        """The sandboxes that commands run in, created with the first command."""
         from whet.app.confining import confine  # noqa: PLC0415 - 15 ms, and most turns run no command
 
         return confine(self.home, self.settings.sandbox)
@@ -206,7 +208,7 @@ class App:
         return JailGate(lambda: self.confinement)
 
     def open_wallet(self) -> None:
-        """Have every model call of this process go past the caps from now on."""
+        """Check every model call of this process against the spending caps from now on."""
         from whet.app.wallet import Wallet  # noqa: PLC0415 - only where something is capped
 
         self.models.wallet = Wallet(self.database, self.clock, self.settings.wallet)
@@ -219,7 +221,7 @@ class App:
 
     @property
     def plugins(self) -> LoadedPlugins | None:
-        """What the enabled plugins brought; None where none is enabled."""
+        """The contents of the enabled plugins; None if no plugin is enabled."""
         return None if self.plugin_parts is None else self.plugin_parts.loaded
 
     @cached_property
@@ -232,14 +234,14 @@ class App:
 
     @cached_property
     def helpers(self) -> HelperRuns:
-        """The helpers that sessions have asked for."""
+        """The helpers that sessions have started."""
         from whet.app.helper_runs import HelperRuns  # noqa: PLC0415 - few sessions have helpers
 
         return HelperRuns(self)
 
     @cached_property
     def schedules(self) -> ScheduleWatch:
-        """Looks whether a schedule is due while the program runs, once it was started."""
+        """Checks whether a schedule is due while the program runs, once it was started."""
         from whet.app.schedule_watch import ScheduleWatch  # noqa: PLC0415 - a one-shot does not look
 
         return ScheduleWatch(self.home, self.database, self.clock, self.settings.schedules)

@@ -1,7 +1,7 @@
-"""What a slash command says and asks for, gathered where the command has no terminal: a chat, an editor.
+"""Run a slash command without a terminal (in a chat or an editor) and collect its output and requests.
 
-The command runs between a session's turns, or during one where it works at any time. What becomes of the
-lines, the turns to begin and the wish for a new session is up to the interface.
+The command runs between a session's turns, or during one if it is allowed at any time. The interface
+decides what to do with the lines, the turns to start and the request for a new session.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from whet.memory.desk import LearningService
 
 
 def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str] = ()) -> Commands[Any]:
-    """Give those of the terminal's commands that reach nothing but their own conversation."""
+    """Return the terminal's commands that affect only their own conversation."""
     commands: Commands[Any] = Commands()
     for command in shared:
         if command.remote and command.name not in without:
@@ -29,8 +29,8 @@ def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str]
 
 
 def command_for(commands: Commands[Any], name: str, root: Path | None, workspace: Path) -> SlashCommand[Any]:
-    """Give a command of the table, else the prompt file of that name in the home `root` (None: without it)
-    or the workspace. Raises NotFound."""
+    """Return the command from the table, or the prompt file of that name in the home `root` (None: don't look
+    there) or the workspace. Raises NotFound."""
     if name not in commands:
         from whet.app.own_commands import prompt_command  # noqa: PLC0415 - few have any
 
@@ -41,9 +41,11 @@ def command_for(commands: Commands[Any], name: str, root: Path | None, workspace
 
 
 class CommandReply:
-    """What a command may do with a session. `lines` is what it said, `sends` the messages (None: go on with
-    the unfinished turn) that it begins turns with, `begins` the title and template of a session that it wants
-    to go on in."""
+    """The session as a command may use it, with the output and requests of the command.
+
+    `lines` are its output. `sends` are the messages to start turns with (None: continue the unfinished
+    turn). `begins` is the title and template of a new session to continue in, or None.
+    """
 
     def __init__(
         self,
@@ -65,30 +67,30 @@ class CommandReply:
         self._works: list[Callable[[Emit], Awaitable[None]]] = []
 
     async def run(self, command: SlashCommand[Any], rest: str, emit: Emit | None = None) -> None:
-        """Run a command and what it does long. `emit` sees the events of that; without it they become lines.
-        Raises WhetError."""
+        """Run a command and its long work. `emit` receives the events of that work; without it they become
+        lines. Raises WhetError."""
         await command.run(self, rest)
         for work in self._works:
             await work(emit or self._hear)
 
     def say(self, text: str, style: str = "") -> None:
-        """Add a line to what is said."""
+        """Add a line to the output."""
         self.lines.append(text)
 
     def width(self) -> int:
-        """The columns of a panel."""
+        """Return the columns of a panel."""
         return self._columns
 
     def send(self, text: str | None) -> None:
-        """Begin a turn when the command is done."""
+        """Start a turn when the command is done."""
         self.sends.append(text)
 
     def work(self, doing: str, work: Callable[[Emit], Awaitable[None]]) -> None:
-        """Do something long when the command is done."""
+        """Run long work when the command is done."""
         self._works.append(work)
 
     async def begin(self, title: str = "", *, warm: str = "") -> None:
-        """Go on in a new session when the command is done."""
+        """Continue in a new session when the command is done."""
         self.begins = (title, warm)
 
     async def switch_model(self, model: str) -> None:
@@ -96,11 +98,11 @@ class CommandReply:
         await self._hosted.switch_model(self.session, model)
 
     async def switch_to(self, session: Session) -> None:
-        """Refuse: a command reaches no session but its own here; another may be somebody else's."""
+        """Refuse: here a command may only reach its own session; another one may belong to another person."""
         raise WhetError("a command can't move this conversation to another session")
 
     def leave(self) -> None:
-        """Do nothing: here a conversation has no end."""
+        """Do nothing: a conversation here has no end."""
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, Compaction):

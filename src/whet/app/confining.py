@@ -30,7 +30,7 @@ _PACKAGES = ("package.json", "pyproject.toml")
 def confine(
     home: Home, settings: SandboxSettings, environment: Mapping[str, str] | None = None
 ) -> Confinement:
-    """Make what gives commands their jails. Nothing is started."""
+    """Create the object that puts commands into sandboxes. Nothing is started."""
     source = os.environ if environment is None else environment
     wishes = Wishes(
         write=settings.write,
@@ -44,12 +44,16 @@ def confine(
 
 
 def server_jail(confinement: Confinement, workspace: Path, server: McpServerSettings) -> Jail | None:
-    """Give the jail of an MCP server that is started, with the openings that its settings name; None where
-    it gets all rights. What its command line names may be read. Raises BadInput for what opens nothing."""
+    """Return the sandbox of an MCP server, with the openings from its settings, or None if the server runs
+    unconfined.
+
+    Paths on its command line may be read. Raises BadInput if an opening in the settings is invalid.
+    """
     if not server.confined:
         return None
     whose = "mcp " + msgspec.json.encode(server).decode()
-    # A folder that is opened costs the jail its own Unix sockets: what may be read anyway is not opened.
+    # Opening a folder costs the sandbox its own Unix sockets, so paths that may be read anyway are not
+    # opened.
     known = confinement.policy(workspace)
     named = [one for one in named_by(server) if not known.allows(one)]
     confinement.open(whose, [*named, *(read_opening(text) for text in server.openings)])
@@ -65,7 +69,8 @@ def named_by(server: McpServerSettings) -> list[Opening]:
         path = Path(os.path.expanduser(text.rpartition("=")[2]))
         if not path.is_absolute() or not path.exists():
             continue
-        # What a link stands in, besides what it leads to: a program is looked up by the name that was given.
+        # The folder of a link is opened as well as its target, because a program is looked up by the given
+        # name.
         named = path.parent.resolve() / path.name
         for place in dict.fromkeys((named, path.resolve())):
             roots = [place] if place.is_dir() else [place.parent, *installed_with(place)]
@@ -77,8 +82,8 @@ def named_by(server: McpServerSettings) -> list[Opening]:
 
 
 def installed_with(program: Path) -> list[Path]:
-    """Give the folders that a program needs besides its own: the modules that it lies among, its package or
-    project, its Python environment and that one's interpreter."""
+    """Return the folders that a program needs besides its own: the `node_modules` it lies in, its package or
+    project, its Python environment and the folder of that environment's interpreter."""
     found = [one for one in program.parents if one.name == "node_modules" or (one / "pyvenv.cfg").is_file()]
     package = next(
         (one for one in program.parents if any((one / name).is_file() for name in _PACKAGES)), None

@@ -1,8 +1,9 @@
-"""The gate's way to the confirmation service: submit, wait, use the approval up, report what came of it.
+"""The gate's connection to the confirmation service: submit a request, wait, consume the approval, report the
+result.
 
-A call's request is found again after a crash by its idempotency key, so neither side's restart asks a
-human twice or runs an action twice. Whatever goes wrong is a denial that says what went wrong. It does not
-decide what is high-risk (`approval/high_risk.py`), nor speak HTTP (`confirm/client.py`).
+A call's request is found again after a crash by its idempotency key, so a restart of either side never
+asks a human twice or runs an action twice. Any failure is a denial that says what failed. This module does
+not classify actions as high-risk (`approval/high_risk.py`) and does not speak HTTP (`confirm/client.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ T = TypeVar("T")
 
 
 class Confirmations:
-    """Has the humans behind a service decide. One for all sessions of a process; close with `aclose`."""
+    """Lets the humans behind a confirmation service decide. One object serves all sessions of a process;
+    close it with `aclose`."""
 
     def __init__(
         self, settings: ConfirmSettings, secrets: Mapping[str, str], home: Home, clock: Clock
@@ -57,7 +59,7 @@ class Confirmations:
         self._refused: set[str] = set()
 
     async def confirm(self, case: ConfirmCase, emit: Emit) -> Decision:
-        """Decide as the Confirmer contract says."""
+        """Decide, as the Confirmer contract requires."""
         key = _key(case)
         self._refused.add(key)
         ticket: Ticket | None = None
@@ -70,7 +72,7 @@ class Confirmations:
                 raise
             if record["status"] not in ("approved", "auto_approved"):
                 return Decision("deny", "service", _refusal(record, self._settings.timeout_s))
-            self._refused.discard(key)  # from here on there is something to report, whatever comes back
+            self._refused.discard(key)  # from here on the result must be reported, even if the call fails
             await _patiently(
                 lambda: self._client.consume(ticket.id, ticket.digest, idempotency_key=key), _RESTART_TRIES
             )
@@ -79,19 +81,20 @@ class Confirmations:
         return Decision("allow", "service", f"approved by {record.get('resolved_by') or 'a rule'}")
 
     async def report(self, case: ConfirmCase, output: ToolOutput, emit: Emit) -> None:
-        """Tell the service how a call ended that it allowed; of one that it did not, there is nothing to
-        tell."""
+        """Report to the service how an approved call ended. Other calls are not reported."""
         if _key(case) in self._refused:
             self._refused.discard(_key(case))
             return
         result = "failed" if output.is_error else "executed"
         note = f"{output.error_kind}: {visible(output.text, _LINE_CHARS)}" if output.is_error else ""
-        limit_s = _CANCEL_S if output.error_kind == "interrupted" else None  # the person waits for the end
+        # the person is waiting for the turn to end
+        limit_s = _CANCEL_S if output.error_kind == "interrupted" else None
         try:
             async with asyncio.timeout(limit_s):
-                ticket = await self._submit(case)  # the key finds the request that there is
+                ticket = await self._submit(case)  # the key finds the existing request
                 record = await self._client.status(ticket.id)
-                if record["status"] == "pending":  # the service had forgotten the key
+                # the service had lost the key, so this submit created a new request
+                if record["status"] == "pending":
                     await self._client.cancel(ticket.id, "the action is over")
                 elif record.get("consumed_at"):
                     await self._client.report(ticket.id, result, note)
@@ -117,7 +120,7 @@ class Confirmations:
         )
 
     async def _wait(self, case: ConfirmCase, ticket: Ticket, emit: Emit) -> dict[str, Any]:
-        """Say where the human decides, and wait; a service that restarts meanwhile is waited for."""
+        """Point the person to the decision page and wait, also while the service restarts."""
         record = await _patiently(lambda: self._client.status(ticket.id), _RESTART_TRIES)
         if record["status"] != "pending":
             return record
@@ -130,20 +133,21 @@ class Confirmations:
         return await self._client.wait(ticket.id, left_s + _GRACE_S)
 
     async def _withdraw(self, case: ConfirmCase, ticket: Ticket | None, emit: Emit) -> None:
-        """Take a request back; one whose answer was not waited for is found by its key."""
+        """Withdraw a request. If its ticket has not arrived yet, find it by its key."""
         try:
             async with asyncio.timeout(_CANCEL_S):
                 found = ticket or await self._submit(case)
                 await self._client.cancel(found.id, "the person at the agent stopped it")
         except (Failed, Unreachable, ConfirmationRefused, TimeoutError):
-            # Nobody is there who would use an approval, and it runs out by itself.
+            # No one is left to use an approval, and the request expires by itself.
             emit(Notice("the request could not be withdrawn from the confirmation service; it runs out"))
         else:
             emit(Notice("the request was withdrawn from the confirmation service"))
 
 
 async def _patiently(call: Callable[[], Awaitable[T]], tries: int) -> T:
-    """Make a call that may be made twice, again while nobody answers. Raises Unreachable after the last."""
+    """Make an idempotent call, and repeat it while the service is unreachable. Raises Unreachable after the
+    last try."""
     for _ in range(tries - 1):
         try:
             return await call()
@@ -157,7 +161,8 @@ def _key(case: ConfirmCase) -> str:
 
 
 def _details(case: ConfirmCase) -> dict[str, Any]:
-    """Give what the human reads. Secrets are masked there; the arguments' hash binds the approval to them."""
+    """Return the details that the human reads. Secrets are masked; the arguments' hash binds the approval to
+    the arguments."""
     raw = json.dumps(case.call.arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     shown = {name: _shown(value) for name, value in case.call.arguments.items()}
     written = "\n".join(row.text for change in case.changes for row in change_rows(change))
@@ -205,16 +210,17 @@ def _failure(error: Failed | Unreachable | ConfirmationRefused) -> str:
 def attach(
     gate: PolicyGate, settings: ConfirmSettings, secrets: Mapping[str, str], home: Home, clock: Clock
 ) -> Confirmations:
-    """Have the service decide on what is high-risk from now on. Raises ConfigError."""
+    """Let the service decide on high-risk actions from now on. Raises ConfigError."""
     confirmer = Confirmations(settings, secrets, home, clock)
     gate.service = ServiceRoute(HighRisk(settings.actions, defaults=settings.default_actions), confirmer)
     return confirmer
 
 
 def _token(settings: ConfirmSettings, secrets: Mapping[str, str], home: Home) -> str:
-    """Give the agent's token: the variable's, or the one that the service left in this home."""
+    """Return the agent's token: from the environment variable, or the one that the service stored in this
+    home."""
     if token := secrets.get(settings.token_env):
         return token
     if not is_this_machine(settings.url):
-        return ""  # the home's own token is for the service that made it, here
+        return ""  # the home's own token is only for a service on this machine, which created it
     return (read_small(home.root / "confirm" / "submit.token") or "").strip()

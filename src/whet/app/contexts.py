@@ -1,8 +1,8 @@
-"""Contexts of sessions: which engine each one gets, and its end.
+"""The context engines of sessions: choose one for each session, and close it.
 
-One engine per agent. A session that follows another in the same chat takes its engine over; a child gets
-one of its own. `engines` is what `context.engine` can name; whoever brings an engine adds it there before
-the first session is opened, or says in `broken` why it could not be loaded.
+Each agent has one engine. A session that follows another in the same chat takes over its engine; a child
+session gets its own. `engines` are the values that `context.engine` may name. A plugin adds its engine
+there before the first session is opened, or records in `broken` why it could not be loaded.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _LOOK_AT = 16
 
 
 class EngineObserver(TurnObserver):
-    """Tells a session's context engine that a turn is over."""
+    """Notifies a session's context engine when a turn is over."""
 
     def __init__(self, contexts: Contexts) -> None:
         self._contexts = contexts
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """Tell the engine, where it wants to know."""
+        """Notify the engine, if it wants to know."""
         await self._contexts.host(session.context).turn_ended(end)
 
 
@@ -50,11 +50,12 @@ class Contexts:
         self._look_at = _LOOK_AT
 
     def host(self, context: Context) -> EngineHost:
-        """Give a session's context as the host that it is."""
+        """Return the host of a session's context."""
         return self._open[id(context)]
 
     async def seat(self, info: ModelInfo, *, foreground: bool) -> EngineRunner:
-        """Make the chosen engine for one agent and tell it the model; the built-in one where it fails."""
+        """Start the chosen engine for one agent and pass it the model. Fall back to the built-in engine if
+        that fails."""
         offer, warning = choose(self.engines, self._settings.context.engine)
         seat = await EngineRunner.take(offer, self._deadlines(), foreground=foreground)
         if isinstance(seat, str):
@@ -70,7 +71,7 @@ class Contexts:
         return seat
 
     async def tools(self, seat: EngineRunner, taken: Collection[str]) -> list[Tool]:
-        """Give the engine's own tools, without names that are taken and tools that are disabled."""
+        """Return the engine's own tools, except disabled ones and names that are already used."""
         found = await engine_tools(seat, taken)
         return [tool for tool in found if tool.name not in self._settings.tools.disabled]
 
@@ -83,23 +84,26 @@ class Contexts:
         *,
         scope: Scope = no_scope,
     ) -> EngineHost:
-        """Make the host of a session; `prefix` is what stands before its messages in every request, `scope`
-        is entered around the engine's calls."""
+        """Create the host of a session.
+
+        `prefix` are the texts before its messages in every request. `scope` is entered around the engine's
+        calls.
+        """
         fixed = sum(map(text_tokens, prefix))
         facts = msgspec.structs.replace(self._facts(info, log.session.source, fixed), scope=scope)
         host = EngineHost(log, seat, facts, None if seat.offer is built_in(self.engines) else self._spare)
         self._open[id(host)] = host
-        if len(self._open) >= self._look_at:  # those that were handed over are nobody's any more
+        if len(self._open) >= self._look_at:  # drop hosts that were handed over to another session
             self._open = {key: one for key, one in self._open.items() if not one.closed}
             self._look_at = max(_LOOK_AT, 2 * len(self._open))
         return host
 
     def lengthen(self, context: Context, tokens: int) -> None:
-        """Count what was put before a session's messages after its host was made."""
+        """Count tokens that were added before a session's messages after its host was created."""
         self.host(context).lengthen(tokens)
 
     async def peek(self, log: Transcript, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
-        """Say how full a stored session is. The engine is not told of the session, nor of its end."""
+        """Return how full a stored session is. The engine is notified of neither the session nor its end."""
         seat = await self.seat(info, foreground=False)
         try:
             facts = self._facts(lambda: info, "", sum(map(text_tokens, prefix)))
@@ -108,12 +112,12 @@ class Contexts:
             await seat.close(shutdown=seat.origin == "fresh")
 
     async def release(self, context: Context) -> None:
-        """End a session with its engine and keep nothing of it."""
+        """Close a session's context with its engine and drop it."""
         await context.aclose()
         self._open.pop(id(context), None)
 
     async def aclose(self) -> None:
-        """End every session that is still open with its engine."""
+        """Close every session context that is still open, with its engine."""
         for host in reversed([*self._open.values()]):
             await host.aclose()
 

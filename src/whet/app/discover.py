@@ -1,8 +1,8 @@
-"""Find a model for a first run: keys that are there, servers that answer on this machine, practice last.
+"""Find a model for a first run: keys in the environment, then servers on this machine, then practice.
 
-Nothing leaves the machine: keys are only looked at, servers are asked on loopback for their list of
-models, all at once and for at most half a second. The question to the person goes through two callables;
-this module does not know the terminal.
+Nothing leaves the machine: keys are only looked up, and servers on loopback are asked for their list of
+models, all at once and for at most half a second. The person is asked through two callables; this module
+does not know the terminal.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
-    """A way to a model: what config.yaml would say, and how it was found. `model` may be empty: the
-    provider's default."""
+    """A model that could be used: the values for config.yaml, and how it was found. An empty `model` means
+    the provider's default."""
 
     provider: str
     model: str
@@ -48,14 +48,14 @@ class _Models(msgspec.Struct):
 
 
 def is_needed(settings: Settings) -> bool:
-    """Whether no model server is set yet."""
+    """Return whether no model server is configured yet."""
     return not settings.model.provider and not settings.model.base_url
 
 
 def discover(secrets: Mapping[str, str]) -> list[ModelChoice]:
-    """List what could answer, best first, the practice model last. Takes at most half a second.
+    """List the models that could answer, best first, the practice model last. Takes at most half a second.
 
-    Runs an event loop of its own: not to be called from one.
+    Runs its own event loop, so it can't be called from one.
     """
     local = {name: server.base_url for name, server in SERVERS.items() if server.local and name != "practice"}
     return [*by_keys(secrets), *asyncio.run(by_servers(local)), practice()]
@@ -72,14 +72,14 @@ def by_keys(secrets: Mapping[str, str]) -> list[ModelChoice]:
 
 
 def practice() -> ModelChoice:
-    """Give the choice that is always there."""
+    """Return the practice model, which is always available."""
     return ModelChoice(
         "practice", SERVERS["practice"].model, "a scripted stand-in to try things out, no key needed"
     )
 
 
 async def by_servers(base_urls: Mapping[str, str], *, limit_s: float = PROBE_LIMIT_S) -> list[ModelChoice]:
-    """Ask local servers (name: base URL) for their models, all at once, within `limit_s` altogether."""
+    """Ask local servers (name: base URL) for their models, all at once, within `limit_s` in total."""
     probes = {name: asyncio.create_task(_probe(name, url)) for name, url in base_urls.items()}
     if not probes:
         return []
@@ -98,7 +98,7 @@ async def _probe(name: str, base_url: str) -> ModelChoice | None:
     except OSError:
         return None
     try:
-        # HTTP/1.0, so that the answer comes without chunks and the connection ends after it.
+        # HTTP/1.0, so that the answer is not chunked and the connection closes after it.
         request = (
             f"GET {address.path}/models HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n\r\n"
         )
@@ -134,7 +134,8 @@ def _pick(models: Sequence[str]) -> str:
 def ask(
     choices: Sequence[ModelChoice], say: Callable[[str], None], read: Callable[[str], str]
 ) -> ModelChoice:
-    """Offer `choices` and take the person's; an empty line takes the first. EOFError goes through."""
+    """Offer `choices` and return the one that the person picks; an empty line picks the first. EOFError is
+    not caught."""
     say("No model is set yet. Found on this machine:")
     for number, choice in enumerate(choices, start=1):
         say(f"  {number}  {choice.line}")
@@ -167,7 +168,8 @@ def save(home: Home, choice: ModelChoice) -> None:
 def choose(
     home: Home, secrets: Mapping[str, str], say: Callable[[str], None], read: Callable[[str], str] | None
 ) -> ModelChoice:
-    """Find, ask and save. `read` None: nobody is at a terminal, then a ConfigError says what to set."""
+    """Find a model, ask the person and save the choice. `read` is None if no one is at a terminal; then
+    ConfigError says what to set."""
     if read is None:
         raise nothing_set(by_keys(secrets))
     choice = ask(discover(secrets), say, read)
@@ -177,7 +179,7 @@ def choose(
 
 
 def nothing_set(found: Sequence[ModelChoice]) -> ConfigError:
-    """Make the error for a run without a model and without a terminal."""
+    """Return the error for a run without a model and without a terminal."""
     if found:
         first = found[0]
         return ConfigError(

@@ -1,7 +1,7 @@
-"""The agent for programs: `async with AsyncAgent() as agent`, and `with Agent() as agent` without a loop.
+"""The library's API: `async with AsyncAgent() as agent`, and `with Agent() as agent` without an event loop.
 
-`Agent` drives an `AsyncAgent` on a loop of its own in a thread; what a turn does is written once. What an
-agent can do beyond this page is the work of the modules that it puts together.
+`Agent` drives an `AsyncAgent` on a loop in its own thread, so the turn is implemented once. The work is
+done by the modules that this one combines.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ T = TypeVar("T")
 
 
 class AgentOptions(TypedDict, total=False):
-    """`settings` are as on the command line: {"model.model": "..."}. `session_id` goes on with a stored
-    session. `tools` are functions, sync or async, and `Tool`s. `person` answers the gate's questions; without
-    one what needs an answer is denied."""
+    """The options of an agent.
+
+    `settings` are as on the command line: {"model.model": "..."}. `session_id` continues a stored session.
+    `tools` are functions, sync or async, and `Tool`s. `person` answers the gate's questions; without one,
+    calls that need an answer are denied.
+    """
 
     settings: Mapping[str, object]
     session_id: str
@@ -47,10 +50,10 @@ class AgentOptions(TypedDict, total=False):
 
 
 class AsyncAgent:
-    """A session that a program talks to; `async with` opens home, store and session, and closes them.
+    """A session that a program talks to. `async with` opens home, store and session, and closes them.
 
-    The arguments are those of `AgentOptions`. Turns run one at a time, in the order of the calls. What goes
-    wrong outside of a turn raises WhetError; how a turn ended is in its TurnEnd.
+    The arguments are those of `AgentOptions`. Turns run one at a time, in the order of the calls. Errors
+    outside of a turn raise WhetError; how a turn ended is in its TurnEnd.
     """
 
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
@@ -61,7 +64,7 @@ class AsyncAgent:
 
     @property
     def session_id(self) -> str:
-        """The session's id; with `session_id=` another agent goes on with it, also after a crash."""
+        """The session's id. Another agent can continue it with `session_id=`, also after a crash."""
         return self._session.id
 
     @property
@@ -71,17 +74,19 @@ class AsyncAgent:
 
     @property
     def usage(self) -> Usage:
-        """What the session has spent, earlier turns included."""
+        """The session's total usage, earlier turns included."""
         return self._session.usage
 
     async def run(self, text: str, images: Sequence[ImagePart] = ()) -> TurnEnd:
-        """Run one turn and give its end; everything is stored on return. A cancel of the caller cancels it;
-        after `cancel` the end's reason is cancelled."""
+        """Run one turn and return its end; everything is stored on return.
+
+        If the caller is cancelled, the turn is cancelled. After `cancel`, the end's reason is "cancelled".
+        """
         return await self._run(text, images, lambda event: None)
 
     async def stream(self, text: str, images: Sequence[ImagePart] = ()) -> AsyncGenerator[Event]:
-        """Run one turn and yield its events; the last one is the TurnEnd. Leaving early cancels the turn,
-        when the generator is closed."""
+        """Run one turn and yield its events; the last one is the TurnEnd. Leaving early cancels the turn when
+        the generator is closed."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         turn = asyncio.create_task(self._run(text, images, events.put_nowait))
         turn.add_done_callback(lambda _: events.put_nowait(None))
@@ -94,25 +99,29 @@ class AsyncAgent:
             await asyncio.wait({turn})
 
     def steer(self, text: str) -> None:
-        """Give the running turn a message; the model reads it before its next step."""
+        """Add a message to the running turn; the model reads it before its next step. Raises WhetError if no
+        turn is running."""
         if self._turn is None:
             raise WhetError("no turn is running", hint="run(...) begins one")
         self._session.steer(text)
 
     def cancel(self) -> bool:
-        """Cancel the turn that runs; False where none does."""
+        """Cancel the running turn. Return False if no turn is running."""
         return self._turn is not None and self._turn.cancel()
 
     async def learned(self) -> LearningNews:
-        """Give what reviews brought into force, were refused and put aside since this was last told, here, in
-        a chat or in a one-shot's object; its `line` says it. It is told once."""
+        """Return the lessons that reviews activated, rejected or set aside since the last report; its `line`
+        is the summary.
+
+        Each change is reported once, whether here, in a chat or in a one-shot's output.
+        """
         database = self._parts[0].database
         return await database.append(news.tell)
 
     async def aclose(self) -> None:
-        """Cancel a running turn and close what was opened; a second call does nothing.
+        """Cancel a running turn and close everything that was opened; a second call does nothing.
 
-        Reviews that wait are left to a process of their own, unless review.worker is off.
+        Waiting reviews are left to a separate process, unless review.worker is off.
         """
         if self._turn is not None:
             self._turn.cancel()
@@ -168,8 +177,8 @@ class AsyncAgent:
 
 
 class Agent:
-    """An `AsyncAgent` for programs without an event loop: the same arguments, the same methods, each of which
-    returns when it is done. Opened when it is made; use it as a context manager, or call `close`.
+    """An `AsyncAgent` for programs without an event loop: the same arguments and methods, each of which
+    returns when it is done. It is open once it is created; use it as a context manager, or call `close`.
 
     `steer` and `cancel` may be called from other threads while `run` or `stream` works.
     """
@@ -189,7 +198,7 @@ class Agent:
 
     @property
     def session_id(self) -> str:
-        """The session's id; with `session_id=` another agent goes on with it, also after a crash."""
+        """The session's id. Another agent can continue it with `session_id=`, also after a crash."""
         return self._agent.session_id
 
     @property
@@ -199,11 +208,11 @@ class Agent:
 
     @property
     def usage(self) -> Usage:
-        """What the session has spent, earlier turns included."""
+        """The session's total usage, earlier turns included."""
         return self._agent.usage
 
     def run(self, text: str, images: Sequence[ImagePart] = ()) -> TurnEnd:
-        """Run one turn and give its end; everything is stored on return."""
+        """Run one turn and return its end; everything is stored on return."""
         return self._wait(self._agent.run(text, images))
 
     def stream(self, text: str, images: Sequence[ImagePart] = ()) -> Generator[Event]:
@@ -215,7 +224,8 @@ class Agent:
                 async for event in self._agent.stream(text, images):
                     events.put(event)
             finally:
-                events.put(None)  # not by the future: a cancelled one is done before its turn has ended
+                # not when the future is done: a cancelled future is done before its turn has ended
+                events.put(None)
 
         future = asyncio.run_coroutine_threadsafe(turn(), self._loop)
         try:
@@ -229,21 +239,22 @@ class Agent:
                     pass
 
     def steer(self, text: str) -> None:
-        """Give the running turn a message; the model reads it before its next step."""
+        """Add a message to the running turn; the model reads it before its next step. Raises WhetError if no
+        turn is running."""
         self._wait(_called(lambda: self._agent.steer(text)))
 
     def cancel(self) -> bool:
-        """Cancel the turn that runs; False where none does."""
+        """Cancel the running turn. Return False if no turn is running."""
         return self._wait(_called(self._agent.cancel))
 
     def learned(self) -> LearningNews:
-        """Give what reviews learned, were refused and put aside since this was last told."""
+        """Return the lessons that reviews activated, rejected or set aside since the last report."""
         return self._wait(self._agent.learned())
 
     def close(self) -> None:
         """Close the session's resources and stop the loop; a second call does nothing.
 
-        Reviews that wait are left to a process of their own, unless review.worker is off.
+        Waiting reviews are left to a separate process, unless review.worker is off.
         """
         if self._thread.is_alive():
             self._wait(self._agent.aclose())

@@ -1,4 +1,4 @@
-"""Turns that follow a turn by themselves: the results of helpers that worked on in the background."""
+"""Run the turns that follow a turn automatically: those for the results of background helpers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 async def run_to_rest(
     app: App, session: Session, message: Message | None, emit: Emit, receipt: AtEnd = nothing
 ) -> TurnEnd:
-    """Run a turn, and what follows it, for programs that end with the answer; gives the last turn's end."""
+    """Run a turn and the turns that follow it, for programs that exit with the answer. Return the last turn's
+    end."""
     end = await run_turn(session, message, emit, receipt=receipt)
     return await follow(app, session, emit, end) or end
 
 
 async def follow(app: App, session: Session, emit: Emit, end: TurnEnd | None) -> TurnEnd | None:
-    """Run a turn for each result that comes, until no helper of the session works any more or a turn is not
-    answered; gives the last one's end, or `end`."""
+    """Run a turn for each helper result, until no helper of the session is running or a turn does not end
+    with an answer. Return the last turn's end, or `end` if there was no turn."""
     while (end is None or end.reason == "answered") and "helpers" in vars(app):
         entry = await app.helpers.next_arrival(session.id)
         if entry is None:

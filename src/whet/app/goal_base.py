@@ -1,8 +1,9 @@
-"""What a goal's workspace was when the goal began, so that its end can be judged by the checks of that time.
+"""Record a goal's workspace when the goal begins, so that its end is judged by the checks of that time.
 
-Kept in Whet's home, which no command of the model can write: a signature of every file, and the contents of
-all but large files and installed packages. What differs is named by path; a copy of the workspace can be made
-in which chosen files are as they were. Which files may differ is not known here.
+The record is in Whet's home, out of reach of the model's commands: a signature of every file, and the
+contents of all files except large ones and installed packages. Differences are reported by path, and a
+copy of the workspace can be made in which chosen files are restored. This module does not know which files
+may differ.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _SYSTEM = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/sbin")
 
 
 class TreeBase(msgspec.Struct, frozen=True):
-    """A workspace as it was: signatures by path, programs of the search path outside the system's folders,
-    the folder of the contents, and what the person lets change."""
+    """A workspace when its goal began: signatures by path, the programs of the search path outside the
+    system's folders, the paths that the person lets change, and whether all files were recorded."""
 
     files: dict[str, str]
     programs: dict[str, str]
@@ -41,7 +42,7 @@ class TreeBase(msgspec.Struct, frozen=True):
 
 
 def keep(workspace: Path, place: Path, path_variable: str, may_change: tuple[str, ...] = ()) -> TreeBase:
-    """Write down what a workspace is, below `place`."""
+    """Record a workspace below `folder`."""
     contents = place / "files"
     contents.mkdir(parents=True, exist_ok=True, mode=0o700)
     files: dict[str, str] = {}
@@ -61,7 +62,7 @@ def keep(workspace: Path, place: Path, path_variable: str, may_change: tuple[str
 
 
 def kept(place: Path) -> TreeBase | None:
-    """Read what `keep` wrote; None for a goal without one."""
+    """Return the record that `save_base` wrote, or None if the goal has no readable record."""
     try:
         return from_json((place / "base.json").read_bytes(), TreeBase)
     except (OSError, msgspec.DecodeError):
@@ -69,7 +70,7 @@ def kept(place: Path) -> TreeBase | None:
 
 
 def differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
-    """Give the files that are not what they were, by path."""
+    """Return the files that differ from the record, by path."""
     found: dict[str, Difference] = {}
     seen: set[str] = set()
     for name, is_installed in _walk(workspace):
@@ -80,13 +81,14 @@ def differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
                 found[name] = "new"
         elif known != _signature(workspace / name, is_installed=is_installed):
             found[name] = "changed"
-    if len(seen) < _MOST_FILES:  # a name that is reached through a link now is gone, too
+    if len(seen) < _MOST_FILES:  # a path that now leads through a link counts as gone, too
         found |= {name: "gone" for name in base.files if name not in seen}
     return dict(sorted(found.items()))
 
 
 def moments(base: TreeBase, workspace: Path) -> dict[str, int]:
-    """Give when each file of the base was last written, as the kernel keeps it: no program can set that."""
+    """Return when each recorded file last changed, in ns. This is the kernel's ctime, which no program can
+    set."""
     found: dict[str, int] = {}
     for name in base.files:
         try:
@@ -97,7 +99,7 @@ def moments(base: TreeBase, workspace: Path) -> dict[str, int]:
 
 
 def other_programs(base: TreeBase, path_variable: str) -> list[str]:
-    """Give the programs of the search path that were put before others or changed since."""
+    """Return the programs of the search path that changed since, or that now hide another program."""
     now = _programs(path_variable)
     known = {Path(path).name for path in base.programs}
     for folder in _SYSTEM:
@@ -109,10 +111,11 @@ def other_programs(base: TreeBase, path_variable: str) -> list[str]:
 def as_it_was(
     base: TreeBase, place: Path, trees: tuple[Path, Path], program: Collection[str], judging: Collection[str]
 ) -> None:
-    """Make the second of two trees of the first: what it was, with the files of `program` as they are now.
-    Of installed packages the folders without a file that judges are linked, and nothing else.
+    """Build the second of two trees from the first: the recorded files, with the files of `program` as they
+    are now.
 
-    Raises ToolError where something that changed was not kept.
+    Folders of installed packages without a file in `judging` are linked; nothing else is. Raises ToolError
+    if a file changed and its old contents were not recorded.
     """
     workspace, target = trees
     linked = {".git"}
@@ -130,13 +133,13 @@ def as_it_was(
 
 
 def _link_point(name: str, folder: str, touched: Collection[str]) -> str:
-    """Give the highest of what an installed file lies in, or itself, that holds nothing of `touched`."""
+    """Return the highest folder above an installed file that holds nothing of `touched`, or the file."""
     above = [str(one) for one in PurePosixPath(name).parents if str(one).startswith(folder)]
     return next((one for one in reversed(above) if one not in touched), name)
 
 
 def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
-    """Put a file of the base into a copy; False for one that is as it was and part of installed packages."""
+    """Restore a recorded file in a copy. Return False if it is unchanged and part of installed packages."""
     contents, workspace, target = where
     if signature.startswith("hash ") and _is_there(contents / name):
         _copy(contents, name, target)
@@ -153,12 +156,13 @@ def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
 
 
 def text_of(place: Path, name: str) -> str:
-    """Give what a file was; empty where it was not kept or is no text."""
+    """Return a file's recorded text, or an empty string if it was not recorded or is not text."""
     return read_text(place / "files" / name)
 
 
 def read_text(path: Path, within: Path | None = None) -> str:
-    """Give a text file's contents; empty where it can't be read, is none, or lies elsewhere than `within`."""
+    """Return a text file's contents, or an empty string if it can't be read, is not text or lies outside of
+    `within`."""
     try:
         raw = read_regular(path, _LARGE_BYTES + 1, within)
     except OSError:
@@ -167,13 +171,13 @@ def read_text(path: Path, within: Path | None = None) -> str:
 
 
 def forget(place: Path) -> None:
-    """Remove what was kept."""
+    """Remove the record."""
     shutil.rmtree(place, ignore_errors=True)
 
 
 def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:
-    """Give the files below a folder by path, and whether each is part of installed packages; of git's own
-    folder those that make it run programs."""
+    """Yield the path of each file below a folder, and whether it belongs to installed packages. Of `.git`,
+    only the files that can make git run programs."""
     root, count = str(workspace), 0
     for folder, folders, names in os.walk(root):
         inside = os.path.relpath(folder, root)
@@ -196,7 +200,7 @@ def _is_installed(inside: str, root: Path) -> bool:
 
 
 def installed_folder(name: str, root: Path) -> str:
-    """Give the folder of installed packages that a path lies in; empty where it lies in none."""
+    """Return the folder of installed packages that a path lies in, or an empty string if it is in none."""
     parts = name.split("/")
     for at, part in enumerate(parts):
         above = "/".join(parts[: at + 1])
@@ -237,13 +241,14 @@ def _names(folder: Path) -> list[str]:
 
 
 def _copy(root: Path, name: str, target: Path) -> None:
-    """Copy what lies in `root`, where a command may put a link to a key in any folder's place meanwhile."""
+    """Copy a file of `root` without following links: a command may meanwhile replace any folder with a link
+    to a secret."""
     (target / name).parent.mkdir(parents=True, exist_ok=True)
     try:
         with parent_of(f"{root}/{name}", str(root)) as (folder, last):
             copy(folder, last, target / name)
     except FileNotFoundError:
-        return  # it went meanwhile
+        return  # it was removed meanwhile
     except OSError as error:
         raise ToolError(f"{name} can't be copied: {error.strerror or error}") from error
 

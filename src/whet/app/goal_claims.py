@@ -1,7 +1,8 @@
-"""Checks the claims that a model ends a goal with: each points at a call, and the call must bear it out.
+"""Check the claims that a model ends a goal with: each claim points at a call, and the call must support it.
 
-Nothing of what the model says is believed: the call must be there, have succeeded, have come after the last
-edit, and its result must hold the words that are claimed, which the model must not have written itself.
+Nothing that the model says is trusted. The call must exist, must have succeeded and must come after the
+last edit; its result must contain the claimed words, and the model must not have written those words
+itself.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ _LINE_NUMBERS = re.compile(r"^\s*\d+\|", re.MULTILINE)
 
 
 class GoalClaim(msgspec.Struct, frozen=True):
-    """What a call is said to show. `call`: the command, path, address or query that it was called with, its
-    tool's name or its id; `shows`: words from its result, for an edit the file, of what was sent or noted
-    words of that."""
+    """A claim that a call shows something.
+
+    `call` is the command, path, address or query of the call, its tool's name or its id. `shows` are words
+    from its result; for an edit the file; for something sent or noted, words of that.
+    """
 
     kind: ClaimKind
     call: str
@@ -39,10 +42,13 @@ class GoalClaim(msgspec.Struct, frozen=True):
 
 
 class SeenCall(msgspec.Struct, frozen=True):
-    """A call of the goal, with its stored facts, its whole arguments and result, the step that it was part of
-    (turn, number), the files that are not what they were when that ended, whoever changed them, why what it
-    ran tests with or read is `unfit` to show anything, the part of it that runs tests, `alone`, as Whet can
-    run it, and what a file that it read is `now`; None where that is no text of the workspace."""
+    """A call of the goal with its facts, arguments and result.
+
+    `step` is (turn, number). `later` are the files that differ from their state at the end of that step,
+    whoever changed them. `unfit` says why the tests that it ran or the file that it read prove nothing.
+    `alone` is the part of its command that runs tests, as Whet can run it. `now` is the present text of
+    the file that it read, or None if that is not a text file of the workspace.
+    """
 
     seq: int
     call_id: str
@@ -60,18 +66,19 @@ class SeenCall(msgspec.Struct, frozen=True):
 
     @property
     def again(self) -> str:
-        """What Whet has to run itself, as the call's own end does not prove that tests passed."""
+        """The command that Whet has to run itself because the call's own exit code does not prove that tests
+        passed."""
         tests = self.facts.tests
         return self.alone if tests is None or not tests.direct else ""
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """The files that it changed."""
+        """The files that the call changed."""
         return tuple(one.path for one in (*self.facts.edits, *self.facts.touched))
 
 
 def seen_calls(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow]) -> list[SeenCall]:
-    """Join calls with their facts, in order."""
+    """Combine calls with their facts, in order. User messages and calls without a result are skipped."""
     by_seq = {row.seq: row for row in facts}
     found: list[SeenCall] = []
     for call in stored:
@@ -95,12 +102,12 @@ def seen_calls(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow
 
 
 def compared(calls: Sequence[SeenCall], later: Mapping[tuple[int, int], Sequence[str]]) -> list[SeenCall]:
-    """Join calls with the files that changed since their step."""
+    """Add to each call the files that changed since its step."""
     return [msgspec.structs.replace(call, later=tuple(later.get(call.step, ()))) for call in calls]
 
 
 def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str]:
-    """Give why a goal can't end with these claims; nothing where they hold."""
+    """Return the reasons why a goal can't end with these claims; empty if the claims hold."""
     if not claims:
         return ["there is no claim: point at the calls that show that the goal is reached"]
     found = [
@@ -118,7 +125,7 @@ def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str
 
 
 def tested(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[SeenCall]:
-    """Give the calls that ran tests and that claims point at, each once."""
+    """Return the calls that ran tests and that claims point at, each once."""
     found: dict[int, SeenCall] = {}
     for claim in claims:
         call = pointed(claim, calls)
@@ -154,7 +161,7 @@ def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
 
 
 def pointed(claim: GoalClaim, calls: Sequence[SeenCall]) -> SeenCall | None:
-    """Give the last call that a claim points at: by its id, what it was called with, or its tool's name."""
+    """Return the last call that a claim points at, by its id, its arguments, or its tool's name."""
     wanted = claim.call.strip()
     if not wanted:
         return None
@@ -186,7 +193,7 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
 
 
 def _unseen(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
-    """Say why a call does not bear out that something was read, sent or noted."""
+    """Return why a call does not prove that something was read, sent or noted."""
     tags, shows, asked = tags_of(call.name), flat(claim.shows), _own_words(call)
     if len(shows) < _SHORTEST:
         return "say in `shows` what it shows"
@@ -215,7 +222,7 @@ def _unread(shows: str, call: SeenCall, calls: Sequence[SeenCall]) -> str:
 
 
 def _own_words(call: SeenCall) -> str:
-    """Give all texts among a call's arguments, also as an address has them."""
+    """Return all texts among a call's arguments, also URL-decoded."""
     found: list[str] = []
 
     def keep(text: str) -> str:
@@ -230,7 +237,8 @@ def _own_words(call: SeenCall) -> str:
 
 
 def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:
-    """Whether each line of a result is a line that the model wrote into a file or a command before."""
+    """Return whether each line of a result is a line that the model itself wrote into a file or a command
+    before."""
     lines = {line.strip() for line in call.result.splitlines() if line.strip()}
     lines = {line for line in lines if not (line.startswith("[exit ") and line.endswith("]"))}
     own: set[str] = set()
@@ -250,7 +258,7 @@ def texts_of(arguments: str) -> dict[str, str]:
 
 
 def _stands_in(words: str, text: str) -> bool:
-    """Whether words stand in a text, none of them cut at the front and no number cut at all."""
+    """Return whether a text contains these words, not cut at the front and with no number cut."""
     before = r"(?<!\w)(?<!\d[.,])" if words[0].isalnum() else ""
     after = r"(?!\d|[.,]\d)" if words[-1].isdigit() else ""
     return re.search(before + re.escape(words) + after, text) is not None

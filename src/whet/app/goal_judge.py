@@ -1,7 +1,9 @@
-"""Says whether a goal is proven: by its verifier as it was at the beginning, or by claims and their calls.
+"""Judge whether a goal is proven: by its verifier with the checks of the beginning, or by claims and their
+calls.
 
-A pass that other files than the program's may have made is tried again in a copy of the workspace in which
-those are as they were. Only where that fails is the person asked; nobody there is a no.
+If other files than the program's may have caused a pass, the verifier runs again in a copy of the
+workspace in which those files are restored. Only if that fails is the person asked; if no one is present,
+the answer is no.
 """
 
 from __future__ import annotations
@@ -55,9 +57,9 @@ _HIT = re.compile(r"\s*\d+\|")
 _WORDS = re.compile(r"[\w./~+@-]*\w")
 
 Parted = tuple[Mapping[str, Difference], frozenset[str]]
-"""The changed files that judge, with how they changed, and the program's."""
+"""The changed files that judge, with how they changed, and the changed files of the program."""
 Verdict = tuple[bool, str]
-"""Whether a goal is proven, and what was said of it."""
+"""Whether a goal is proven, and the text that explains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +69,17 @@ class GoalJudge:
     app: App
 
     async def begin(self, goal: GoalRow, workspace: Path, may_change: Sequence[str]) -> None:
-        """Keep what the workspace is: the checks that are there now will judge its end."""
+        """Record the workspace: the checks that exist now will judge the goal's end."""
         await asyncio.to_thread(
             goal_base.keep, workspace, self._place(goal), _search_path(), tuple(may_change)
         )
 
     def forget(self, goal: GoalRow) -> None:
-        """Remove what was kept of a goal that has ended."""
+        """Remove the record of a goal that has ended."""
         goal_base.forget(self._place(goal))
 
     async def judge(self, goal: GoalRow, session: Session) -> Verdict:
-        """Say whether a goal is proven now."""
+        """Return whether a goal is proven now, with the verifier's output or the reasons."""
         if not goal.verify:
             return await self._claimed(goal, session)
         if changed := await self._changed(goal, session):
@@ -92,7 +94,7 @@ class GoalJudge:
         except ToolError as error:
             return False, error.message
         goal = await self.app.database.read(lambda db: goals.get(db, goal.id))
-        if changed := await self._changed(goal, session):  # while it ran
+        if changed := await self._changed(goal, session):  # changed while the verifier ran
             return False, changed
         return passed, said
 
@@ -123,14 +125,14 @@ class GoalJudge:
     def _tree(
         self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False
     ) -> tuple[CheckedTree, dict[str, Difference]]:
-        """Give what the changed files' roles are read from, and how they changed."""
+        """Return the facts from which the changed files' roles are read, and how each file changed."""
         place = self._place(goal)
         changed = goal_base.differences(base, workspace)
         tree = CheckedTree(
             frozenset(base.files),
             lambda name: goal_base.text_of(place, name),
             lambda name: goal_base.read_text(workspace / name, workspace),
-            "" if is_claimed else goal.verify,  # the model chose that command, no person
+            "" if is_claimed else goal.verify,  # for claims, the model chose the command, not the person
             goal.text,
             base.may_change,
             frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
@@ -142,8 +144,8 @@ class GoalJudge:
     async def _missed(
         self, goal: GoalRow, workspace: Path, base: TreeBase, names: frozenset[str]
     ) -> frozenset[str]:
-        """Give those of the new files that the verifier asks for by name in the workspace of the beginning,
-        where nothing of the model's can speak for it."""
+        """Return the new files that the verifier asks for by name in the recorded workspace; nothing that the
+        model wrote can influence it there."""
         if not names:
             return names
         said = await self._as_it_was(goal, workspace, base, ({name: "new" for name in names}, frozenset()))
@@ -151,19 +153,21 @@ class GoalJudge:
         return frozenset(name for name in names if not words.isdisjoint({name, PurePosixPath(name).name}))
 
     def _scripts(self, goal: GoalRow, base: TreeBase) -> str:
-        """Give what the command hands over to: the files that it names, and make's own, as they were."""
+        """Return the recorded texts of the files that the command runs: the files that it names, and
+        makefiles if it runs make."""
         named = [*goal.guarded]
         if "make" in goal.verify.split():
             named += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
         return "\n".join(goal_base.text_of(self._place(goal), name) for name in named if not is_code(name))
 
     def _is_busy(self) -> bool:
-        """Whether commands of this program still run, which could change files at any moment."""
+        """Return whether commands of this program still run; they could change files at any moment."""
         made = self.app.processes.made
         return made is not None and any(process.is_alive() for process in made.listed())
 
     async def _as_it_was(self, goal: GoalRow, workspace: Path, base: TreeBase, parted: Parted) -> str:
-        """Run the verifier with all but the program as it was; empty where it passes, else what it said."""
+        """Run the verifier in a copy with everything but the program restored. Return an empty string if it
+        passes, else its output."""
         folder = Path(tempfile.mkdtemp(prefix="whet-goal-")).resolve()
         copy = folder / workspace.name
         try:
@@ -216,7 +220,7 @@ class GoalJudge:
     async def _not_eased(
         self, goal: GoalRow, session: Session, ran: Sequence[SeenCall], seen: Sequence[SeenCall]
     ) -> Verdict:
-        """Say whether tests that passed are no fewer, and no easier, than they were."""
+        """Judge whether the passing tests are at least as many and as strict as before."""
         for command in dict.fromkeys(call.alone for call in ran if call.alone):
             held, said = await self._held(msgspec.structs.replace(goal, verify=command), session)
             if said:
@@ -231,7 +235,8 @@ class GoalJudge:
         return False, f"{lost}, and nobody accepted that. Put the tests back."
 
     async def _held(self, goal: GoalRow, session: Session) -> Verdict:
-        """Say whether tests that passed do so with all that decides over them as it was, new ones beside."""
+        """Judge whether passing tests still pass with every deciding file restored; new tests are allowed to
+        stay."""
         base = await asyncio.to_thread(goal_base.kept, self._place(goal))
         if base is None:
             return True, ""  # begun by an older version
@@ -243,7 +248,8 @@ class GoalJudge:
     async def _run_again(
         self, goal: GoalRow, session: Session, command: str
     ) -> tuple[TestCounts | None, str]:
-        """Run the part of a command that runs tests; gives what passed, or None and what it said."""
+        """Run the part of a command that runs tests. Return the counts if they pass, else None and the
+        output."""
         try:
             output = await goal_verifier.verify(self.app, session.workspace, command, goal.id)
         except ToolError as error:
@@ -255,7 +261,8 @@ class GoalJudge:
         return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{said}"
 
     async def _changed(self, goal: GoalRow, session: Session) -> str:
-        """Say that the verifier's files were changed, unless the person accepts that."""
+        """Return a message if the verifier's files changed and the person does not accept that, else an empty
+        string."""
         changed = goal_verifier.changed_files(goal.guarded, session.workspace)
         if not changed:
             return ""
@@ -282,9 +289,9 @@ def _parted(
     where: tuple[GoalRow, Path],
     judges: Callable[[CheckedTree, Mapping[str, Difference]], dict[str, Difference]] = deciding,
 ) -> Parted:
-    """Give the changed files that judge, and the other changed ones."""
+    """Split the changed files into those that judge and the others."""
     goal, workspace = where
-    # The verifier's own files have a question of their own, and what was accepted there holds.
+    # A change of the verifier's own files is confirmed separately, and that answer holds here.
     accepted = {name for name in changed if name in goal.guarded}
     links = {name for name in changed if (workspace / name).is_symlink()}
     found = judges(tree, changed).keys() | links
@@ -299,7 +306,7 @@ def _claims(finish: SeenCall) -> list[GoalClaim]:
 
 
 def borne_out(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ...]:
-    """Give the claims that an achieved goal without a verifier rests on."""
+    """Return the claims that prove an achieved goal without a verifier."""
     if goal.verify or goal.state != "achieved":
         return ()
     finished = [call for call in goal_calls(connection, goal.session) if call.name == FINISH]
@@ -307,7 +314,7 @@ def borne_out(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ..
 
 
 def goal_calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:
-    """Give the calls of a goal's session that were not taken back."""
+    """Return the calls of a goal's session that were not undone."""
     key = sessions.key_of(connection, session_id)
     undone = calls.undone_turns(connection, key)
     stored = [call for call in calls.of_session(connection, key) if call.turn not in undone]
@@ -317,9 +324,12 @@ def goal_calls(connection: apsw.Connection, session_id: str) -> list[SeenCall]:
 async def seen_now(
     recordings: Recordings, workspace: Path, goal: GoalRow, seen: Sequence[SeenCall]
 ) -> list[SeenCall]:
-    """Compare what the workspace is with what it was when each command had ended: a process that ran on, a
-    helper and a person change files outside of any call. Runs of tests are told what runs them, readings what
-    the file is now."""
+    """Add the present state of the workspace to the calls, for comparison with the state at the end of each
+    command.
+
+    A background process, a helper or a person may change files outside of any call. Calls that ran tests
+    also get the program that runs them; calls that read a file get its present text.
+    """
     steps = {call.step for call in seen if call.facts.command and call.exit_code == 0}
     found = compared(seen, await recordings.changed_since(workspace, goal.session, steps))
     return await asyncio.to_thread(_with_programs, found, workspace, goal)
@@ -350,13 +360,15 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
 
 
 def _below(folder: Path, workspace: Path) -> str:
-    """Give a folder of the workspace as the beginning of its files' paths; "" for that itself and others."""
+    """Return a folder of the workspace as the prefix of its files' paths; "" for the workspace itself and for
+    folders outside."""
     path = os.path.relpath(folder.resolve(), workspace.resolve())
     return "" if path.startswith("..") or path == "." else path + "/"
 
 
 def _unrun(command: str, folder: Path, workspace: Path, begun_s: float) -> str:
-    """Say why what a command runs tests with, and where, shows nothing."""
+    """Return why the tests that a command ran prove nothing (a new runner, or another folder), or an empty
+    string."""
     if new := new_program(command, folder, begun_s):
         return f"{new} was made or changed during the goal, it is no known test runner"
     ran_in = run_folder(command, folder).resolve()
@@ -364,7 +376,8 @@ def _unrun(command: str, folder: Path, workspace: Path, begun_s: float) -> str:
 
 
 def _unread(call: SeenCall, workspace: Path, begun_s: float) -> str:
-    """Say that a file which was read, or that a search found something in, was made since the goal began."""
+    """Return why a file proves nothing if it was read, or found by a search, but was written since the goal
+    began."""
     names = [texts_of(call.arguments).get("path", "")]
     if "search" in tags_of(call.name):
         names += [line for line in call.result.splitlines() if not _HIT.match(line)]
@@ -373,7 +386,7 @@ def _unread(call: SeenCall, workspace: Path, begun_s: float) -> str:
 
 
 def with_tests(call: SeenCall, tests: TestCounts) -> SeenCall:
-    """Give a call with the counts that Whet's own run of its tests printed."""
+    """Return a call with the test counts of Whet's own run."""
     return msgspec.structs.replace(call, facts=msgspec.structs.replace(call.facts, tests=tests))
 
 

@@ -1,7 +1,7 @@
-"""Hand a goal to a worker, for interfaces that can't stay with it: a chat platform, the API.
+"""Hand a goal over to a worker, for interfaces that can't wait for it: a chat platform, the API.
 
-It is a schedule that comes once, at once: leased by one worker, gone on with by the next after a kill; its
-end is sent to its chat in the transaction that settles it.
+The goal is stored as a schedule that is due once, immediately. One worker leases it; if that worker is
+killed, the next one continues. The result is sent to its chat in the same transaction that ends it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ log: logging.Logger = logging.getLogger("whet.goals")
 
 
 async def queue_goal(app: App, wish: GoalWish, target: str = "", workspace: Path | None = None) -> Schedule:
-    """Store a goal for the next free worker, and start one. `target` is the chat that hears of its end, as
-    channel:chat. Raises ConfigError."""
+    """Store a goal for the next free worker, and start a worker. `target` is the chat that receives the
+    result, as channel:chat. Raises ConfigError."""
     if not wish.text.strip():
         raise ConfigError("a goal needs a text")
     made = Schedule(
@@ -59,9 +59,12 @@ async def queue_goal(app: App, wish: GoalWish, target: str = "", workspace: Path
 
 
 async def goal_of(app: App, name: str) -> tuple[str, GoalReport | None]:
-    """Give a goal by its own id, or by that of the job that it was handed over as; the report is None while
-    it waits for a worker. "": the one that was handed over last while that waits, else the one that was begun
-    last. Raises NotFound, also by its id for one that ended before it began."""
+    """Return a goal's id and report, by the goal's own id or the id of its job. The report is None while the
+    goal waits for a worker.
+
+    An empty name means the goal that was handed over last if it still waits, else the goal that began
+    last. Raises NotFound, also for a job that ended before its goal began.
+    """
 
     def read(connection: apsw.Connection) -> tuple[str, GoalReport | None]:
         made = schedules.get(connection, name) if name else schedules.last_goal(connection)
@@ -78,7 +81,7 @@ async def goal_of(app: App, name: str) -> tuple[str, GoalReport | None]:
 
 
 async def stop_goal(app: App, name: str) -> GoalReport | None:
-    """End a goal as cancelled; one that still waits for a worker is dropped. Raises NotFound."""
+    """Cancel a goal; one that still waits for a worker is removed, with None returned. Raises NotFound."""
     number, found = await goal_of(app, name)
     if found is None:
         await app.database.write(lambda db: schedules.remove(db, number))

@@ -1,8 +1,9 @@
-"""Which of a workspace's changed files are the program that a goal is about; the others are what judges it.
+"""Decide which changed files of a workspace are the program that a goal is about; the others judge it.
 
-A file is the program where the checks refer to it: a module that a test imports, a source that a script names
-and that leads nowhere else, or a file that was still to be made. What runs without being referred to (a
-runner's settings, a hook of the interpreter, a test) judges, and so does what a script hands over to.
+A file is part of the program if the checks refer to it: a module that a test imports, a source file that a
+script names and that leads nowhere else, or a file that did not exist yet. Files that run without being
+referred to (a runner's settings, an interpreter hook, a test) judge, and so does everything that a script
+hands over to.
 """
 
 from __future__ import annotations
@@ -62,8 +63,13 @@ _ASK = (
 
 
 class CheckedTree(msgspec.Struct, frozen=True):
-    """What roles are read from: the paths that there were, what each held, what each holds now, the command,
-    the goal's text, what the person lets change and what is part of installed packages."""
+    """The facts that roles are read from.
+
+    `was` are the recorded paths; `old` and `now` return a path's recorded and present text. `command` is
+    the verifier, `goal` the goal's text, `may_change` the paths that the person lets change, `installed`
+    the paths of installed packages, `missed` the new files that the verifier asked for, `roots` the
+    folders that modules are imported from.
+    """
 
     was: frozenset[str]
     old: Callable[[str], str]
@@ -78,7 +84,7 @@ class CheckedTree(msgspec.Struct, frozen=True):
 
 
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
-    """Give those of the changed files that judge."""
+    """Return the changed files that judge."""
     allowed = {name for name in changed if is_allowed(name, tree.may_change)}
     made = _made_by_rules(tree)
     hides = _hiding(tree, changed)
@@ -87,7 +93,7 @@ def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, 
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
     named = _named_in(texts, tree)
     if not any(_is_test(name, text) for name, text in texts.items()):
-        # Nothing judged before: the goal is to write what does.
+        # No test existed before: the goal is to write them.
         program |= {name for name in open_ if changed[name] == "new" and _is_first_test(name, tree)}
     rest = [name for name in open_ if name not in program and not _judges(name, tree)]
     known = _Mentions([*((name, text) for name, text in texts.items()), ("command.sh", tree.command)])
@@ -103,7 +109,7 @@ def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, 
 
 
 def may_be_missed(tree: CheckedTree, judging: Mapping[str, Difference]) -> frozenset[str]:
-    """Give the new files that scripts name: what these wait for, or only make an exception for."""
+    """Return the new files that scripts name; a script may need them, or only make an exception for them."""
     new = {name for name, how in judging.items() if how == "new" and not _SETTINGS.search(name)}
     if not new:
         return frozenset()
@@ -111,8 +117,10 @@ def may_be_missed(tree: CheckedTree, judging: Mapping[str, Difference]) -> froze
 
 
 def easing(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
-    """Give those of the changed files that judge and may have made tests pass that were there before, no new
-    test among them; where no test was, what runs with each program or in place of an installed module."""
+    """Return the changed judging files that may have made existing tests pass; new tests are not among them.
+
+    If there was no test, return the files that run with every program or that hide an installed module.
+    """
     if not any(_is_test(name, tree.old(name)) for name in tree.was):
         hides = _hiding(tree, changed)
         return {name: how for name, how in changed.items() if name in hides or is_hook(name)}
@@ -124,7 +132,7 @@ def easing(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Di
 
 
 def _hiding(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
-    """Give the files of new modules that hide one which is installed."""
+    """Return the files of new modules that hide an installed module."""
     modules: dict[str, set[str]] = {}
     for root in tree.roots:
         own = {_top(name, root) for name in tree.was if name.startswith(root)}
@@ -137,7 +145,7 @@ def _hiding(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
 
 
 def _made_by_rules(tree: CheckedTree) -> frozenset[str]:
-    """Give the files that make's rules are for: where one is there, make leaves out what the rule says."""
+    """Return the files that make's rules build: if one exists, make skips its rule."""
     found: set[str] = set()
     for name in filter(_MAKEFILES.search, tree.was):
         folder = PurePosixPath(name).parent
@@ -147,22 +155,23 @@ def _made_by_rules(tree: CheckedTree) -> frozenset[str]:
 
 
 def is_hook(name: str) -> bool:
-    """Whether a file runs with every program of its kind, wherever it lies: a copy elsewhere is no remedy."""
+    """Return whether a file runs with every program of its kind, wherever it is; a copy of the workspace does
+    not help against it."""
     return _HOOKS.search(name) is not None
 
 
 def is_test_name(name: str) -> bool:
-    """Whether a file is a test by its name."""
+    """Return whether a file is a test by its name."""
     return is_code(name) and _TESTS.search(name) is not None
 
 
 def is_code(name: str) -> bool:
-    """Whether a file is source of a programming language, rather than a script of commands or settings."""
+    """Return whether a file is source of a programming language, not a script of commands or settings."""
     return PurePosixPath(name).suffix in _CODE
 
 
 class _Mentions:
-    """The modules that texts import and the words of code, by the kind of file that they stand in."""
+    """The modules that texts import and the words of their code, by the kind of file."""
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         self._imported: set[str] = set()
@@ -172,7 +181,7 @@ class _Mentions:
             self.add(name, text)
 
     def add(self, name: str, text: str) -> None:
-        """Take in a file's text."""
+        """Add a file's text."""
         suffix = PurePosixPath(name).suffix
         found = {word for parts in _IMPORTS.findall(text) for word in _WORDS.findall(" ".join(parts))}
         self._imported |= found
@@ -181,7 +190,7 @@ class _Mentions:
             self._words.setdefault(_family(suffix), set()).update(_WORDS.findall(text))
 
     def has(self, name: str, *, is_new: bool = False) -> bool:
-        """Whether one of them refers to a file as to a module; to a new one so that it can't do without."""
+        """Return whether a text refers to a file as a module; for a new file, in a way that requires it."""
         path = PurePosixPath(name)
         stem = path.parent.name if path.stem in _INDEX and path.parent.name else path.stem
         if path.suffix == ".py":
@@ -193,7 +202,7 @@ class _Mentions:
 
 
 def optional_imports(text: str) -> set[str]:
-    """Give the words of those of a Python text's imports that it goes on without, and of no other."""
+    """Return the words of the imports that a Python text can do without, and only of those."""
     if not _OPTIONAL.search(text):
         return set()
     try:
@@ -235,7 +244,7 @@ def _is_program(
 
 
 def _refers(text: str, name: str, there: frozenset[str]) -> bool:
-    """Whether a file hands over to another one of the workspace, or to a test runner."""
+    """Return whether a file hands over to another file of the workspace, or to a test runner."""
     if mentions_runner(text):
         return True
     known = _Mentions([(name, text)])
@@ -280,7 +289,7 @@ def _tests_itself(name: str, text: str) -> bool:
 
 
 def is_allowed(name: str, may_change: Iterable[str]) -> bool:
-    """Whether the person lets a file change: it, its folder or a pattern for it is named."""
+    """Return whether the person lets a file change: they named it, its folder or a matching pattern."""
     return any(
         fnmatch(name, one) or name == one.rstrip("/") or name.startswith(one.rstrip("/") + "/")
         for one in may_change
@@ -288,8 +297,8 @@ def is_allowed(name: str, may_change: Iterable[str]) -> bool:
 
 
 def _is_asked_for(name: str, tree: CheckedTree, changed: Mapping[str, Difference]) -> bool:
-    """Whether the person's own words name a file: one that was still to be made in the command, or in the
-    goal's text one that no test is."""
+    """Return whether the person's own words name a file: the command names it and it did not exist yet, or
+    the goal's text names it and it is not an existing test."""
     path = PurePosixPath(name)
     words = set(_PATHS.findall(tree.command))
     in_command = not words.isdisjoint({name, f"./{name}"}) or (
@@ -308,7 +317,7 @@ def _named_in(texts: Mapping[str, str], tree: CheckedTree) -> frozenset[str]:
 
 
 def _named(texts: Iterable[str], command: str) -> frozenset[str]:
-    """Give the paths that texts name, but for those that they take over as part of themselves."""
+    """Return the paths that texts name, except those that they include as part of themselves."""
     found, taken_over = set[str](), set[str]()
     for text in (*texts, command):
         found |= _paths(_INCLUDES.sub("", text))
@@ -321,7 +330,7 @@ def _paths(text: str) -> set[str]:
 
 
 def _speaks(name: str, text: str) -> bool:
-    """Whether a file is run, rather than read by people."""
+    """Return whether a file is run, rather than read by people."""
     return (
         PurePosixPath(name).suffix not in _PROSE
         or text.startswith("#!")
@@ -334,14 +343,17 @@ def _top(name: str, root: str) -> str:
 
 
 def _found_outside(tops: set[str], workspace: Path) -> set[str]:
-    """Give the new top-level Python modules that hide one which is installed."""
+    """Return the new top-level Python modules that hide an installed one."""
     hidden = {top for top in tops if top in sys.stdlib_module_names or top.startswith("_")}
     return hidden | _installed(sorted(top for top in tops - hidden if top.isidentifier()), workspace)
 
 
 def _installed(modules: list[str], workspace: Path) -> set[str]:
-    """Ask the interpreter of the search path, which is not told of the workspace. One in the workspace, where
-    commands can write, is looked at and not run."""
+    """Return the modules that the interpreters of the search path have installed; these interpreters do not
+    see the workspace.
+
+    An interpreter inside the workspace, where commands can write, is inspected but not run.
+    """
     if not modules:
         return set()
     found: set[str] = set()
@@ -352,7 +364,7 @@ def _installed(modules: list[str], workspace: Path) -> set[str]:
             continue
         try:
             said = subprocess.run(
-                # Without site: a `.pth` there may lead to the workspace, and what lies there would be run.
+                # without site: a `.pth` file there may lead to the workspace, and code there would be run
                 [python, "-I", "-S", "-c", _ASK, *modules],
                 capture_output=True,
                 check=False,
@@ -366,7 +378,7 @@ def _installed(modules: list[str], workspace: Path) -> set[str]:
 
 
 def _pythons() -> list[str]:
-    """Give the interpreters whose packages count; one that has two names in a folder once."""
+    """Return the interpreters whose packages count; one with two names in a folder appears once."""
     found = [path for name in ("python3", "python", sys.executable) if (path := shutil.which(name))]
     same = {(Path(path).parent, Path(path).resolve()): path for path in reversed(found)}
     return list(same.values())

@@ -1,9 +1,9 @@
-"""What a run of tests is worth as proof: whether its runner is older than the goal, and no test was lost.
+"""Judge a test run as proof: its runner must be older than the goal, and no test may be lost.
 
-Where a command's own end proves nothing (a pipe, `|| true`, an installation before it), the part of it that
-runs tests can be run again by Whet. Programs, and files that name what a task runs, are judged by when the
-kernel last saw them change, which no command can set back. Tests that were taken away are no lie by
-themselves: what is said here is for a person to accept.
+If the exit code of a command proves nothing (a pipe, `|| true`, an installation before it), Whet can run
+the part that runs tests again. Programs, and files that define a task, are judged by their ctime, which no
+command can set back. Removed tests are not fraud by themselves: the texts of this module are for a person
+to accept.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _USED = re.compile(r"\$[({](\w+)[)}]")
 
 
 def new_program(command: str, folder: Path, begun_s: float) -> str:
-    """Give a program, or a module that hides the runner's, that a command in `folder` runs tests with and
-    that was made since; empty where there is none."""
+    """Return a program, or a module that hides the runner's, that a command in `folder` runs tests with and
+    that was changed since `begun_s`, else an empty string."""
     run = own_run(command) or own_task(command)
     if run is None:
         return ""
@@ -49,7 +49,7 @@ def new_program(command: str, folder: Path, begun_s: float) -> str:
 
 
 def run_folder(command: str, folder: Path) -> Path:
-    """Give the folder that a command in `folder` runs tests in; that itself where it runs none."""
+    """Return the folder that a command in `folder` runs tests in, or `folder` if it runs none."""
     run = own_run(command) or own_task(command)
     for inner in run.folders if run is not None else ():
         folder = folder / os.path.expanduser(inner)
@@ -57,8 +57,8 @@ def run_folder(command: str, folder: Path) -> Path:
 
 
 def again(command: str, folder: Path) -> str:
-    """Give the part of a command in `folder` that Whet can run itself to see tests pass, and that begins
-    there; empty where there is none."""
+    """Return the part of a command in `folder` that runs tests and that Whet can run from there itself, or an
+    empty string."""
     wanted = extract_test_run(command)
     if not wanted:
         return ""
@@ -69,7 +69,7 @@ def again(command: str, folder: Path) -> str:
 
 
 def _tests_by_task(task: OwnRun, folder: Path) -> bool:
-    """Whether what a file of the workspace says of a task runs a known runner."""
+    """Return whether the task's definition in a file of the workspace runs a known test runner."""
     for inner in task.folders:
         folder = folder / os.path.expanduser(inner)
     program, *given = task.words
@@ -84,12 +84,12 @@ def _tests_by_task(task: OwnRun, folder: Path) -> bool:
 
 
 def _task_file(program: str, folder: Path) -> Path | None:
-    """Give the file that says what a task is."""
+    """Return the file that defines a task."""
     return next((folder / name for name in _TASK_FILES[program] if (folder / name).is_file()), None)
 
 
 def _recipes(makefile: str, targets: Sequence[str]) -> str:
-    """Give the lines of what make runs for targets, its variables as the file sets them."""
+    """Return the recipe lines that make runs for targets, with variables as the file sets them."""
     rules = {
         name: (needs.split(), body)
         for names, needs, body in _RULE.findall(makefile + "\n")
@@ -108,7 +108,7 @@ def _recipes(makefile: str, targets: Sequence[str]) -> str:
 
 
 def _script(package: str, name: str) -> str:
-    """Give the command that a package's scripts name so."""
+    """Return the command of a package's script by its name."""
     try:
         scripts = from_json(package, _Package).scripts
     except (msgspec.DecodeError, UnicodeError):
@@ -121,8 +121,8 @@ class _Package(msgspec.Struct, frozen=True):
 
 
 def lost_tests(claimed: Sequence[TestCounts], effects: Sequence[CallEffects]) -> str:
-    """Say how fewer tests than before stand behind an end: fewer ran than in an earlier run, more were
-    skipped with tests changed, or lines of test files went; empty where nothing of it is so."""
+    """Return how the tests became fewer: fewer ran than in an earlier run, more were skipped after tests
+    changed, or test files lost lines. An empty string if none of it happened."""
     runs = [one.tests for one in effects if one.tests is not None]
     for runner in dict.fromkeys(one.runner for one in claimed):
         now = sum(one.passed + one.failed for one in claimed if one.runner == runner)
@@ -139,13 +139,13 @@ def lost_tests(claimed: Sequence[TestCounts], effects: Sequence[CallEffects]) ->
 
 
 def _test_lines(effects: CallEffects) -> list[int]:
-    """Give how many lines each test file that a call changed has gained."""
+    """Return the number of lines that each changed test file gained in a call."""
     changed = (*effects.edits, *effects.touched)
     return [one.added - one.removed for one in changed if is_test_name(one.path)]
 
 
 def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
-    """Give what a run may come to be carried out by, as far as it is there."""
+    """Yield the programs and files that may carry out a run; they need not exist."""
     if not run.runner and (named := _task_file(run.words[0], folder)) is not None:
         yield named
     modules = [folder]
@@ -165,7 +165,7 @@ def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
 
 
 def changed_s(path: Path) -> float:
-    """Give when a file, or what it leads to, was last changed; 0 where there is none."""
+    """Return when a file, or its link's target, last changed (ctime in s), or 0.0 if it does not exist."""
     try:
         return max(path.lstat().st_ctime, path.stat().st_ctime) if not path.is_dir() else 0.0
     except OSError:

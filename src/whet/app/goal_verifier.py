@@ -1,4 +1,4 @@
-"""The verifier of a goal: a command that Whet runs itself, in the sandbox, and the files it consists of."""
+"""The verifier of a goal: a command that Whet runs itself in the sandbox, and its files."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ _SAID_CHARS = 4_000
 _QUIET = re.compile(
     r"[>|]|\s-\w*q\w*q|\s-q\s+-q|--co\b|--collect-only|--no-summary|--silent|--quiet|--version|--help"
 )
-# Compiled files beside the sources are not believed: where they are looked for, there are none.
+# Compiled files beside the sources are not trusted: the interpreter looks for them in a folder that does not
+# exist.
 _OWN_BYTECODE = {"PYTHONPYCACHEPREFIX": "/dev/null/bytecode", "PYTHONDONTWRITEBYTECODE": "1"}
 _MOVING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?\s*(?:ms|s|seconds?)\b")
 
 
 def guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -> dict[str, str]:
-    """Give the hashes of the files that a verifier names, all of a folder's in the workspace, and of `more`,
-    by path: below the workspace, or whole where it lies elsewhere."""
+    """Return the hashes of the files that a verifier names (all files of a folder in the workspace) and of
+    the files in `more`.
+
+    Keys are paths relative to the workspace, or absolute paths outside of it.
+    """
     try:
         words = shlex.split(verify, comments=True)
     except ValueError:
@@ -53,7 +57,7 @@ def guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -> dic
 
 
 def changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
-    """Give the verifier's files that are not what they were."""
+    """Return the verifier's files that differ from their recorded hashes."""
     root = workspace.resolve()
     return [path for path, known in guarded.items() if _hash(root / path) != known]
 
@@ -61,8 +65,8 @@ def changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
 async def verify(
     app: App, workspace: Path, command: str, goal_id: str, instead: Path | None = None
 ) -> ToolOutput:
-    """Run the verifier in the sandbox and give what it printed; `instead` is a copy of the workspace that it
-    is run in. Raises ToolError where it can't be run."""
+    """Run the verifier in the sandbox and return its output. `instead` is a copy of the workspace to run it
+    in. Raises ToolError if it can't be run."""
     limits = ShellLimits(app.settings.tools.terminal_timeout_s, app.settings.tools.output_cap_chars)
     place, environment = workspace, dict(os.environ)
     whose = f"goal {goal_id}"
@@ -81,8 +85,11 @@ async def verify(
 
 
 def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
-    """Whether the verifier passed: exit code 0, and where it or one of its scripts names a known test runner,
-    tests that passed: a program that ends the runner's process proves nothing."""
+    """Return whether the verifier passed.
+
+    The exit code must be 0. If the command or one of its scripts names a known test runner, tests must
+    have passed, because a program that ends the runner's process proves nothing.
+    """
     if output.is_error or output.exit_code != 0:
         return False
     given = f"{command}\n{scripts}"
@@ -93,12 +100,12 @@ def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
 
 
 def said_by(output: ToolOutput) -> str:
-    """Give the end of what a verifier printed, as the model reads it."""
+    """Return the end of a verifier's output, as the model reads it."""
     return output.text[-_SAID_CHARS:]
 
 
 def mark_of(said: str) -> str:
-    """Give a hash of what was said, durations and addresses left out: the same means nothing new."""
+    """Return a hash of an output without durations and addresses: an equal hash means nothing new."""
     return hashlib.sha256(_MOVING.sub("", said).encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -108,7 +115,7 @@ async def _nobody(question: str, choices: Sequence[str]) -> str | None:
 
 
 def _moved(text: str, here: str, there: str) -> str:
-    """Give a text with paths below one folder as paths below another."""
+    """Replace paths below one folder by paths below another in a text."""
     return re.sub(re.escape(here) + r"(?![\w.-])", lambda found: there, text)
 
 

@@ -1,4 +1,4 @@
-"""How a goal is typed, and how what came of it is told, where there is no terminal's own form."""
+"""Parse a typed goal and write its result as text, for interfaces without a display of their own."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
 
 
 def message_of(goal: GoalRow) -> str:
-    """Give what the agent is told at the beginning of a round. What no person typed (these words, what the
-    verifier printed, what the agent claimed) stands in a tag: nothing is learned from it as a wish."""
+    """Return the message that begins a round. Text that no person typed (instructions, verifier output, the
+    agent's claims) is put in a tag, so that nothing is learned from it as the person's wish."""
     if goal.round == 0:
         told = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
         return f"{goal.text}\n\n{_tagged(told)}"
@@ -48,7 +48,7 @@ def _tagged(text: str) -> str:
 
 
 def parse_usd(text: str) -> float:
-    """Read an amount: 2, 2.50 or $2. Raises ConfigError."""
+    """Parse an amount in USD: 2, 2.50 or $2. Raises ConfigError."""
     try:
         amount = float(text.strip().removeprefix("$") or 0)
     except ValueError:
@@ -59,10 +59,11 @@ def parse_usd(text: str) -> float:
 
 
 def parse_goal(text: str) -> GoalWish:
-    """Read what follows /goal. Raises ConfigError."""
+    """Parse the text after /goal. Raises ConfigError."""
     from whet.app.goals import GoalWish  # noqa: PLC0415 - few chats have goals
 
-    # The text is taken as it stands, apostrophes and quotes too; only what follows is read as a shell does.
+    # The goal's text is taken literally, apostrophes and quotes too; only the options are parsed like a shell
+    # command.
     first = _OPTION.search(text)
     said = [_unquoted(text[: first.start()].strip())] if first is not None else [_unquoted(text.strip())]
     try:
@@ -105,7 +106,8 @@ def _unquoted(text: str) -> str:
 
 
 def told(done: GoalReport) -> str:
-    """Say what came of a goal: its state, what its calls did, and what is missing where it is not reached."""
+    """Return the result of a goal as text: its state, the effects of its calls, and the reason if it was not
+    reached."""
     goal = done.goal
     spent = f", ${done.spent_usd:.2f}" if done.spent_usd else ""
     lines = [f"goal {goal.state}: {goal.text}", taken(done) + spent]
@@ -118,7 +120,7 @@ def told(done: GoalReport) -> str:
 
 
 def shown_by(done: GoalReport) -> list[str]:
-    """Give the claims that an end without a verifier rests on: it is worth as much as they are."""
+    """Return one line for each claim that proves a goal without a verifier."""
     return [
         f"shown by {one.kind} {short(one.call, _SHOWN_CHARS)}: “{short(one.shows, _SHOWN_CHARS)}”"
         for one in done.claims
@@ -126,7 +128,7 @@ def shown_by(done: GoalReport) -> list[str]:
 
 
 def taken(done: GoalReport) -> str:
-    """Say how many rounds and steps a goal took, and how its verifier ended."""
+    """Return how many rounds and steps a goal took, and how its verifier ended."""
     counts = ((done.goal.round, "round"), (done.steps, "step"))
     said = [plural(number, word) for number, word in counts]
     if done.goal.verify:

@@ -1,8 +1,8 @@
-"""Pursues a goal round by round until it is proven, its budget ends, or nothing new comes of it.
+"""Pursue a goal round by round until it is proven, its budget is spent, or two rounds bring nothing new.
 
-A round is a turn of the goal's own session, and then a judgement: Whet runs the verifier, or checks the
-claims that the model made with `finish`. What the model says of its work decides nothing. Each state is
-stored before the next begins, so another process goes on where a killed one was.
+A round is a turn of the goal's own session, followed by a judgement: Whet runs the verifier, or checks the
+claims that the model made with `finish`. The model's own opinion of its work counts for nothing. Each
+state is stored before the next begins, so another process can continue after a kill.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _STALLED_ROUNDS = 2
 
 
 class GoalWish(msgspec.Struct, frozen=True):
-    """What is asked for. `guard` names files besides those of the verifier that must stay as they are,
-    `may_change` those that may change though they judge."""
+    """A request for a goal. `guard` names files besides the verifier's that must not change, `may_change`
+    judging files that may change."""
 
     text: str
     verify: str = ""
@@ -53,7 +53,7 @@ class GoalWish(msgspec.Struct, frozen=True):
 
 
 class GoalReport(msgspec.Struct, frozen=True):
-    """A goal with what its calls really did, what was spent on it, and the claims that its end rests on."""
+    """A goal with the real effects of its calls, its cost, and the claims that prove its end."""
 
     goal: GoalRow
     receipt: TurnReceipt
@@ -64,7 +64,7 @@ class GoalReport(msgspec.Struct, frozen=True):
 
 
 def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
-    """Make `finish`, which refuses with the reason what the goal's calls don't bear out."""
+    """Create `finish`, which refuses claims that the goal's calls do not support, and says why."""
 
     @tool(toolset="goal", effects={"read"})
     async def finish(
@@ -88,7 +88,7 @@ def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
 
 @dataclass(frozen=True, slots=True)
 class GoalRunner:
-    """Pursues goals with one program's parts; `emit` shows the turns and what becomes of the goal."""
+    """Pursues goals with one program's parts; `emit` receives the turns' events and the goal's states."""
 
     app: App
     emit: Emit
@@ -101,7 +101,8 @@ class GoalRunner:
     async def session(
         self, wish: GoalWish, extras: SessionExtras = NO_EXTRAS, session_id: str = ""
     ) -> Session:
-        """Give a goal a session, with `finish`; `session_id` is one made for it. Raises ConfigError."""
+        """Return a session for a goal, with the tool `finish`; `session_id` is a session that was created for
+        it. Raises ConfigError."""
         if not wish.text.strip():
             raise ConfigError("a goal needs a text", hint='whet goal start "..." --verify "make test"')
         given = self._extras(extras)
@@ -111,7 +112,7 @@ class GoalRunner:
         return await self.app.new_session(title=title, whose=Principal(tools=given.tools), extras=given)
 
     async def begin(self, wish: GoalWish, session: Session) -> GoalRow:
-        """Store a goal as one of this session, which has no open one. Raises StoreBusy."""
+        """Store a goal in this session, which must have no open goal. Raises StoreBusy."""
         app = self.app
         named = goal_verifier.guarded_files(wish.verify, session.workspace)
         guarded = {name: known for name, known in named.items() if not is_allowed(name, wish.may_change)}
@@ -132,7 +133,7 @@ class GoalRunner:
         return goal
 
     async def reopen(self, goal: GoalRow, extras: SessionExtras = NO_EXTRAS) -> Session:
-        """Open the session of a goal that was cut off or paused."""
+        """Open the session of a goal that was interrupted or paused."""
         return await self.app.open_session(goal.session, extras=self._extras(extras))
 
     def _extras(self, extras: SessionExtras) -> SessionExtras:
@@ -141,8 +142,8 @@ class GoalRunner:
         )
 
     async def pursue(self, goal: GoalRow, session: Session) -> GoalRow:
-        """Go on with an open goal until it ends or pauses; gives it as it is stored then. A cancel pauses it.
-        Raises StoreBusy where another process is at it."""
+        """Pursue an open goal until it ends or pauses, and return it as stored then. A cancel pauses it.
+        Raises StoreBusy if another process is pursuing it."""
         if self.app.models.wallet is None:
             self.app.open_wallet()
         try:
@@ -172,7 +173,7 @@ class GoalRunner:
         return await self._keep(goal, said, passed=passed)
 
     async def _limits(self, goal: GoalRow, session: Session) -> TurnLimits | str:
-        """Give what the next turn may take, or why there is nothing left."""
+        """Return the limits of the next turn, or the reason why the budget is used up."""
         key = session.log.live.key
         steps, spent = await self.app.database.read(
             lambda db: (
@@ -189,7 +190,7 @@ class GoalRunner:
         return TurnLimits(left, own.turn_s)
 
     async def _turn(self, goal: GoalRow, session: Session) -> TurnEnd | None:
-        """Run the round's turn, or the rest of it; None where it has ended already."""
+        """Run the round's turn or resume it. Return None if it has already ended."""
         if goal.asked > goal.round:
             try:
                 return await run_to_rest(self.app, session, None, self.emit)
@@ -204,7 +205,7 @@ class GoalRunner:
         return await run_to_rest(self.app, session, message, self.emit, asked)
 
     async def _keep(self, goal: GoalRow, said: str, *, passed: bool) -> GoalRow:
-        """Store what a round came to."""
+        """Store the result of a round."""
         mark = goal_verifier.mark_of(said)
         stalled = goal.stalled + 1 if mark == goal.mark else 0
         state: GoalState = "achieved" if passed else "running"
@@ -244,7 +245,7 @@ class GoalRunner:
 
 
 def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
-    """Say what came of a goal, from its calls."""
+    """Return a report of a goal, computed from its calls."""
     key = sessions.key_of(connection, goal.session)
     usd, tokens = wallet.spent(connection, ("goal", goal.id))
     done = facts.summed(facts.of_session(connection, key, since_turn=goal.first_turn))

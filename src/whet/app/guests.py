@@ -1,4 +1,5 @@
-"""Guests of a team run commands only where something confines these, for a worker is everybody's."""
+"""A gate for a team's guests: they may run commands only if a sandbox confines these, because all share the
+worker."""
 
 from __future__ import annotations
 
@@ -20,14 +21,15 @@ _REASON = (
 
 
 class GuestGate:
-    """Refuses a guest's commands where nothing holds them, then asks `gate`; `standing` says what holds."""
+    """Refuses a guest's commands if no sandbox confines them, else asks `gate`. `status` describes the
+    sandbox of this worker."""
 
     def __init__(self, gate: Gate, standing: Callable[[], EngineStatus]) -> None:
         self._gate = gate
         self._standing = standing
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
-        """Decide as the Gate contract says."""
+        """Decide, as the Gate contract requires."""
         if "execute" in call.tool.effects and not (found := self._standing()).holds:
             reason = _REASON.format(why=found.line)
             emit(ApprovalDecided(call.call.id, "deny", "rule", reason))

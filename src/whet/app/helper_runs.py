@@ -1,8 +1,8 @@
-"""The helpers of a program's sessions: begun, gone on with after a kill, looked at, steered, stopped.
+"""Start the helpers of a program's sessions, resume them after a kill, show, steer and stop them.
 
-A helper is a session that does a task for another one, under its gate and with its model, with bounds of its
-own below. Its row says how far it is; what it comes to reaches its parent once, as the result of the call
-that waited for it or as a message. It does not know the tools that ask for it.
+A helper is a session that does a task for another session, under that session's gate and with its model,
+within limits of its own. Its row holds its state. Its result reaches the parent once, as the result of the
+call that waited for it or as a message. This module does not know the tools that start helpers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _MOST_WAIT_S = 3_600.0
 
 @dataclass(slots=True)
 class HelperAtWork:
-    """A helper that runs in this process; `session` once it has begun, `said` the last of what it did."""
+    """A helper that runs in this process. `session` is set once it has begun; `lines` are the last lines of
+    its activity."""
 
     row: HelperRow
     session: Session | None = None
@@ -52,7 +53,7 @@ class HelperAtWork:
 
 
 class HelperRuns:
-    """The helpers that one program's sessions have asked for."""
+    """The helpers of one program's sessions."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -62,8 +63,8 @@ class HelperRuns:
         self._parents: set[str] = set()
 
     async def delegate(self, parent: ToolContext, wish: HelperWish) -> ToolOutput:
-        """Run a helper for a call and give what it came to, or say that it has begun in the background. Asked
-        again for the same call, after a crash, the same helper goes on."""
+        """Run a helper for a call and return its result, or a note that it runs in the background. If the
+        call is repeated after a crash, the same helper continues."""
         if not wish.task.strip():
             raise ToolError("a helper needs a task")
         row = await self.order(parent.session_id, parent.key or parent.call_id, wish)
@@ -86,7 +87,7 @@ class HelperRuns:
         return await self.with_edits(await self.stored(row.id), result_of)
 
     async def order(self, parent_id: str, call: str, wish: HelperWish) -> HelperRow:
-        """Store a helper, or give the one that was stored for this call before."""
+        """Store a new helper, or return the one that was stored for this call before."""
         app = self._app
         now = iso(app.clock.now())
         waited_for = "" if wish.background else now
@@ -96,7 +97,7 @@ class HelperRuns:
         return await app.database.append(lambda db: helper_rows.add(db, new))
 
     def begin(self, row: HelperRow, buffers: Buffers | None = None) -> None:
-        """Have a stored helper work in the background of this process, unless it does."""
+        """Run a stored helper in the background of this process, unless it already runs here."""
         self._parents.add(row.parent)
         if row.id not in self._at_work:
             at_work = self._at_work[row.id] = HelperAtWork(row)
@@ -104,8 +105,8 @@ class HelperRuns:
             at_work.task.add_done_callback(lambda task: self._seen(at_work, task))
 
     async def restore(self, parent_id: str) -> None:
-        """Go on with a session's background helpers that nobody runs any more, finish merges that were cut
-        off while they wrote, and bring what has ended."""
+        """Resume a session's background helpers that no process runs any more, finish interrupted merges, and
+        deliver finished results."""
         self._parents.add(parent_id)
         for row in await self.of(parent_id):
             if row.state == "open" and row.wish.background:
@@ -117,23 +118,24 @@ class HelperRuns:
                     log.warning("%s: its edits are half merged: %s", row.name, error.message)
 
     def at_work(self, row: HelperRow) -> HelperAtWork | None:
-        """Give a helper as it works in this process; None where it does not."""
+        """Return a helper that runs in this process, or None."""
         return self._at_work.get(row.id)
 
     def is_left(self, row: HelperRow) -> bool:
-        """Whether the process that ran a helper has ended."""
+        """Return whether the process that ran a helper has ended."""
         return self._app.database.read_now(lambda db: claims.is_gone(db, row.owner))
 
     async def of(self, parent_id: str) -> list[HelperRow]:
-        """Give a session's helpers, in the order in which they were asked for."""
+        """Return a session's helpers, in the order in which they were requested."""
         return await self._app.database.read(lambda db: helper_rows.of_parent(db, parent_id))
 
     def runs_for(self, parent_id: str) -> bool:
-        """Whether a helper of a session works in this process."""
+        """Return whether a helper of a session runs in this process."""
         return any(one.row.parent == parent_id for one in self._at_work.values())
 
     def arrival(self, parent_id: str) -> InboxEntry | None:
-        """Give the next result that a session does not have, with what stores that it has."""
+        """Return the next result that was not delivered to a session, with the write that marks it as
+        delivered, or None."""
         if parent_id not in self._parents:
             return None
         row = self._app.database.read_now(lambda db: helper_rows.ready(db, parent_id))
@@ -148,7 +150,7 @@ class HelperRuns:
         return InboxEntry(helper_turns.message_of(row), delivered, helper_turns.told(row))
 
     async def next_arrival(self, parent_id: str) -> InboxEntry | None:
-        """Wait until a session has a result to read; None where no helper of it works here."""
+        """Wait for the next result of a session; None if no helper of the session runs here."""
         while (entry := self.arrival(parent_id)) is None:
             tasks = [one.task for one in self._at_work.values() if one.row.parent == parent_id and one.task]
             if not tasks:
@@ -157,7 +159,7 @@ class HelperRuns:
         return entry
 
     async def stop(self, row: HelperRow) -> HelperRow:
-        """End a helper as stopped, unless it has ended; durable on return."""
+        """Stop a helper, unless it has ended; durable on return."""
         await self._end(row, "stopped", "it was stopped")
         if (at_work := self._at_work.get(row.id)) is not None and at_work.task is not None:
             at_work.task.cancel()
@@ -165,7 +167,7 @@ class HelperRuns:
         return await self.stored(row.id)
 
     async def aclose(self) -> None:
-        """Leave what runs to the next program that opens its parent."""
+        """Cancel the running helpers; the next program that opens their parent resumes them."""
         if tasks := [one.task for one in self._at_work.values() if one.task is not None]:
             for task in tasks:
                 task.cancel()
@@ -185,7 +187,8 @@ class HelperRuns:
             app.database.submit(lambda db: helper_rows.leave(db, row.id, self._owner))
 
     async def _is_left_open(self, helper_id: str) -> bool:
-        """Wait until no program runs a helper, such as one that is being killed; False where it has ended."""
+        """Wait until no other program runs a helper, such as one that is being killed. Return False if the
+        helper has ended."""
         while (row := await self.stored(helper_id)).state == "open":
             if not row.owner or self.is_left(row):
                 return True
@@ -193,7 +196,7 @@ class HelperRuns:
         return False
 
     def _seen(self, at_work: HelperAtWork, task: asyncio.Task[None]) -> None:
-        """Take note of the end of a helper's task, a bug's too."""
+        """Handle the end of a helper's task, including a crash."""
         self._at_work.pop(at_work.row.id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s crashed", at_work.row.name, exc_info=error)
@@ -226,7 +229,7 @@ class HelperRuns:
             await helper_turns.run(child, row, self.stored, show, parent, watcher)
 
     async def _folder(self, row: HelperRow) -> Path | None:
-        """Give the helper's own working tree, made where it is not there; None for its parent's."""
+        """Return the helper's own working tree, created if necessary, or None if it works in its parent's."""
         if not row.wish.worktree:
             return None
         app = self._app
@@ -247,7 +250,7 @@ class HelperRuns:
     async def with_edits(
         self, row: HelperRow, told: Callable[[HelperRow, MergePlan | None], ToolOutput]
     ) -> ToolOutput:
-        """Merge what a helper changed in its own working tree, and give its result."""
+        """Merge the edits of a helper from its own working tree, and return its result."""
         tree = row.tree
         is_over = row.merge is not None and bool(row.merge.done or row.merge.conflicts)
         if tree is None or is_over or row.reason not in ("answered", "budget"):
@@ -271,7 +274,7 @@ class HelperRuns:
         return msgspec.structs.replace(output, changes=changes)
 
     async def wait(self, row: HelperRow, limit_s: float) -> HelperRow:
-        """Wait for a helper's end, at most so long; gives it as it is then."""
+        """Wait for a helper's end, at most `limit_s`, and return its row then."""
         until_s = self._app.clock.monotonic_s() + limit_s
         while row.state == "open" and (left_s := until_s - self._app.clock.monotonic_s()) > 0:
             at_work = self._at_work.get(row.id)
@@ -283,12 +286,13 @@ class HelperRuns:
         return row
 
     async def _end(self, row: HelperRow, reason: str, error: str, owner: str = "") -> None:
-        """End a helper without an answer, unless it is not `owner`'s any more; empty: anybody's."""
+        """End a helper without an answer, unless another process than `owner` runs it; an empty owner means
+        any."""
         ended = helper_turns.ended(row, reason, "", error, self._now())
         await self._app.database.append(lambda db: helper_rows.end(db, ended, owner))
 
     async def stored(self, helper_id: str) -> HelperRow:
-        """Give a helper as it is stored."""
+        """Return a helper's row as stored."""
         return await self._app.database.read(lambda db: helper_rows.get(db, helper_id))
 
     def _now(self) -> str:

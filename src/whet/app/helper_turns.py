@@ -1,6 +1,6 @@
-"""A helper's turns, and what is said around them: its task, what it is told after a stop, its result.
+"""Run a helper's turns and write its messages: its task, the note after an interruption, its result.
 
-It does not know where helpers are kept, nor who waits for one.
+This module does not know where helpers are stored or who waits for one.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from whet.store.transcript import TurnRecord
 from whet.tools.output import clean
 
 LEFT_OUT = frozenset({"asks", "delegates", "notes", "skills", "owner"})
-"""The tools that a helper does not have."""
+"""Tags of the tools that a helper does not have."""
 _MOST_TURNS = 5
 _TAG = re.compile(r"<(?=/?helper\b)", re.IGNORECASE)
 _STOPPED = "The program stopped while you worked. Look at how far you are, and go on with the task."
 
 
 class Watcher(Protocol):
-    """Is told of child sessions; never raises."""
+    """Is notified about child sessions; never raises."""
 
     async def child_began(self, parent_id: str, child_id: str, task: str) -> None:
-        """One begins."""
+        """Called when a child session begins."""
         ...
 
     async def child_ended(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
-        """One ended; None where it was cancelled or broke."""
+        """Called when a child session has ended; `end` is None if it was cancelled or crashed."""
         ...
 
 
@@ -54,7 +54,7 @@ class HelperObserver(TurnObserver):
         self._clock = clock
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
-        """Store what the helper came to, unless it is to go on."""
+        """Store the helper's result, unless it has to continue."""
         said = next((one.text for one in reversed(session.log.messages) if one.role == "assistant"), "")
         now, error = iso(self._clock.now()), turn.error
 
@@ -86,7 +86,7 @@ async def run(
     parent: ToolContext | None,
     watcher: Watcher | None,
 ) -> None:
-    """Run a helper's turns until its row has ended; the whole transcript is stored as it goes."""
+    """Run a helper's turns until its row has ended. The transcript is stored as it grows."""
     end: TurnEnd | None = None
     if watcher is not None:
         await watcher.child_began(row.parent, child.id, row.wish.task)
@@ -102,17 +102,17 @@ async def run(
 
 
 def title_of(task: str) -> str:
-    """Give the title of the session that does a task."""
+    """Return the title of the session that does a task."""
     return task.strip().splitlines()[0][:60] if task.strip() else ""
 
 
 def ended(row: HelperRow, reason: str, answer: str, error: str, at: str) -> HelperRow:
-    """Give a helper as it is when it has ended."""
+    """Return a helper's row with its end filled in."""
     return msgspec.structs.replace(row, state="ended", reason=reason, answer=answer, error=error, ended=at)
 
 
 def result_of(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
-    """Give what the call gets that waited for a helper."""
+    """Return the result of the call that waited for a helper."""
     footer = f"[helper session {row.session}: {row.reason}]"
     edits = _edits(row, merged)
     if row.reason == "answered":
@@ -123,7 +123,7 @@ def result_of(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
 
 
 def ended_line(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
-    """Give what a look at a helper that has ended says; its result is a message of its own."""
+    """Return the output of looking at a helper that has ended; its result is a separate message."""
     line = f"[{row.name} has ended: {row.reason}; its result is a message of its own]"
     edits = _edits(row, merged or row.merge)
     conflicts = merged is not None and bool(merged.conflicts)
@@ -131,7 +131,7 @@ def ended_line(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
 
 
 def message_of(row: HelperRow) -> Message:
-    """Give a background helper's result as its parent reads it: marked as what no person has typed."""
+    """Return a background helper's result as a message to its parent, tagged as not typed by a person."""
     said = "\n\n".join(filter(None, (row.answer, row.error)))
     edits = ""
     if row.tree is not None and row.merge is None and row.reason in ("answered", "budget"):
@@ -141,12 +141,12 @@ def message_of(row: HelperRow) -> Message:
 
 
 def told(row: HelperRow) -> str:
-    """Give the line that a person is shown when a background helper has ended."""
+    """Return the line that a person sees when a background helper has ended."""
     return f"{row.name} has ended: {row.reason} ({title_of(row.wish.task)})"
 
 
 def line_of(event: Event) -> str:
-    """Give what a helper does as a line for whoever looks; empty for what is not told."""
+    """Return an event of a helper as a line to show, or an empty string if the event is not shown."""
     if isinstance(event, ToolStarted):
         return f"{event.name} {event.arguments[:120]}"
     if isinstance(event, ToolFinished) and not event.ok:
@@ -155,7 +155,7 @@ def line_of(event: Event) -> str:
 
 
 def _message(child: Session, row: HelperRow) -> Message | None:
-    """Give what the helper is told next; None where it was cut off in the middle of a turn."""
+    """Return the helper's next message, or None if it was interrupted in the middle of a turn."""
     if child.log.live.open_turn is not None:
         return None
     if not child.log.messages:

@@ -1,4 +1,4 @@
-"""A session's background helpers as its model sees them: listed, looked at, waited for, steered, stopped."""
+"""A session's background helpers as its model handles them: list, show, wait, steer, stop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _MOST_WAIT_S = 3_600.0
 
 
 class HelperWindow:
-    """Looks after the helpers of one program's sessions for the sessions that asked for them."""
+    """Handles the helpers of a program's sessions for the sessions that started them."""
 
     def __init__(self, desk: HelperRuns) -> None:
         self._desk = desk
 
     async def listed(self, context: ToolContext) -> list[str]:
-        """Give a line for each background helper of a session."""
+        """Return a line for each background helper of a session."""
         return [self.line(row) for row in await self._desk.of(context.session_id) if row.wish.background]
 
     async def named(self, parent_id: str, name: str) -> HelperRow:
-        """Give a session's helper by its name. Raises ToolError."""
+        """Return a session's helper by its name. Raises ToolError."""
         rows = await self._desk.of(parent_id)
         found = next((row for row in rows if row.name == name), None)
         if found is None:
@@ -31,18 +31,18 @@ class HelperWindow:
         return found
 
     def line(self, row: HelperRow) -> str:
-        """Give how one is, in a line."""
+        """Return a helper's state in one line."""
         return f"{row.name} {self._state(row)}: {title_of(row.wish.task)}"
 
     def shown(self, row: HelperRow) -> list[str]:
-        """Give the last of what one did, as far as it did that here, and how it is."""
+        """Return the last lines of a helper's activity, as far as it ran in this process, and its state."""
         at_work = self._desk.at_work(row)
         return [*(at_work.said if at_work is not None else ()), f"[{self.line(row)}]"]
 
     async def look_after(
         self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float
     ) -> ToolOutput:
-        """Look at one, wait for it, tell it something more, or stop it."""
+        """Show a helper, wait for it, send it a message, or stop it."""
         row = await self.named(context.session_id, name)
         if action == "write":
             return self._steer(row, text)
@@ -64,7 +64,7 @@ class HelperWindow:
         return ToolOutput(f"[{row.name} reads it before its next step]")
 
     def _state(self, row: HelperRow) -> str:
-        """Say how far a helper is, in this process or another."""
+        """Return how far a helper is, in this process or another."""
         if row.state == "ended":
             return f"has ended ({row.reason})"
         at_work = self._desk.at_work(row)

@@ -1,9 +1,9 @@
-"""One shell hook run: JSON on its input, an exit code and perhaps JSON back.
+"""Run one shell hook: JSON on its input, an exit code and optionally JSON on its output.
 
-The shape is that of Claude Code's hooks. It runs in the sandbox of the session's workspace, without
-secrets in its environment, and never longer than its limit. Exit code 2 is a no, with the error output
-as the reason; so is `{"decision": "block", "reason": ...}`. A hook that stands before something must end
-well: one that can't be started, takes too long or fails is a no as well.
+The format is that of Claude Code's hooks. The hook runs in the sandbox of the session's workspace, without
+secrets in its environment and with a time limit. Exit code 2 blocks the action, with the error output as
+the reason; so does `{"decision": "block", "reason": ...}`. A hook that runs before an action must succeed:
+if it can't be started, takes too long or fails, the action is blocked as well.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MakeJail = Callable[[], "Jail | None"]
 
 
 class HookVerdict(msgspec.Struct, frozen=True):
-    """What came of a hook: `blocked` is its reason for a no, `said` what it printed; `trouble` says why it
-    did not end well."""
+    """The result of a hook: `blocked` is its reason to block, `output` the text that it printed, `trouble`
+    says why it failed."""
 
     blocked: str = ""
     said: str = ""
@@ -61,9 +61,9 @@ class _Printed(msgspec.Struct, frozen=True):
 async def run_hook(
     name: str, hook: HookSettings, facts: Mapping[str, Any], workspace: Path, make_jail: MakeJail
 ) -> HookVerdict:
-    """Run a hook with `facts` as JSON on its input. Never raises, but for a cancel, which ends the hook."""
+    """Run a hook with `facts` as JSON on its input. Raises only CancelledError, after ending the hook."""
     running: list[int] = []
-    # A thread of its own: hooks may take minutes, and the tools' pool is for tools.
+    # Use a separate thread: hooks may take minutes, and the tool pool is for tools.
     work = asyncio.ensure_future(
         asyncio.to_thread(_run, hook, msgspec.json.encode(facts), workspace, make_jail, running)
     )
@@ -103,7 +103,7 @@ def _judged(name: str, hook: HookSettings, code: int | None, out: str, err: str)
 def _run(
     hook: HookSettings, given: bytes, workspace: Path, make_jail: MakeJail, running: list[int]
 ) -> tuple[int | None, str, str]:
-    """Give the exit code (None past the limit) and what was printed on both outputs. Blocks."""
+    """Return the exit code (None after a timeout) and the text of both outputs. Blocks."""
     with tempfile.TemporaryFile() as into, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         into.write(given)
         into.seek(0)

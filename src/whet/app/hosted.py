@@ -1,7 +1,8 @@
-"""Many conversations in one process: each opened when it is spoken to, one turn at a time, let go when idle.
+"""Host many conversations in one process: open a session when a message arrives, run one turn at a time,
+close it when idle.
 
-For interfaces that serve several people or programs at once. It does not know where messages come from, nor
-where answers go.
+For interfaces that serve several people or programs at once. This module does not know where messages come
+from or where answers go.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from whet.store.jobs import AtEnd, nothing
 from whet.store.transcript import TurnRecord
 
 Busy = Literal["steer", "queue", "refuse"]
-"""What becomes of a message while a turn runs: it is read before that turn's next step, or after it, or not
-taken at all."""
+"""How a message that arrives during a turn is handled: the turn reads it before its next step ("steer"), it
+waits for the turn's end ("queue"), or it is refused ("refuse")."""
 
 
 def no_begin() -> None:
@@ -39,15 +40,18 @@ def no_begin() -> None:
 
 
 def no_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
-    """Do nothing more in a turn's last transaction."""
+    """Add nothing to a turn's last transaction."""
     return nothing
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What else is stored with a turn, in its own transactions: `stored` together with the person's message,
-    `ended` together with the end marker (`text` is the answer). So an inbox is crossed off exactly when the
-    transcript has the message, and an answer is in an outbox exactly when the turn has ended. `begun` is
-    called when the turn runs, so that messages can be given to it."""
+    """Extra writes for a turn, made in its own transactions.
+
+    `stored` runs together with the person's message, `ended` together with the end marker (`text` is the
+    answer). So an inbox entry is removed exactly when the transcript has the message, and an answer is in
+    an outbox exactly when the turn has ended. `begun` is called when the turn runs, so that messages can
+    be sent to it.
+    """
 
     stored: AtEnd = nothing
     ended: Callable[[TurnRecord, EndReason, str], AtEnd] = no_end
@@ -58,27 +62,27 @@ NO_RECEIPT = Receipt()
 
 
 def plain(session_id: str) -> SessionExtras:
-    """Give nothing more to a session."""
+    """Add nothing to a session."""
     return NO_EXTRAS
 
 
 class ReceiptObserver(TurnObserver):
-    """Does what the submitter of a turn wants done in the transaction that ends it."""
+    """Makes the submitter's extra writes in the transaction that ends a turn."""
 
     def __init__(self) -> None:
         self.by_session: dict[str, Receipt] = {}
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
-        """Give what the receipt of the session's turn says."""
+        """Return the extra writes from the receipt of the session's turn."""
         return self.by_session.get(session.id, NO_RECEIPT).ended(turn, reason, session.last_answer)
 
 
 class SessionHost:
     """The conversations of one app. `people` is the Person that the app was started with.
 
-    At most `max_turns` turns run at a time and `max_open` sessions are open; what comes more waits. A
-    session is let go `idle_after_s` after its last use. `furnish` gives what each session gets of its
-    interface when it is opened, new or again. Used on one event loop.
+    At most `max_turns` turns run at a time and at most `max_open` sessions are open; further requests
+    wait. A session is closed `idle_after_s` after its last use. `furnish` returns the parts that the
+    interface adds to each session when it is opened, new or stored. Used on one event loop.
     """
 
     def __init__(
@@ -103,7 +107,7 @@ class SessionHost:
         self._closing = False
 
     def lend(self, extras: Callable[[str], SessionExtras]) -> None:
-        """Have another interface of the process furnish sessions too: its tools come besides."""
+        """Let another interface of the process add its tools to the sessions."""
         before = self._furnish
 
         def furnish(session_id: str) -> SessionExtras:
@@ -114,12 +118,12 @@ class SessionHost:
 
     @property
     def open_count(self) -> int:
-        """How many sessions are in memory."""
+        """The number of sessions in memory."""
         return sum(slot.session is not None for slot in self._pool)
 
     @property
     def running(self) -> list[str]:
-        """The sessions whose turn runs now."""
+        """The sessions that are running a turn."""
         return [slot.session_id for slot in self._pool if slot.turn is not None]
 
     async def new_session(  # noqa: PLR0913 - each is a fact of a session's own
@@ -135,10 +139,13 @@ class SessionHost:
         tools: Sequence[Tool] = (),
         session_id: str = "",
     ) -> str:
-        """Store a new session and give its id; after `leaving` (an id) it is of the same conversation, takes
-        its context engine over, and the old one is let go. `profile` is whose memory it reads and writes, ""
-        the owner's; `source` the interface; `tools` what it has besides the process's,
-        `session_id` a new id that the interface has made. Raises WhetError."""
+        """Store a new session and return its id.
+
+        With `leaving` (an id) it belongs to the same conversation and takes over its context engine, and
+        the old session is closed. `profile` is the person whose memory it reads and writes ("" for the
+        owner), `source` the interface, `tools` are additional tools, `session_id` is a new id from the
+        interface. Raises WhetError.
+        """
         self._refuse_if_closing()
         whose = Principal(profile, source, workspace, tools)
         extras = self._extras(session_id or self.app.clock.new_id())
@@ -173,13 +180,14 @@ class SessionHost:
         busy: Busy = "queue",
         receipt: Receipt = NO_RECEIPT,
     ) -> TurnEnd | None:
-        """Run a turn and give its end; None where the text was taken by the turn that runs already.
+        """Run a turn and return its end, or None if the running turn took the text.
 
-        `text` None resumes an unfinished turn. Messages for one session are taken in the order of the calls.
-        What a running turn took and came to its end without reading is a turn of its own after it. `person`
-        answers the turn's questions. A cancel of the caller cancels the turn; one by `cancel` gives an end
-        with the reason cancelled. Raises NotFound for the session, and for a resume where nothing is
-        unfinished; WhetError where a turn runs and `busy` is refuse; StoreError.
+        If `text` is None, an unfinished turn is resumed. Messages for one session are handled in the order
+        of the calls. Messages that a running turn took but did not read before its end get a turn of their
+        own after it. `person` answers the turn's questions. If the caller is cancelled, the turn is
+        cancelled; after `cancel`, the end's reason is "cancelled". Raises NotFound if the session does not
+        exist or there is nothing to resume, WhetError if a turn is running and `busy` is "refuse", and
+        StoreError.
         """
         self._refuse_if_closing()
         slot = self._pool.get(session_id)
@@ -206,49 +214,54 @@ class SessionHost:
                 self.app.reviews.kick()
 
     def cancel(self, session_id: str) -> bool:
-        """Cancel the turn that runs, with what it had been given and not read yet; False without one."""
+        """Cancel the running turn together with the messages that it has not read yet. Return False if no
+        turn is running."""
         slot = self._pool.get(session_id)
         if slot is None or slot.turn is None:
             return False
         return slot.turn.cancel()
 
     def is_running(self, session_id: str) -> bool:
-        """Whether a turn of this session runs now."""
+        """Return whether a turn of this session is running."""
         slot = self._pool.get(session_id)
         return slot is not None and slot.turn is not None
 
     def opened(self, session_id: str) -> Session | None:
-        """Give a session as it is in memory, None where it is not; its turn may run."""
+        """Return a session that is in memory, or None; it may be running a turn."""
         slot = self._pool.get(session_id)
         return slot.session if slot is not None else None
 
     async def switch_model(self, session: Session, model: str) -> None:
-        """Have another model of the same provider answer a session that one has to oneself from its next
-        request on, "" the configured one; stored with the session, and what follows it in its conversation
-        has it too. Durable on return. Raises WhetError."""
+        """Let another model of the same provider answer a session from its next request on; "" means the
+        configured model.
+
+        The caller must hold the session (see `using`). The choice is stored with the session and inherited
+        by later sessions of its conversation. Durable on return. Raises WhetError.
+        """
         await self.app.sessions.answer_with(session, model)
         info = session.model
         await session.log.details.choose_model(info.provider, info.model, chosen=bool(model))
 
     async def session(self, session_id: str) -> Session:
-        """Open a session; it stays open until it is idle. Waits for a turn that runs. Raises NotFound."""
+        """Open a session; it stays open until it is idle. Waits for a running turn. Raises NotFound."""
         async with self.using(session_id) as session:
             return session
 
     @asynccontextmanager
     async def using(self, session_id: str) -> AsyncGenerator[Session]:
-        """Have a session to oneself between its turns, for work such as a compaction. Raises NotFound."""
+        """Hold a session between its turns, for work such as a compaction. Raises NotFound."""
         async with self._pool.held(session_id) as slot:
             yield await self._pool.opened(slot)
 
     async def let_go(self, session_id: str) -> None:
-        """Let a session go that is in memory: its next use opens it again. Waits for a turn that runs."""
+        """Close a session that is in memory; its next use opens it again. Waits for a running turn."""
         if self._pool.get(session_id) is not None:
             async with self._pool.held(session_id) as slot:
                 await self._pool.let_go(slot)
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
-        """Take nothing more, give running turns `drain_s` to end, cancel what is left, let every session go.
+        """Accept no more messages, wait up to `drain_s` for running turns, cancel the others, and close every
+        session.
 
         The app stays open.
         """
@@ -265,7 +278,7 @@ class SessionHost:
     async def _run(
         self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
     ) -> TurnEnd:
-        """Run a turn, and further ones for what was given to it too late."""
+        """Run a turn, and further turns for messages that came too late for it."""
         try:
             while True:
                 end = await self._turn(slot, session, incoming, emit)
@@ -288,7 +301,7 @@ class SessionHost:
             slot.turn = None
 
     def _extras(self, session_id: str) -> SessionExtras:
-        """Have a session's questions go to whoever is there, and its turns' ends do what was asked for."""
+        """Return a session's extra parts, with the connected person and the receipts' writes."""
         given = self._furnish(session_id)
         return msgspec.structs.replace(
             given,
@@ -303,12 +316,14 @@ class SessionHost:
 
 
 def _message(session: Session, text: str, images: Sequence[ImagePart]) -> Message:
-    """Make what is said during a turn: without the note on time and folder, which the turn began with."""
+    """Build a message for a running turn: without the note on time and folder, which is in the turn's first
+    message."""
     return msgspec.structs.replace(session.user_message(text, images), note="")
 
 
 async def end_of(turn: asyncio.Task[TurnEnd], session: Session, began_s: float, emit: Emit) -> TurnEnd:
-    """Wait for a turn's end; one that was cancelled has one too. A cancel of the caller cancels it."""
+    """Wait for a turn's end and return it; a cancelled turn has an end too. If the caller is cancelled, the
+    turn is cancelled."""
     try:
         await asyncio.wait({turn})
     except asyncio.CancelledError:
@@ -325,7 +340,7 @@ async def end_of(turn: asyncio.Task[TurnEnd], session: Session, began_s: float, 
 
 
 async def _settled(turn: asyncio.Task[TurnEnd]) -> None:
-    """Wait for a cancelled turn to store its end, however often the waiter is cancelled meanwhile."""
+    """Wait until a cancelled turn has stored its end, however often the waiter is cancelled meanwhile."""
     while not turn.done():
         try:
             await asyncio.wait({turn})

@@ -1,7 +1,7 @@
-"""Gets an OpenRouter key by a login in the browser (OAuth with PKCE), and keeps it as any key is kept.
+"""Get an OpenRouter key by a login in the browser (OAuth with PKCE) and store it like any other key.
 
-The key is made at OpenRouter for this program, where the person can limit or revoke it. No client is
-registered; the verifier never leaves this process but for the exchange.
+OpenRouter creates the key for this program, and the person can limit or revoke it there. No client is
+registered; the PKCE verifier leaves this process only in the exchange.
 """
 
 from __future__ import annotations
@@ -36,14 +36,17 @@ class _Made(msgspec.Struct, frozen=True):
 async def log_in(
     home: Home, show: Callable[[str], None], *, site: str = SITE, wait_s: float = _WAIT_S
 ) -> str:
-    """Have the person log in at the address that `show` is given, and store the key in the system's keyring
-    where there is one, else in .env; gives the variable that holds it. Raises LoginFailed; then nothing was
-    stored."""
+    """Let the person log in at the address passed to `show`, store the key, and return the variable that
+    holds it.
+
+    The key goes into the system's keyring if there is one, else into .env. Raises LoginFailed; then
+    nothing was stored.
+    """
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     log.protect([verifier])
     async with Listener(state, site, names_itself=False) as listener:
-        # The state comes back as a part of our own address; the protocol has no field for it.
+        # The state comes back in our own callback URL, because the protocol has no field for it.
         back = f"{listener.address.replace('127.0.0.1', 'localhost')}?{urlencode({'state': state})}"
         asked = {"callback_url": back, "code_challenge": challenge, "code_challenge_method": "S256"}
         show(f"{site}/auth?{urlencode(asked)}")

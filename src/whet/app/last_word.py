@@ -1,8 +1,8 @@
-"""Plugins' word on an answer before it ends its turn: where files changed in it, `pre_verify` may have the
-turn go on with a message.
+"""Let plugins check an answer before it ends its turn: if the turn changed files, a `pre_verify` hook may
+continue the turn with a message.
 
-The message goes into the session's inbox, which the loop reads before it takes an answer as the last. It does
-not know the loop.
+The message goes into the session's inbox, which the loop reads before it accepts an answer as final. This
+module does not know the loop.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks
 
 MOST = 3
-"""How often the hooks may have one turn go on."""
+"""How often the hooks may continue one turn."""
 
 
 class LastWord:
-    """The `pre_verify` hooks of one session. `session` gives it while a turn runs."""
+    """The `pre_verify` hooks of one session. `session` returns the session while a turn runs."""
 
     def __init__(self, hooks: Hooks, facts: Mapping[str, str], session: Callable[[], Session | None]) -> None:
         self._hooks = hooks
@@ -34,7 +34,7 @@ class LastWord:
         self._attempts = 0
 
     async def stream(self, inner: AsyncIterator[StreamItem]) -> AsyncIterator[StreamItem]:
-        """Pass a request's stream on, and ask the hooks before its end where that is an answer."""
+        """Pass a request's stream on. If it ends with an answer, call the hooks before its end."""
         async for item in inner:
             if isinstance(item, ModelReply) and item.stop == "end" and not item.message.tool_calls:
                 await self._ask(item.message.text)
@@ -64,13 +64,13 @@ class LastWord:
             if wish := _wish(said):
                 self._attempts += 1
                 told = f"a plugin has the turn go on: {wish}"
-                # Marked, so that nobody takes it for the person's own words later.
+                # tagged, so that it is not mistaken for the person's own words later
                 session.inbox.add(InboxEntry(Message("user", tagged("plugin", wish)), notice=told))
                 return
 
 
 def _wish(said: object) -> str:
-    """Give the message with which a hook has the turn go on, "" where it lets it end."""
+    """Return the message with which a hook continues the turn, or "" if it lets the turn end."""
     fields = fields_of(said)
     if fields.get("action") != "continue" and fields.get("decision") != "block":
         return ""

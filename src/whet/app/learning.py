@@ -1,8 +1,9 @@
-"""Learning in a running program: the desk of each session, its tools, and what a new session reads of it.
+"""Learning in a running program: the learning service and tools of each session, and the notes and skills
+that a new session reads.
 
-A session writes to the home's own desk unless it was bound to another (a person's, in a gateway) or to the
-review that it is. What it began with is recorded with it, and what chance kept from it. It does not know the
-gate, nor how files are written.
+A session writes to the owner's service unless it was bound to another one (a person's, in a gateway) or to
+a review. The items that it started with are recorded, and those that the hold-out removed. This module
+does not know the gate or how files are written.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class LearningServices:
-    """The desks of one process."""
+    """The learning services of one process."""
 
     def __init__(self, database: StateDatabase, clock: Clock, home: Home, settings: Settings) -> None:
         self.reader: MemoryReader = MemoryReader(
@@ -51,7 +52,7 @@ class LearningServices:
 
     @cached_property
     def desk(self) -> LearningService:
-        """The owner's desk; made at the first change, or where one is looked at."""
+        """The owner's learning service, created at the first change or when it is first read."""
         from whet.memory.desk import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
 
         desk = LearningService(self.reader)
@@ -59,14 +60,15 @@ class LearningServices:
         return desk
 
     def reader_of(self, profile: str) -> MemoryReader:
-        """Give what a person's sessions read, "" for the owner's."""
+        """Return the reader for a person's sessions, "" for the owner's."""
         return self.desk_of(profile).reader if profile else self.reader
 
     def desk_of(self, profile: str) -> LearningService:
-        """Give the desk of a person, "" for the owner: each has notes and skills that no other one sees.
+        """Return a person's learning service, "" for the owner's. Each person has notes and skills that no
+        other person sees.
 
-        It stays while somebody has it: their open sessions do. What it knows is in files and the store.
-        Another person's changes are told to nobody: plugins' memories are the owner's.
+        It is kept while one of the person's sessions is open; its state is in files and the store. Changes
+        of other people are not sent to plugins' memories, which are the owner's.
         """
         if not profile:
             return self.desk
@@ -78,11 +80,12 @@ class LearningServices:
         return desk
 
     def tools(self) -> list[Tool]:
-        """Make the tools of memory and skills."""
+        """Create the tools of memory and skills."""
         return [*memory_tools(self.of_call), *skill_tools(self.of_call)]
 
     def trust(self, tools: Iterable[Tool]) -> None:
-        """Say which tools there are: of those without tags the results of local ones are evidence too."""
+        """Register the available tools: results of local tools without the tag "untrusted" also count as
+        evidence."""
         local = [
             tool.name
             for tool in tools
@@ -93,16 +96,16 @@ class LearningServices:
             self.desk.changes.trusted_tools = self._trusted_tools
 
     def bind(self, session_id: str, origin: Origin, profile: str) -> None:
-        """Have a session's writes count as `origin` says (a review's, with what it reviews and its job),
-        and go to the desk of the person whose it is, "" for the owner."""
+        """Record a session's writes with `origin` (a review's, with its job and the reviewed session), in the
+        service of the person `profile`, "" for the owner."""
         self._bound[session_id] = (self.desk_of(profile), origin)
 
     def release(self, session_id: str) -> None:
-        """Forget what a session was bound to."""
+        """Forget a session's binding."""
         self._bound.pop(session_id, None)
 
     def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[LearningService, Origin]:
-        """Give the desk and the origin of a tool call."""
+        """Return the learning service and the origin of a tool call."""
         fallback = (self.desk, Origin("foreground", platform=self.platform))
         desk, origin = self._bound.get(ctx.session_id, fallback)
         return desk, msgspec.structs.replace(
@@ -119,14 +122,16 @@ class LearningServices:
         reader: MemoryReader | None = None,
         without: Collection[ContextItem] = (),
     ) -> PromptPart:
-        """Give what a new session with these tools reads of memory and skills; nothing without the tools."""
+        """Return the part of the prompt with memory and skills for a new session with these tools; empty
+        without the tools."""
         if not any(tags_of(name) & {"notes", "loads-skills"} for name in tools):
             return PromptPart()
         return await (reader or self.reader).prompt_part(tools, without)
 
 
 class LearnedStart(msgspec.Struct, frozen=True):
-    """What a session is begun with: its part of the prompt, and the items that chance left out of it."""
+    """The learned items that a session starts with: its part of the prompt, and the items that the hold-out
+    removed."""
 
     part: PromptPart
     held_out: tuple[ContextItem, ...] = ()
@@ -134,8 +139,11 @@ class LearnedStart(msgspec.Struct, frozen=True):
 
 
 class Outcomes:
-    """What sessions begin with, and its record. `chance` gives numbers in [0, 1): the hold-out is drawn per
-    item and session, so that "with" and "without" differ by chance alone."""
+    """Draws the learned items of new sessions and records them.
+
+    `chance` returns numbers in [0, 1): the hold-out is drawn per item and session, so that "with" and
+    "without" differ by chance alone.
+    """
 
     def __init__(
         self,
@@ -150,7 +158,7 @@ class Outcomes:
         self._chance = chance
 
     async def start(self, tools: Collection[str], profile: str = "") -> LearnedStart:
-        """Give what a person's new session with these tools reads, less what the hold-out takes away."""
+        """Return the learned items for a person's new session with these tools, less the held-out ones."""
         reader = self._learning.reader_of(profile)
         part = await self._learning.prompt_part(tools, reader)
         if not self._share or not part.items:
@@ -161,7 +169,7 @@ class Outcomes:
         return LearnedStart(part, held, randomised=True)
 
     async def record(self, session_id: str, start: LearnedStart) -> None:
-        """Store what a session began with; durable on return."""
+        """Store the items that a session started with; durable on return."""
         if not start.part.items and not start.held_out:
             return
         items = (start.part.items, start.held_out)
@@ -171,14 +179,14 @@ class Outcomes:
 
 
 class RecollectionObserver(TurnObserver):
-    """Puts what `reader` remembers of a message's subject beside it, `most` notes at a time."""
+    """Adds up to `most` notes on a message's subject, from `reader`, beside the message."""
 
     def __init__(self, reader: MemoryReader, most: int) -> None:
         self._reader = reader
         self._most = most
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Add the notes that did not come along before."""
+        """Add the notes that were not added to an earlier message."""
         if not any("notes" in tags_of(name) for name in session.tools):
             return message
         there = await asyncio.to_thread(self._entries)
@@ -193,5 +201,5 @@ class RecollectionObserver(TurnObserver):
         return msgspec.structs.replace(message, note=f"{message.note}\n{found}".strip()) if found else message
 
     def _entries(self) -> list[NoteEntry]:
-        """Give the notes of both files as they are now."""
+        """Return the present notes of both files."""
         return [one for path in notes.FILES.values() for one in notes.entries(self._reader.text(path))]

@@ -1,8 +1,8 @@
-"""A second model marks the sentences of an answer that the turn's receipt does not bear out.
+"""Let a second model mark the sentences of an answer that the turn's receipt does not support.
 
-Off unless `judge.answers` says so. One call after a turn that did something, stored as a session of its own:
-it costs as a review's does and goes past the caps. It can only mark: answer, receipt and goal stay as they
-are, and where it can't be asked the receipt says why.
+Off unless `judge.answers` is set. It makes one call after a turn that had effects, stored as a separate
+session: it costs as much as a review and counts against the caps. It can only mark: answer, receipt and
+goal do not change. If the model can't be asked, the receipt says why.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ENDS = re.compile(r"(?<=[.!?])[\"'”’)*_]*\s+(?=[\"'“‘(*_]*[A-Z\d])")
 
 
 class MarkingParts(msgspec.Struct, frozen=True):
-    """What marking needs of a process: `connect` gives the judging model, `capped` puts a link past the
-    caps."""
+    """The parts of a process that marking needs: `connect` returns the judging model, `capped` checks a
+    link's calls against the caps."""
 
     database: StateDatabase
     clock: Clock
@@ -47,13 +47,13 @@ class MarkingParts(msgspec.Struct, frozen=True):
 
 
 class MarkingObserver(TurnObserver):
-    """Has each answer of one session read beside its receipt."""
+    """Checks each answer of one session against its receipt."""
 
     def __init__(self, parts: MarkingParts) -> None:
         self._parts = parts
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """Keep with the turn which sentences are marked."""
+        """Store the marked sentences with the turn."""
         if end.reason != "answered" or session.log.session.kind != "chat":
             return
         key, turn = session.log.live.key, session.log.live.last_turn
@@ -69,7 +69,7 @@ class MarkingObserver(TurnObserver):
     async def _asked(
         self, session: Session, turn_id: str, receipt: TurnReceipt, said: list[str]
     ) -> tuple[list[int], str]:
-        """Give the numbers of the marked sentences, or why there are none to be had."""
+        """Return the numbers of the marked sentences, or the reason why the model could not be asked."""
         parts, parent = self._parts, session.log.session
         try:
             provider = parts.connect()
@@ -85,7 +85,7 @@ class MarkingObserver(TurnObserver):
 
 
 def sentences(text: str) -> list[str]:
-    """Give the sentences of an answer in plain words, forty at most; code is none."""
+    """Return the sentences of an answer without code and list marks, forty at most."""
     found: list[str] = []
     for line in _FENCED.sub("", text).splitlines():
         found += [one.strip() for one in _ENDS.split(_LIST_MARK.sub("", line))]
@@ -93,7 +93,8 @@ def sentences(text: str) -> list[str]:
 
 
 def _question(receipt: TurnReceipt, said: list[str]) -> str:
-    """Give the receipt and each sentence as a line of JSON, so that no text can pass for another's number."""
+    """Return the receipt and each sentence as a line of JSON, so that no sentence can pass for another
+    number."""
     lines: list[object] = [{"receipt": [receipt.line, *receipt.rows[:_ROWS]]}]
     lines += [{"number": number, "sentence": one} for number, one in enumerate(said, 1)]
     return mask("\n".join(json.dumps(line, ensure_ascii=False) for line in lines))

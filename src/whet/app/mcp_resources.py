@@ -1,8 +1,8 @@
-"""Whet's memory and skills as MCP resources, and its skills as prompts, for hosts whose person chooses what
-their model reads.
+"""Offer Whet's memory and skills as MCP resources, and its skills as prompts, for hosts whose person chooses
+the model's context.
 
-They are the owner's, secrets masked; reading a skill leaves a receipt as every load does. It does not know
-how calls arrive.
+They are the owner's, with secrets masked; reading a skill leaves a receipt like every load. This module
+does not know how calls arrive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _URI = re.compile(r"whet://(?:memory/(?P<notes>memory|user)|skills/(?P<skill>[^/
 
 
 async def listed(desk: LearningService) -> dict[str, Any]:
-    """Give the answer to resources/list: both notes files and each usable skill."""
+    """Return the answer to resources/list: both notes files and each usable skill."""
     rows = [
         {"uri": f"whet://memory/{name}", "name": name, "description": about, "mimeType": _MARKDOWN}
         for name, about in _ABOUT.items()
@@ -43,7 +43,7 @@ async def listed(desk: LearningService) -> dict[str, Any]:
 
 
 async def prompts(desk: LearningService) -> dict[str, Any]:
-    """Give the answer to prompts/list: each usable skill, with the task that it is for."""
+    """Return the answer to prompts/list: each usable skill, with an argument for the task."""
     task = {"name": "task", "description": "What to do with it.", "required": False}
     rows = [
         {"name": skill.name, "description": mask(skill.description), "arguments": [task]}
@@ -54,7 +54,7 @@ async def prompts(desk: LearningService) -> dict[str, Any]:
 
 
 async def prompt(desk: LearningService, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the answer to prompts/get: the skill's text as a person would say it. Raises BadCall."""
+    """Return the answer to prompts/get: the skill's text as a user message. Raises BadCall."""
     given: object = params.get("arguments") or {}
     task: object = cast("dict[str, object]", given).get("task", "") if isinstance(given, dict) else ""
     text = mask(await _viewed(desk, str(params.get("name")), "", INVALID_PARAMS))
@@ -64,7 +64,7 @@ async def prompt(desk: LearningService, params: Mapping[str, Any]) -> dict[str, 
 
 
 async def read(desk: LearningService, uri: object) -> dict[str, Any]:
-    """Give the answer to resources/read. Raises BadCall."""
+    """Return the answer to resources/read. Raises BadCall."""
     found = _URI.fullmatch(uri) if isinstance(uri, str) else None
     if found is None:
         raise BadCall(

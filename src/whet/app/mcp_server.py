@@ -1,8 +1,8 @@
 """Whet as an MCP server: other programs search its sessions, read its memory and skills, and ask the agent.
 
-What it gives is the owner's alone: private sessions and other people's are not there. The agent is asked
-under the same gate as always, with nobody to put a question to: what the policy does not allow is denied. It
-does not know how calls arrive.
+It serves the owner's data only: private sessions and those of other people are not included. The agent
+runs under the usual gate, with no one present to answer questions: calls that the policy does not allow
+are denied. This module does not know how calls arrive.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _ASKING = {
 
 
 class OwnMcpServer:
-    """The tools of one process, over its hosted conversations; without `asks` only those that read."""
+    """The tools of one process, over its hosted conversations; without `asks`, only those that read."""
 
     def __init__(self, hosted: SessionHost, *, asks: bool = True) -> None:
         self._hosted = hosted
@@ -85,7 +85,7 @@ class OwnMcpServer:
         self._names = {str(tool["name"]) for tool in self.tools}
 
     async def answer(self, call: RpcCall) -> dict[str, Any]:
-        """Give the result of a call. Raises BadCall."""
+        """Return the result of a call. Raises BadCall."""
         if call.method == "initialize":
             return hello(call.params, "whet", "resources", "prompts")
         if call.method == "tools/list":
@@ -172,7 +172,7 @@ class OwnMcpServer:
         else:
             session_id = await self._hosted.new_session(source="mcp")
         end = await self._hosted.submit(session_id, message, emit=_progress(call))
-        if end is None:  # only where it may be taken by a running turn, and here it waits
+        if end is None:  # only a running turn may take it, and here the message waits for that turn
             raise WhetError("the message was taken by a turn that runs")
         facts: dict[str, Any] = {
             "text": end.text,
@@ -186,14 +186,14 @@ class OwnMcpServer:
 
 
 def _check_owners(db: apsw.Connection, session_id: str) -> None:
-    """Raise NotFound unless the session is a conversation of the owner's that is not private."""
+    """Raise NotFound unless the session is a non-private conversation of the owner."""
     row = sessions.get(db, session_id)
     if row.private or row.kind != "chat" or sessions.profile_of(db, session_id):
         raise NotFound(f"there is no session {session_id}", hint="search_sessions gives the ids")
 
 
 def _progress(call: RpcCall) -> Emit:
-    """Tell the client of each tool that starts, where it asked to be told."""
+    """Return an emitter that reports each tool start to the client, if the client asked for progress."""
     meta: object = call.params.get("_meta")
     token: object = cast("dict[str, Any]", meta).get("progressToken") if isinstance(meta, dict) else None
     done = 0

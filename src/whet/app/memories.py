@@ -1,6 +1,8 @@
-"""Joins plugins' memories and skills to learning: told of every change in force, offered to every session.
+"""Connect plugins' memories and skills to learning: notify them about every active change, offer them to
+every session.
 
-A change is told on the event loop, whichever thread made it; closing waits for what is still being told.
+Plugins are notified on the event loop, whichever thread made the change; closing waits for pending
+notifications.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _DONE = {"create": "created", "delete": "deleted", "undo": "undone"}
 
 
 class ChangeTeller:
-    """Tells of each learned change that comes into force, on the event loop that it was made on."""
+    """Notifies about each learned change that becomes active, on the event loop on which it was created."""
 
     def __init__(self, desk: LearningService, tell: Callable[[LedgerRow], Coroutine[Any, Any, None]]) -> None:
         self._tell = tell
@@ -46,7 +48,8 @@ class ChangeTeller:
         desk.listeners.append(self._hear)
 
     async def settled(self, limit_s: float | None) -> None:
-        """Wait until every change there was has been told, each within its own deadline."""
+        """Wait until every pending notification was delivered, up to `limit_s` (None: each within its own
+        deadline)."""
         if pending := [asyncio.wrap_future(future) for future in list(self._pending)]:
             await asyncio.wait(pending, timeout=limit_s)
 
@@ -58,8 +61,8 @@ class ChangeTeller:
 
 
 class MemoryObserver(TurnObserver):
-    """Asks external memories before each turn of the sessions that it observes and tells them after it, and
-    tells them of learned changes; made on the event loop."""
+    """Asks external memories before each turn of the observed sessions, passes them the turn afterwards, and
+    notifies them about learned changes. Create it on the event loop."""
 
     def __init__(self, memories: Memories, desk: LearningService) -> None:
         self._memories = memories
@@ -71,8 +74,8 @@ class MemoryObserver(TurnObserver):
         await self._memories.on_memory_write(row.action, target, row.after or row.before, metadata)
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Add what the memories know to a message."""
-        await self._teller.settled(_SETTLE_S)  # what was learned a moment ago is known in this turn
+        """Add the memories' recollections to a message."""
+        await self._teller.settled(_SETTLE_S)  # so that changes learned a moment ago are known in this turn
         turn = session.log.live.last_turn + 1
         await self._memories.turn_began(turn, message.text, model=session.model.model)
         known = await self._memories.prefetch(message.text, session.id)
@@ -80,19 +83,20 @@ class MemoryObserver(TurnObserver):
         return msgspec.structs.replace(message, note=note) if known else message
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """Tell the memories what was said."""
+        """Pass the turn's messages to the memories."""
         if said := session.log.live.last_words():
             rows = [to_dict(row) for row in session.log.messages]
             await self._memories.sync_turn(said, end.text, session.id, rows)
 
     async def aclose(self) -> None:
-        """Wait for what is being told, then let the memories finish."""
+        """Wait for pending notifications, then shut the memories down."""
         await self._teller.settled(None)
         await self._memories.shutdown()
 
 
 def skill_teller(hooks: Hooks, desk: LearningService) -> ChangeTeller | None:
-    """Have the plugins' hooks told of each skill that is made, changed or removed; None if there are none."""
+    """Notify the plugins' hooks about each skill that is created, changed or removed. Return None if there
+    are no such hooks."""
     if not hooks.has(_SKILLS):
         return None
 
@@ -117,9 +121,9 @@ def skill_teller(hooks: Hooks, desk: LearningService) -> ChangeTeller | None:
 
 @asynccontextmanager
 async def joined(plugins: LoadedPlugins | None, desk: LearningService) -> AsyncGenerator[None]:
-    """Have plugins take part in a desk while it lasts: their skills on offer, their memories told of changes.
+    """Connect plugins to a learning service: offer their skills and notify their memories about changes.
 
-    At the end what is being told is waited for, and the plugins are closed.
+    At the end, wait for pending notifications and close the plugins.
     """
     told: MemoryObserver | None = None
     skills: ChangeTeller | None = None
@@ -139,17 +143,17 @@ async def joined(plugins: LoadedPlugins | None, desk: LearningService) -> AsyncG
 
 
 def homes_plugins(home: Home, settings: Settings) -> LoadedPlugins | None:
-    """Load what a home enables, for a process that asks no model; None where that is nothing."""
+    """Load the plugins that a home enables, for a process that asks no model; None if there are none."""
     return plugin_parts.load(PluginNeeds(home, settings, Path.cwd(), (), plugin_parts.no_model))
 
 
 def offer_skills(plugins: LoadedPlugins, desk: LearningService) -> None:
-    """Put the plugins' skills into the library; one without a description gives its own."""
+    """Add the plugins' skills to the library, with the plugin's description or else the skill's own."""
     for skill in plugins.skills:
         about = skill.description
         try:
             text = disk.read_text(skill.folder / "SKILL.md") or ""
             about = about or skill_format.name_and_description(text)[1]
         except WhetError:
-            continue  # the library says why when somebody asks for it
+            continue  # the library reports the problem when the skill is read
         desk.library.offer(skill.name, skill.folder, f"plugin {skill.plugin}", about)

@@ -1,6 +1,7 @@
-"""The model connections of one process: which one answers, which summarises, and others for single sessions.
+"""The model connections of one process: the answering model, the summarising model, and models chosen for
+single sessions.
 
-It does not know sessions, nor how a server is reached.
+This module does not know sessions or how a server is reached.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and noth
 
 
 class SwitchableLink:
-    """A session's way to its model; another link can take the place of the present one between requests.
-    `around`, where it is set, carries each request over the link that it is given."""
+    """A session's link to its model, which can be replaced between requests. `around`, if set, carries each
+    request over the given link."""
 
     def __init__(self, link: ModelLink, session_id: str, wallet: Callable[[], Wallet | None]) -> None:
-        """`wallet` gives what the session's calls are capped by; None where nothing is."""
+        """`wallet` returns the wallet that caps the session's calls, or None."""
         self._link = link
         self._session_id = session_id
         self._wallet = wallet
@@ -59,14 +60,16 @@ class SwitchableLink:
         return link.stream(messages) if self.around is None else self.around(link, messages)
 
     def switch(self, link: ModelLink) -> None:
-        """Have `link` carry the requests to come."""
+        """Use `link` for the next requests."""
         self._link = link
 
 
 class Dialer:
-    """Connects to model servers: those that the settings name, those of `plugins`, and for the provider
-    `practice` without an address a practice server (a scripted stand-in, not a language model) in this very
-    process, started when it is needed; `close` stops it."""
+    """Connects to model servers: those in the settings and those of `plugins`.
+
+    For the provider `practice` without an address, it starts a practice server (scripted, not a language
+    model) in this process when it is needed; `close` stops it.
+    """
 
     def __init__(self, settings: Settings, secrets: Mapping[str, str], *, patience_s: float = 0.0) -> None:
         self._patience_s = patience_s
@@ -76,7 +79,7 @@ class Dialer:
         self._practice: PracticeServer | None = None
 
     def connect(self, model: ModelSettings) -> Provider:
-        """Connect what `model` names, with the fallback behind it. Raises ConfigError where that can't be."""
+        """Connect to `model`, with the fallback behind it. Raises ConfigError if that is impossible."""
         made = connect(
             self._reached(model),
             self._fallback,
@@ -87,12 +90,12 @@ class Dialer:
         return judged_by(made, self.plugins.judge) if self.plugins else made
 
     def connect_alone(self, model: ModelSettings) -> Provider:
-        """Connect what `model` names, without a fallback. Raises ConfigError where that can't be."""
+        """Connect to `model` without a fallback. Raises ConfigError if that is impossible."""
         made = self._plugged(model) or connect_one(self._reached(model), self._secrets)
         return judged_by(made, self.plugins.judge) if self.plugins else made
 
     def close(self) -> None:
-        """Stop the practice server where one was started."""
+        """Stop the practice server if it was started."""
         if self._practice is not None:
             self._practice.stop()
             self._practice = None
@@ -102,7 +105,8 @@ class Dialer:
         return found.open(model, self._secrets) if found is not None else None
 
     def _reached(self, model: ModelSettings) -> ModelSettings:
-        """Give settings that reach a server: other providers' and set addresses come back unchanged."""
+        """Return settings with a reachable address: `practice` without an address gets one, all others are
+        unchanged."""
         if model.provider != "practice" or model.base_url:
             return model
         if self._practice is None:
@@ -115,11 +119,11 @@ class Dialer:
 
 
 class Summariser:
-    """Writes summaries for context engines: a call on an engine's thread, answered by `provider`'s model.
+    """Writes summaries for context engines: called on an engine's thread, answered by `provider`'s model.
 
-    The request has no tools and a short system prompt of its own, so it never touches a session's prefix. The
-    model call runs on the event loop that this was made on; the engine's thread waits for it, at most as long
-    as the engine says.
+    The request has no tools and a short system prompt of its own, so it never touches a session's prefix.
+    The model call runs on the event loop on which this object was created; the engine's thread waits for
+    it, up to the engine's limit.
     """
 
     def __init__(
@@ -134,8 +138,8 @@ class Summariser:
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, messages: Sequence[dict[str, Any]], *, max_tokens: int, timeout_s: float) -> str:
-        """Give the model's text. Called off the event loop; raises ProviderError or TimeoutError."""
-        del max_tokens  # a cap cuts reasoning models off before they have said anything
+        """Return the model's text. Call it off the event loop. Raises ProviderError or TimeoutError."""
+        del max_tokens  # a cap cuts reasoning models off before they have answered
         future = asyncio.run_coroutine_threadsafe(self._ask([from_dict(row) for row in messages]), self._loop)
         try:
             return future.result(timeout_s)
@@ -155,7 +159,7 @@ class Summariser:
                     if item.stop == "length":
                         raise WireError("the model's output limit cut the summary off")
                     return item.message.text
-        except BudgetReached as reached:  # an engine goes on without a summary
+        except BudgetReached as reached:  # an engine continues without a summary
             raise ProviderError(reached.message, hint=reached.hint) from reached
         raise ProviderError("the model ended its stream without a reply")
 
@@ -164,7 +168,7 @@ class Models:
     """The models in use. `provider` answers; it can be switched to another model of the same provider."""
 
     def __init__(self, settings: Settings, dialer: Dialer) -> None:
-        """Connect what the settings name. Raises ConfigError where that can't be."""
+        """Connect to the configured models. Raises ConfigError if that is impossible."""
         self._settings = settings
         self._dialer = dialer
         self.provider = dialer.connect(settings.model)
@@ -175,25 +179,25 @@ class Models:
         self.wallet: Wallet | None = None
 
     def judge(self) -> Provider:
-        """Connect the model that marks answers: the one set for judging, else the answering one. Whoever asks
-        closes it. Raises ConfigError."""
+        """Connect to the model that marks answers: the one set for judging, else the answering model. The
+        caller closes it. Raises ConfigError."""
         wanted = self._settings.judge
         return self._dialer.connect_alone(beside(self.settings, wanted) if wanted.model else self.settings)
 
     @property
     def settings(self) -> ModelSettings:
-        """What the answering model is reached with."""
+        """The settings of the answering model."""
         return self._settings.model
 
     async def learn_windows(self) -> None:
-        """Ask a server on this machine how large its models' windows are."""
+        """Ask a server on this machine for the context windows of its models."""
         server = SERVERS.get(self.settings.provider)
         if server is not None and server.local and self.settings.provider != "practice":
             await learn_windows(self.provider)
 
     async def switch(self, model: str) -> None:
-        """Let another model answer from now on, "" the configured one; the connection to the one before is
-        closed."""
+        """Let another model answer from now on ("" means the configured one) and close the previous
+        connection."""
         wanted = msgspec.structs.replace(self.settings, model=model or self._configured)
         provider = self._dialer.connect(wanted)
         await self.provider.aclose()
@@ -201,9 +205,10 @@ class Models:
         self._settings = msgspec.structs.replace(self._settings, model=wanted)
 
     async def choose(self, session_id: str, model: str) -> Provider:
-        """Give what answers a session for which a model of the same provider was chosen; "" for none.
+        """Return the provider for a session that chose a model of the same provider; "" means no choice.
 
-        It is kept until `leave`, and a few beyond that for whoever chooses the same.
+        It is kept until `release`; a few unused ones are kept longer, in case another session chooses the
+        same model.
         """
         await self.leave(session_id)
         if model in ("", self.settings.model):
@@ -215,11 +220,11 @@ class Models:
         return self._others[model]
 
     def answering(self, session_id: str) -> Provider:
-        """Give what answers a session now."""
+        """Return the provider that answers a session now."""
         return self._others.get(self._answering.get(session_id, ""), self.provider)
 
     async def leave(self, session_id: str) -> None:
-        """Let go of what was chosen for a session; connections that nobody used for longest are closed."""
+        """Drop a session's choice and close the connections that have been unused for longest."""
         if self._answering.pop(session_id, None) is None:
             return
         used = set(self._answering.values())
@@ -227,8 +232,8 @@ class Models:
             await self._others.pop(model).aclose()
 
     def runtime(self, answering: ModelInfo) -> Runtime:
-        """Say which server, model and key a session is answered by, for whoever goes on with it later; its
-        fallback where that has taken over."""
+        """Return the server, model and key that answer a session, for a later review; those of the fallback
+        if it has taken over."""
         provider, model = self.provider, self.settings
         if not isinstance(provider, ServerProvider):
             from whet.providers.fallback import FallbackProvider  # noqa: PLC0415 most settings name no fallback
@@ -241,7 +246,7 @@ class Models:
         return Runtime(model, key)
 
     def compressor(self, clock: Clock, *, can_recall: bool) -> EngineOffer:
-        """Offer the built-in context engine, with the model that it has summaries written by."""
+        """Offer the built-in context engine, with the model that writes its summaries."""
         own, other = self._summariser(lambda: self.provider), self._summaries
         limits = CompressorSettings(
             max_output_tokens=self.provider.info.max_output_tokens,

@@ -1,7 +1,7 @@
-"""Telling a person who looks elsewhere: a question that waits, a long turn that ended.
+"""Notify a person who is not watching: a question waits, or a long turn has ended.
 
-The notifiers come from plugins. Sending happens beside the work and holds nothing up; what fails is noted by
-the plugin's name. It does not know what a notifier does.
+The notifiers come from plugins. Notifications are sent in the background and delay nothing; failures are
+logged under the plugin's name. This module does not know how notifiers work.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class PersonNotifier(Protocol):
     """A way to reach a person."""
 
     async def send(self, title: str, text: str) -> None:
-        """Tell them. Raises PluginError."""
+        """Send a notification. Raises PluginError."""
         ...
 
 
 class NotifierGroup(TurnObserver):
-    """Sends to every notifier, each on its own; `failed` gets a line where one could not."""
+    """Sends to every notifier independently; `failed` receives the error of one that could not send."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class NotifierGroup(TurnObserver):
         self._sending: set[asyncio.Task[None]] = set()
 
     def ring(self, title: str, text: str) -> None:
-        """Tell the person, secrets masked, without waiting."""
+        """Notify the person without waiting; secrets are masked."""
         text = mask(text)[:_TEXT_CHARS]
         for notifier in self._notifiers:
             task = asyncio.create_task(self._send(notifier, title, text))
@@ -52,12 +52,12 @@ class NotifierGroup(TurnObserver):
             task.add_done_callback(self._sending.discard)
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """Tell of a long turn's end."""
+        """Notify the person about the end of a long turn."""
         if end.duration_s >= self._settings.turns_over_s:
             self.ring(f"Whet: the turn ended ({end.reason})", end.text or end.error)
 
     async def aclose(self) -> None:
-        """Give what is being sent a few seconds to arrive."""
+        """Wait a few seconds for pending notifications."""
         if self._sending:
             await asyncio.wait(self._sending, timeout=_CLOSE_S)
 
@@ -69,7 +69,7 @@ class NotifierGroup(TurnObserver):
 
 
 class NotifiedPerson:
-    """Asks `person`, and tells the notifiers that a question waits."""
+    """Asks `person`, and notifies them that a question waits."""
 
     def __init__(self, person: Person, bell: NotifierGroup, settings: NotifySettings) -> None:
         self.person = person
@@ -82,7 +82,7 @@ class NotifiedPerson:
         return await self.person.approve(request)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Put the model's question."""
+        """Ask the model's question."""
         self._tell("Whet asks", question)
         return await self.person.clarify(question, choices)
 

@@ -1,8 +1,9 @@
 """Slash commands that people write: prompt files in the home's `commands` and in the workspace's.
 
-`commands/review.md` is /review, `commands/git/pr.md` is /git:pr. The home's win over the workspace's, and
-built-in ones over both. A file's text goes out in a tag behind what was typed, so that memory never takes a
-repository's words for the person's. Files are read when they are used; it does not know who typed.
+`commands/review.md` is /review, `commands/git/pr.md` is /git:pr. The home's files take precedence over the
+workspace's, and built-in commands over both. A file's text is sent in a tag after the typed text, so that
+memory never mistakes a repository's words for the person's. Files are read when they are used; this module
+does not know who typed.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class PromptCommand(msgspec.Struct, frozen=True):
     inside: Path | None = None
 
     def message(self, rest: str) -> str:
-        """Give the message that `/name rest` stands for. Raises ConfigError."""
+        """Return the message for `/name arguments`. Raises ConfigError."""
         body = unclosing("command", _filled(_parts(self.path, self.inside)[1], rest))
         return f"/{self.name} {rest}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
 
     def as_slash(self) -> SlashCommand[Any]:
-        """Give it as an entry of the table of commands."""
+        """Return it as an entry of the command table."""
 
         async def run(chat: _Sender, rest: str) -> None:
             chat.send(self.message(rest))
@@ -58,8 +59,8 @@ class PromptCommand(msgspec.Struct, frozen=True):
 
 
 def prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
-    """Give the commands of a home (None: without it) and of a workspace, by name; broken files are told by
-    their description."""
+    """Return the commands of a home (None: skip it) and of a workspace, sorted by name. The description of a
+    broken file is its error."""
     found: dict[str, PromptCommand] = {}
     own = [(root / "commands", None)] if root else []
     for folder, inside in (*own, (workspace / ".whet" / "commands", workspace)):
@@ -69,14 +70,14 @@ def prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
 
 
 def prompt_command(name: str, root: Path | None, workspace: Path) -> PromptCommand | None:
-    """Give the command of that name; None where there is none."""
+    """Return the command of that name, or None."""
     if not _NAME.fullmatch(name):
         return None
     return next((one for one in prompt_commands(root, workspace) if one.name == name), None)
 
 
 def expanded(text: str, root: Path | None, workspace: Path) -> str:
-    """Give the message of a text that calls a prompt file, and any other text unchanged."""
+    """Return the message for a text that calls a prompt file; any other text is returned unchanged."""
     name, _, rest = text[1:].partition(" ") if text.startswith("/") else ("", "", "")
     name, more, below = name.partition("\n")
     command = prompt_command(name.lower(), root, workspace) if name else None
@@ -84,8 +85,11 @@ def expanded(text: str, root: Path | None, workspace: Path) -> str:
 
 
 def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
-    """Give names and paths. `inside`: where a repository's files must really lie, so that a link in it can't
-    send another file of the person's to the model."""
+    """Yield names and paths.
+
+    `inside` is the folder that a repository's files must really be in, so that a link can't send another
+    file of the person to the model.
+    """
     count = 0
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith("."))
@@ -110,13 +114,13 @@ def _described(name: str, path: Path, inside: Path | None) -> PromptCommand:
     about = str(values.get("description") or next((x for x in body.splitlines() if x.strip()), ""))
     about = short(flat(about).lstrip("# "), _ABOUT_CHARS)
     hint = values.get("argument-hint", "")
-    # YAML takes [file] for a list; it is meant as it stands.
+    # YAML reads [file] as a list; it is meant literally.
     hint = " ".join(f"[{one}]" for one in hint) if isinstance(hint, list) else str(hint or "")  # pyright: ignore[reportUnknownVariableType]
     return PromptCommand(name, about, hint, path, inside)
 
 
 def _parts(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
-    """Give the front matter's fields, where there is one, and the text."""
+    """Return the fields of the front matter, if any, and the text."""
     try:
         data = read_regular(path, _MOST_BYTES + 1, inside)
     except OSError as error:
@@ -134,10 +138,10 @@ def _parts(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
 
 
 def _filled(body: str, rest: str) -> str:
-    """Put the arguments in their places, once: what they hold is never looked at again."""
+    """Replace the placeholders by the arguments, once: inserted text is not scanned again."""
     try:
         words = shlex.split(rest)
-    except ValueError:  # an apostrophe is no quotation mark
+    except ValueError:  # an apostrophe is not a quotation mark
         words = rest.split()
     used = False
 

@@ -1,7 +1,7 @@
-"""What a program is put together from: Whet's own tools, and what only some homes have.
+"""The parts of a program: Whet's own tools, and parts that only some homes have.
 
-Plugins, MCP servers and a confirmation service are imported where the settings name one. It does not know
-what any tool does.
+Plugins, MCP servers and a confirmation service are imported only if the settings name one. This module
+does not know what any tool does.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _REMOTE_PREFIX = "mcp__"
 
 
 def open_tracing(settings: Settings, source: str, database: StateDatabase) -> Tracing | None:
-    """Give what sends traces; None where nobody asked for them. Raises ConfigError."""
+    """Return the trace exporter, or None if traces are not configured. Raises ConfigError."""
     if not settings.traces.url:
         return None
     try:
@@ -70,7 +70,7 @@ def open_tracing(settings: Settings, source: str, database: StateDatabase) -> Tr
 
 
 def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
-    """Make Whet's own tools, in the order that every session sends them in."""
+    """Create Whet's own tools, in the order in which every session sends them."""
     settings = app.settings.tools
 
     async def act(context: ToolContext, request: WarmRequest) -> dict[str, Any]:
@@ -111,7 +111,8 @@ def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
 
 
 def searching(app: App, secrets: Mapping[str, str]) -> SearchEngineOf | None:
-    """Give the engine of web_search with its key; None where the settings name none."""
+    """Return a function that opens the engine of web_search with its key, or None if the settings name no
+    engine."""
     wanted = app.settings.search
     if not wanted.provider:
         return None
@@ -132,7 +133,7 @@ def searching(app: App, secrets: Mapping[str, str]) -> SearchEngineOf | None:
 
 
 def load_plugins(app: App, built_in: Registry, dialer: Dialer) -> PluginParts | None:
-    """Load what the settings enable, for a program that runs sessions; None where that is nothing."""
+    """Load the enabled plugins for a program that runs sessions; None if no plugin is enabled."""
     if not app.settings.plugins.enabled:
         return None
     # The plugin layer costs 40 ms.
@@ -148,7 +149,8 @@ def load_plugins(app: App, built_in: Registry, dialer: Dialer) -> PluginParts | 
 def attach_confirmations(
     gate: PolicyGate, settings: Settings, secrets: Mapping[str, str], home: Home, clock: Clock
 ) -> Confirmations | None:
-    """Have the confirmation service decide on what is high-risk; None without one. Raises ConfigError."""
+    """Let the confirmation service decide on high-risk actions; None if no service is configured. Raises
+    ConfigError."""
     if not settings.confirm.url:
         return None
     from whet.app.confirming import attach  # noqa: PLC0415 - an HTTP client of its own
@@ -157,13 +159,13 @@ def attach_confirmations(
 
 
 def has_caps(wallet: WalletSettings) -> bool:
-    """Whether anything is capped."""
+    """Return whether there is any spending cap."""
     usd = wallet.daily_usd or wallet.session_usd or wallet.person_usd or wallet.schedule_usd
     return bool(usd or wallet.daily_tokens or wallet.session_tokens)
 
 
 def capped(provider: Provider, database: StateDatabase, clock: Clock, wallet: WalletSettings) -> Provider:
-    """Have a review's calls go past the caps where there are any."""
+    """Check a review's calls against the caps, if there are any."""
     if not has_caps(wallet):
         return provider
     from whet.app.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
@@ -172,14 +174,14 @@ def capped(provider: Provider, database: StateDatabase, clock: Clock, wallet: Wa
 
 
 def learn_prices(home: Home, clock: Clock) -> None:
-    """Take in the home's own price table where there is one. Raises ConfigError."""
+    """Load the home's own price table if it exists. Raises ConfigError."""
     path = home.root / "prices.csv"
     if path.exists():
         catalog.learn_prices(path, clock.now().date().isoformat())
 
 
 def chosen(registry: Registry, settings: Settings, plugins: LoadedPlugins | None) -> Registry:
-    """Give the tools that the settings choose, plugins' among them. Raises ConfigError."""
+    """Return the tools that the settings select, including plugins' tools. Raises ConfigError."""
     added = plugins.toolsets if plugins else []
     for tool in plugins.tools if plugins else ():
         if plugins is not None and tool.name in plugins.overrides:
@@ -190,17 +192,18 @@ def chosen(registry: Registry, settings: Settings, plugins: LoadedPlugins | None
     return registry.select([*settings.tools.toolsets, *added], disabled)
 
 
-_OWN_PORTS = (6000, 6080, 6090)  # of `whet confirm serve`, its page, and `whet serve`, unless told otherwise
+_OWN_PORTS = (6000, 6080, 6090)  # defaults of `whet confirm serve`, its page, and `whet serve`
 
 
 def patience_s(settings: Settings, source: str, person: Person) -> float:
-    """Give how long an outage of the model's server is waited out: a person who watches can stop it."""
+    """Return how long to wait during an outage of the model's server, in seconds: a person who watches can
+    stop it."""
     is_watched = source in ("cli", "acp") and not isinstance(person, NobodyPresent)
     return settings.model.patience_s if is_watched else settings.model.patience_unattended_s
 
 
 def own_ports(settings: Settings) -> tuple[int, ...]:
-    """Give the ports of this machine on which Whet's own servers may listen."""
+    """Return the ports of this machine on which Whet's own servers may listen."""
     try:
         port = urlsplit(settings.confirm.url).port
     except ValueError:
@@ -209,8 +212,8 @@ def own_ports(settings: Settings) -> tuple[int, ...]:
 
 
 def sealed_service(settings: Settings, home: Home) -> ServiceBoundary | None:
-    """Give what belongs to a confirmation service on this machine, which no call may touch; None where there
-    is none. A profile's service may be that of the home above it."""
+    """Return the files and ports of a confirmation service on this machine, which no call may touch; None if
+    there is no service. A profile may use the service of the home above it."""
     homes = tuple(dict.fromkeys((home.root, home.whole)))
     has_own = any((root / name).exists() for root in homes for name in ("confirm", "confirmations.db"))
     if not (settings.confirm.url or has_own or os.path.exists("/var/lib/whet-confirm")):
@@ -226,7 +229,7 @@ def sealed_service(settings: Settings, home: Home) -> ServiceBoundary | None:
 
 
 def open_servers(app: App, secrets: Mapping[str, str]) -> Servers | None:
-    """Give the configured servers, none of them started; None where there are none. Raises ConfigError."""
+    """Return the configured MCP servers, not started; None if there are none. Raises ConfigError."""
     settings = app.settings
     if not settings.mcp.servers:
         return None
@@ -236,7 +239,7 @@ def open_servers(app: App, secrets: Mapping[str, str]) -> Servers | None:
 
         return own_server_jail(app.confinement, app.home, name, server)
 
-    # The way to servers, which most homes have none of.
+    # imported only here: most homes have no MCP servers
     from whet.mcp.remote import RemoteParts  # noqa: PLC0415
     from whet.mcp.servers import Servers  # noqa: PLC0415
     from whet.tools.guardian import Guardian  # noqa: PLC0415
@@ -250,11 +253,11 @@ def open_servers(app: App, secrets: Mapping[str, str]) -> Servers | None:
 
 
 def remote_names(settings: Settings) -> list[str]:
-    """Give the names of servers' tools that the settings leave out."""
+    """Return the names of MCP tools that the settings disable."""
     return [name for name in settings.tools.disabled if name.startswith(_REMOTE_PREFIX)]
 
 
 def with_remote(registry: Registry, servers: Servers) -> Registry:
-    """Give the registry with the servers' tools as they are known now, after all others."""
+    """Return the registry with the servers' currently known tools after all others."""
     own = [tool for tool in registry.by_name.values() if "mcp" not in tool.tags]
     return Registry([*own, *servers.tools()])

@@ -1,6 +1,6 @@
-"""Who is asked, where several people talk to one process: the person at the session that a call is made in.
+"""Route questions in a process with several people to the person of the session that makes the call.
 
-It does not know how a person is reached, nor what they are asked.
+This module does not know how a person is reached, nor the questions.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from whet.contract.protocols import Answer, ApprovalRequest, Person, Reply
 
 
 class Switchboard:
-    """A Person that stands for many: a question goes to whoever is connected to its session.
+    """A Person that represents many: a question goes to the person connected to its session.
 
-    What a child session asks goes to its parent's person. Nobody connected: nobody answers, and that is a
-    denial. `root_of` gives the session that a person talks to for one that it started.
+    A child session's questions go to its parent's person. If no one is connected, the question is not
+    answered, which is a denial. `root_of` returns the session of the person for a session that was started
+    by it.
     """
 
     def __init__(self, root_of: Callable[[str], str] = str) -> None:
@@ -22,14 +23,14 @@ class Switchboard:
         self._there: dict[str, Person] = {}
 
     def connect(self, session_id: str, person: Person | None) -> None:
-        """Have a session's questions go to `person`, None for nobody."""
+        """Send a session's questions to `person`; None disconnects the session."""
         if person is None:
             self._there.pop(session_id, None)
         else:
             self._there[session_id] = person
 
     def at(self, session_id: str) -> Person:
-        """Give whoever is connected to a session at the time of each question."""
+        """Return a Person for a session; each question goes to the person who is connected at that time."""
         return _At(self._there, session_id)
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
@@ -38,7 +39,7 @@ class Switchboard:
         return None if person is None else await person.approve(request)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Nobody: which session asks is not said. A session asks through `at`."""
+        """Return None, because the call does not name its session. A session asks through `person_at`."""
         return None
 
 
@@ -50,11 +51,11 @@ class _At:
         self._session_id = session_id
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Ask them."""
+        """Ask the connected person."""
         person = self._there.get(self._session_id)
         return None if person is None else await person.approve(request)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Ask them."""
+        """Ask the connected person."""
         person = self._there.get(self._session_id)
         return None if person is None else await person.clarify(question, choices)

@@ -1,7 +1,8 @@
-"""Planning, wherever a person talks: a session only reads, makes steps, and carries them out when approved.
+"""Plan mode, for every interface: a session only reads, writes down steps, and carries them out once they are
+approved.
 
-The steps are the model's list of what is to be done, which the person may rewrite. What was done for each
-is read from the calls made while it was in progress. It does not know how a person is reached.
+The steps are the model's todo list, which the person may rewrite. The effects of each step are read from
+the calls made while it was in progress. This module does not know how a person is reached.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*•☐]|\[.\])\s*")
 
 
 class PlanReply(msgspec.Struct, frozen=True):
-    """What a person is told, and what is said to the model as their next message (empty: nothing)."""
+    """The text for the person, and the next message for the model (empty: no message)."""
 
     said: str
     sends: str = ""
 
 
 class PlanStep(msgspec.Struct, frozen=True):
-    """A step of a session's plan, and what its calls did, in a line."""
+    """A step of a session's plan, and the effects of its calls in one line."""
 
     text: str
     status: str
@@ -48,7 +49,7 @@ class PlanStep(msgspec.Struct, frozen=True):
 
 
 class PlanState(msgspec.Struct, frozen=True):
-    """Whether a session plans, and its steps."""
+    """Whether a session is in plan mode, and its steps."""
 
     planning: bool
     steps: tuple[PlanStep, ...]
@@ -64,13 +65,13 @@ class PlanState(msgspec.Struct, frozen=True):
 
 
 async def set_planning(app: App, session_id: str, on: bool) -> None:
-    """Have a session only read from the next call on, or end that; it stays so after a restart."""
+    """Switch plan mode on or off from the next call on. It persists across restarts."""
     app.gate.plans.set(session_id, on)
     await app.database.write(lambda db: sessions.set_planning(db, session_id, on))
 
 
 async def state_of(app: App, session_id: str) -> PlanState:
-    """Give a session's plan: that of this process where the session is open here, or else what is stored."""
+    """Return a session's plan: the list of this process if the session is open here, else the stored one."""
 
     def read(db: apsw.Connection) -> PlanState:
         items = app.todo_lists.get(session_id)
@@ -84,7 +85,7 @@ async def state_of(app: App, session_id: str) -> PlanState:
 
 
 def set_steps(app: App, session_id: str, lines: list[str]) -> None:
-    """Put the person's steps in place of the model's. Raises ConfigError where there are none."""
+    """Replace the model's steps by the person's. Raises ConfigError if there are none."""
     items = [TodoItem(content=text) for line in lines if (text := _NUMBER.sub("", line).strip())]
     if not items:
         raise ConfigError("there are no steps", hint=USAGE)
@@ -92,7 +93,8 @@ def set_steps(app: App, session_id: str, lines: list[str]) -> None:
 
 
 async def approve(app: App, session_id: str) -> str:
-    """Let a session do what it planned, within what is asked about anyway; gives what the model is told."""
+    """End plan mode, so that the session may carry out its plan (actions still ask as usual). Return the
+    message for the model."""
     await set_planning(app, session_id, False)
     items = app.todo_lists.get(session_id)
     return _APPROVED + (
@@ -101,7 +103,7 @@ async def approve(app: App, session_id: str) -> str:
 
 
 async def command(app: App, session_id: str, rest: str) -> PlanReply:
-    """Do what follows /plan. Raises ConfigError."""
+    """Run the /plan command. Raises ConfigError."""
     word, _, more = rest.partition("\n")
     if word == "steps":
         set_steps(app, session_id, more.splitlines())
@@ -119,8 +121,8 @@ async def command(app: App, session_id: str, rest: str) -> PlanReply:
 
 
 def _done(connection: apsw.Connection, session_id: str) -> tuple[dict[str, str], list[TodoItem]]:
-    """Give what the calls did that were made while each step was in progress, by the step's id; and the list
-    as the model wrote it last."""
+    """Return the effects of the calls made while each step was in progress, by the step's id, and the list as
+    the model last wrote it."""
     key = sessions.key_of(connection, session_id)
     names = connection.execute("SELECT DISTINCT name FROM tool_calls WHERE session = ?", (key,))
     if not any("tasks" in tags_of(name) for (name,) in names):

@@ -1,6 +1,6 @@
-"""Plugins' word on what comes in from the platforms, before anybody is looked up: dropped, changed or let be.
+"""Let plugins drop or change messages from the platforms before the sender is looked up.
 
-A hook that fails lets the message pass. Where messages come from and go to is up to the gateway.
+If a hook fails, the message passes. The gateway handles where messages come from and go to.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ OBSERVED = "gateway_platform_event"
 
 
 class IncomingHooks:
-    """The `pre_gateway_dispatch` hooks of a program. `post` queues a text for a chat, `session_of` gives a
-    chat's session, by channel and chat."""
+    """The `pre_gateway_dispatch` hooks of a program. `post` queues a text for a chat, `session_of` returns a
+    chat's session by channel and chat."""
 
     def __init__(
         self, hooks: Hooks, channels: Iterable[str], post: Post, session_of: Callable[[str, str], str]
@@ -30,7 +30,7 @@ class IncomingHooks:
         self._gateway = ChatGateway(adapters, session_of)
 
     async def passed(self, update: Incoming) -> Incoming | None:
-        """Give a message as the hooks leave it; None where one of them drops it."""
+        """Return a message as the hooks leave it, or None if a hook drops it."""
         facts = {"event": _event_of(update), "gateway": self._gateway, "session_store": None}
         for said in await self._hooks.tell(HOOK, **facts):
             fields = fields_of(said)
@@ -46,7 +46,7 @@ class IncomingHooks:
         return update
 
     async def happened(self, update: Incoming) -> None:
-        """Tell the hooks of an edit or a deletion of something that was said; they can't change it."""
+        """Notify the hooks about an edited or deleted message; they can't change it."""
         place = update.place
         payload = {
             "chat_id": place.chat,

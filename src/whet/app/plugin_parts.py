@@ -1,7 +1,7 @@
-"""Plugins in a running program: loaded only where some are enabled, and what they may ask of us.
+"""Plugins in a running program: load them if any are enabled, and answer their requests for a model.
 
-`load` imports the plugin layer on demand, so that a start without plugins pays nothing. It does not know
-what a plugin brings; the composition root puts the parts where they belong.
+`load` imports the plugin layer on demand, so that a start without plugins pays nothing. This module does
+not know a plugin's parts; the composition root distributes them.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ OFFERS = frozenset(
         "register_system_prompt_section",
     }
 )
-"""What this program uses of what plugins can register; the rest is absent from their ctx."""
+"""The registrations that this program uses; others are absent from the plugins' ctx."""
 _LIMIT_S = 120.0
 
 
 class PluginNeeds(msgspec.Struct, frozen=True):
-    """What loading needs of the program. `connect` opens a provider for other model settings."""
+    """The parts of the program that loading needs. `connect` opens a provider for other model settings."""
 
     home: Home
     settings: Settings
@@ -59,13 +59,13 @@ class PluginNeeds(msgspec.Struct, frozen=True):
 
 
 def load(needs: PluginNeeds) -> LoadedPlugins | None:
-    """Load what `plugins.enabled` names; None where that is nothing.
+    """Load the plugins in `plugins.enabled`; None if there are none.
 
-    Called off an event loop, the plugins get no model to ask.
+    If called without a running event loop, the plugins get no model to ask.
     """
     if not needs.settings.plugins.enabled:
         return None
-    # Found on demand: the plugin layer costs 40 ms, and most homes have no plugin.
+    # imported on demand: the plugin layer costs 40 ms, and most homes have no plugin
     from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415
 
     told: list[SideCallHooks] = []
@@ -84,8 +84,11 @@ def load(needs: PluginNeeds) -> LoadedPlugins | None:
 
 @contextmanager
 def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]) -> Generator[Provider]:
-    """Connect outside of a running program, for a look at the model; plugins are loaded only where the
-    provider's name is none of ours. The provider `practice` is one for that long."""
+    """Connect to the model without a running App, e.g. to list models.
+
+    Plugins are loaded only if the provider's name is not one of ours. A practice server lives as long as
+    the context.
+    """
     names = {settings.model.provider, settings.fallback.provider} - {"", *SERVERS}
     dialer = Dialer(settings, secrets)
     if names and not settings.model.base_url:
@@ -99,14 +102,14 @@ def borrowed_provider(home: Home, settings: Settings, secrets: Mapping[str, str]
 
 
 def bell(plugins: LoadedPlugins | None, settings: NotifySettings) -> NotifierGroup | None:
-    """Give what tells the plugins' notifiers; None where no plugin brings one."""
+    """Return the group of the plugins' notifiers, or None if no plugin has one."""
     if plugins is None or not plugins.notifiers:
         return None
     return NotifierGroup(list(plugins.notifiers.values()), settings, plugins.note_failure)
 
 
 def no_model(model: ModelSettings) -> Provider:
-    """Stand where a plugin's way to a model would be. Raises ProviderError."""
+    """Raise ProviderError: plugins that are loaded here can't ask a model."""
     raise ProviderError("no model is asked here")
 
 
@@ -121,7 +124,7 @@ def _asker(
     needs: PluginNeeds, loop: asyncio.AbstractEventLoop, told: Sequence[SideCallHooks]
 ) -> Callable[[ModelRequest], str]:
     def ask(request: ModelRequest) -> str:
-        """Answer on the plugin's thread, which waits; the loop's own thread must not."""
+        """Answer on the plugin's thread, which blocks; the loop's own thread must not."""
         if _loop() is loop:
             raise RuntimeError("call_llm waits, so it can't be called from an async function")
         limit_s = request.timeout_s or _LIMIT_S

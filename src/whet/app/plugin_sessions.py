@@ -1,7 +1,7 @@
-"""Plugins in a program that runs sessions: what they bring to it, and their hooks around a session's calls
-and turns, its beginning and its end.
+"""Plugins in a program that runs sessions: their parts, and their hooks around a session's calls, turns,
+start and end.
 
-Imported only where plugins are loaded. It does not know what any hook does.
+Imported only if plugins are loaded. This module does not know what any hook does.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NO_TURN: dict[str, Any] = {"turn_id": "", "completed": False, "interrupted": Fa
 
 
 class HookedParts(msgspec.Struct, frozen=True):
-    """What a session is made with so that the plugins' hooks take part in it."""
+    """The parts of a session that the plugins' hooks are wrapped around."""
 
     gate: Gate
     tools: Mapping[str, Tool]
@@ -72,7 +72,7 @@ class HookObserver(TurnObserver):
         self.last: dict[str, Any] = {}
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Add what the hooks give to a message."""
+        """Add the hooks' context to a message."""
         self._asked, self.turn_id, self.session = message.text, turn_id_of(session.log), session
         if not self._hooks.has("pre_llm_call"):
             return message
@@ -88,7 +88,7 @@ class HookObserver(TurnObserver):
         return msgspec.structs.replace(message, note=note) if text else message
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """Tell the hooks what the model said, or that it was stopped."""
+        """Pass the model's answer to the hooks, or notify them that the turn was stopped."""
         facts = self._about(session, end.turn_id)
         self.last = {
             "turn_id": end.turn_id,
@@ -122,7 +122,8 @@ class _Served(msgspec.Struct, frozen=True):
 
 
 async def _run_tool(session: Session, name: str, arguments: dict[str, Any]) -> str:
-    """Run one of a session's tools as the model's call would, gate and all; the model does not see it."""
+    """Run one of a session's tools through its gate, like a call of the model; the model does not see it.
+    Errors are part of the result."""
     tool = session.tools.get(name)
     if tool is None:
         return tool_error(f"there is no tool named {name}")
@@ -147,7 +148,7 @@ async def _run_tool(session: Session, name: str, arguments: dict[str, Any]) -> s
 
 
 class PluginSessions:
-    """The sessions that plugins were told of; each end is told once."""
+    """The sessions that plugins were notified about; each end is reported once."""
 
     def __init__(self, plugins: LoadedPlugins, platform: str) -> None:
         self._plugins = plugins
@@ -170,8 +171,11 @@ class PluginSessions:
         model: Callable[[], str],
         person: Person,
     ) -> HookedParts:
-        """Let the plugins' hooks take part in the session of `host`, which `model` answers; give what it is
-        to be made with. `left` is the session that it follows in a chat; `person` is who can be asked."""
+        """Wrap the plugins' hooks around the session of `host`, which `model` answers. Return the wrapped
+        parts.
+
+        `previous_id` is the session that it follows in a chat; `person` is the person who can be asked.
+        """
         row = host.log.session
         scope: Scope = lambda: self._plugins.scope(row.id, row.conversation_id)  # noqa: E731 handed on
         hooks = self._plugins.hooks.bound_to(host.seat.engine).within(scope)
@@ -209,19 +213,19 @@ class PluginSessions:
     def _around(
         self, hooks: Hooks, calls: model_calls.ModelCallHooks, last_word: LastWord
     ) -> Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]] | None:
-        """Give what stands around each request to the model; None where no plugin asks for that."""
+        """Return the wrapper around each request to the model, or None if no plugin needs one."""
         if not hooks.has("pre_verify"):
             return calls.stream if hooks.has(*model_calls.NAMES) else None
         return lambda link, messages: last_word.stream(calls.stream(link, messages))
 
     async def command_typed(self, command: SlashCommand[Any], typed: str, rest: str, session_id: str) -> None:
-        """Tell the hooks that a slash command is about to run; `typed` is the name as it was typed."""
+        """Notify the hooks that a slash command is about to run; `typed` is the name as typed."""
         facts = {"session_key": session_id, "session_id": session_id, "platform": self.platform}
         facts |= {"surface": "gateway" if self.platform == "gateway" else "cli", "command": command.name}
         await self._plugins.hooks.tell("pre_command", **facts, alias_used=typed, args_raw=rest)
 
     async def begin_memories(self, session_id: str, workspace: str, left: str) -> None:
-        """Begin a person's session in the memories; a second time does nothing."""
+        """Begin a person's session in the memories; a second call does nothing."""
         memories = self._plugins.memories
         if (former := self._hosts.pop(left, None)) is not None:
             await memories.session_ended(_rows(former))
@@ -236,7 +240,7 @@ class PluginSessions:
         await memories.enter(session_id, facts, left=left)
 
     def _dispatch(self, session_id: str, name: str, arguments: dict[str, Any]) -> str:
-        """Run a tool of a session through its gate, for plugin code on a thread of its own."""
+        """Run a tool of a session through its gate, for plugin code on its own thread."""
         served, loop = self._served.get(session_id), self._loop
         session = served.observer.session if served else None
         if session is None or loop is None or threading.current_thread() is threading.main_thread():
@@ -252,7 +256,8 @@ class PluginSessions:
         return tell_loop(loop, session.inbox.put, session.user_message(tagged("plugin", text)))
 
     def _missing(self, person: Person) -> str:
-        """Say why nothing may run where nobody is present: a plugin that should be there may be a guard."""
+        """Return why nothing may run if no one is present and a plugin failed to load: that plugin may be a
+        guard. Else return ""."""
         while isinstance(person, NotifiedPerson):
             person = person.person
         broken = self._plugins.broken
@@ -262,7 +267,7 @@ class PluginSessions:
         return f"an enabled plugin is not loaded and nobody is present to decide without it ({named})"
 
     async def leave(self, session_id: str, reason: str = "exit") -> None:
-        """Tell that a session was left; a second time does nothing."""
+        """Notify plugins that a session was left; a second call does nothing."""
         self._served.pop(session_id, None)
         hooks, observer = self._open.pop(session_id, (None, None))
         if hooks is None or observer is None:
@@ -275,7 +280,7 @@ class PluginSessions:
         await hooks.tell("on_session_finalize", **facts, reason=reason)
 
     async def child_began(self, parent_id: str, child_id: str, task: str) -> None:
-        """Tell the parent's hooks that a delegated task begins."""
+        """Notify the parent's hooks that a delegated task begins."""
         self._tasks[child_id] = task
         await self._tell(
             parent_id,
@@ -288,7 +293,8 @@ class PluginSessions:
         )
 
     async def child_ended(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
-        """Tell of the end of a delegated task; None where it was cancelled or broke."""
+        """Notify the parent's hooks of the end of a delegated task; `end` is None if it was cancelled or
+        crashed."""
         await self.leave(child_id)
         task = self._tasks.pop(child_id, "")
         if self._plugins.memories and parent_id in self._hosts:
@@ -305,7 +311,7 @@ class PluginSessions:
         )
 
     async def aclose(self) -> None:
-        """Tell the end of every session that is still open."""
+        """Report the end of every session that is still open."""
         for session_id in [*self._open]:
             await self.leave(session_id)
 
@@ -317,7 +323,7 @@ class PluginSessions:
 
 
 def turn_id_of(log: Transcript) -> str:
-    """Give the id of the turn under way, else the one that the next turn will have."""
+    """Return the id of the open turn, else the id that the next turn will have."""
     if log.live.open_turn is not None:
         return log.live.open_turn.id
     return log.writer.next_turn()
@@ -332,7 +338,7 @@ def _rows(log: Transcript) -> list[dict[str, Any]]:
 
 
 class PluginParts(msgspec.Struct, frozen=True):
-    """What plugins bring to one process. Close it with `aclose`, and what was loaded after that."""
+    """The parts that plugins bring to one process. Close it with `aclose`, and `loaded` after that."""
 
     loaded: LoadedPlugins
     sessions: PluginSessions
@@ -343,8 +349,8 @@ class PluginParts(msgspec.Struct, frozen=True):
 
     @classmethod
     def load(cls, needs: PluginNeeds, desk: LearningService, source: str) -> PluginParts | None:
-        """Load what the settings enable; the plugins' skills are on offer at `desk`, their memories are told
-        of its changes."""
+        """Load the enabled plugins, offer their skills at the learning service, and notify their memories
+        about its changes."""
         loaded = plugin_parts.load(needs)
         if loaded is None:
             return None
@@ -361,8 +367,8 @@ class PluginParts(msgspec.Struct, frozen=True):
     async def with_prompts(
         self, start: SessionStart, session_id: str, workspace: str, left: str, model: ModelSettings
     ) -> SessionStart:
-        """Give a new session's start with what plugins add to its prompt. It begins in the memories, if it is
-        not private."""
+        """Add the plugins' text to the prompt of a new session. Unless it is private, the session begins in
+        the memories."""
         blocks: list[str] = []
         if self.loaded.memories and not start.private:
             await self.sessions.begin_memories(session_id, workspace, left)
@@ -376,15 +382,15 @@ class PluginParts(msgspec.Struct, frozen=True):
     def incoming_hooks(
         self, channels: Iterable[str], post: Post, session_of: Callable[[str, str], str]
     ) -> IncomingHooks:
-        """Give the hooks on what comes in from platforms."""
+        """Return the hooks for incoming platform messages."""
         return IncomingHooks(self.loaded.hooks, channels, post, session_of)
 
     def heard_by(self, person: Person) -> Person:
-        """Give a person whose waiting questions the notifiers tell of, where there are any."""
+        """Return a person whose pending questions are sent to the notifiers, if there are any."""
         return person if self.bell is None else NotifiedPerson(person, self.bell, self.notify)
 
     async def aclose(self) -> None:
-        """Let what is being told arrive, and tell the end of every session."""
+        """Wait for pending notifications and report the end of every session."""
         if self.bell is not None:
             await self.bell.aclose()
         await self.sessions.aclose()

@@ -1,7 +1,8 @@
-"""Functions of the program that embeds Whet, made into tools of its agent.
+"""Turn functions of the program that embeds Whet into tools of its agent.
 
-They are the program's own code, so a call runs without a question, as a tool that only reads does. One that
-writes, sends or costs says so with `@tool(effects=...)` and then meets the gate's rules and questions.
+They are the program's own code, so a call runs without a question, like a tool that only reads. A function
+that writes, sends or costs money declares that with `@tool(effects=...)`; then the gate's rules and
+questions apply.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _MARK = "__whet_tool__"
 
 
 class FunctionOptions(TypedDict, total=False):
-    """What a program says of its function: `name` and `description` instead of its own and its docstring's,
-    `effects` ("read" where it says nothing), and the limits of `whet.Tool`."""
+    """Options of a function: `name` and `description` replace its own name and docstring, `effects` defaults
+    to "read", and the limits are those of `whet.Tool`."""
 
     name: str
     description: str
@@ -34,7 +35,7 @@ class FunctionOptions(TypedDict, total=False):
 
 
 def tool(**options: Unpack[FunctionOptions]) -> Callable[[F], F]:
-    """Say more of a function that becomes a tool than its signature does; the function stays as it is."""
+    """Attach tool options to a function; the function itself does not change."""
 
     def mark(function: F) -> F:
         setattr(function, _MARK, options)
@@ -46,8 +47,8 @@ def tool(**options: Unpack[FunctionOptions]) -> Callable[[F], F]:
 def with_functions(
     registry: Registry, given: Sequence[Tool | Callable[..., object]], pool: ToolPool
 ) -> Registry:
-    """Give the registry with the program's tools after all others. Raises ConfigError for a name that comes
-    twice, TypeError for a function that can't be a tool."""
+    """Return the registry with the program's tools after all others. Raises ConfigError if a name exists
+    already, TypeError if a function can't be a tool."""
     added = Registry(registry.by_name.values())
     for item in given:
         made = item if isinstance(item, Tool) else _of_function(item, pool)

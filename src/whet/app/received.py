@@ -1,7 +1,8 @@
-"""Files that somebody sends: kept under a safe name in a folder of their own, images told from their bytes.
+"""Store files that people send: under a safe name in a folder of their own. The image type is read from the
+bytes.
 
-What a file is called and what it says it is are its sender's words: the name keeps its letters and nothing
-that leads elsewhere.
+A file's name and declared type come from its sender: the stored name keeps the letters but can't lead to
+another folder.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from whet.beneath import create_beneath
 from whet.contract.errors import WhetError
-from whet.contract.messages import image_type as image_type  # of what is received, too
+from whet.contract.messages import image_type as image_type  # also for received files
 
 FOLDER = "received"
 MOST_IMAGE_BYTES = 5_000_000

@@ -1,9 +1,9 @@
-"""What is remembered comes along with the message that it is about: at most three notes, beside the request.
+"""Add remembered notes to the message that they are about: at most three notes per message.
 
-The prompt holds the notes as they were when the session began. What a message names is looked for among the
-notes as they are now, and what it would be answered with stands right behind it, once in a session. It is
-stored with the message, so every later request has the same bytes. No word list decides: a note comes along
-for words that few others have.
+The prompt holds the notes as they were when the session began. A message is compared with the present
+notes; the matching ones are added right after it, each once in a session. They are stored with the
+message, so every later request has the same bytes. There is no word list: a note matches by words that few
+other notes have.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _FEW = 3
 def beside(
     reader: MemoryReader, session_id: str, there: Sequence[NoteEntry], asked: str, said: str, most: int
 ) -> str:
-    """Give the text that goes beside a message which asks `asked`: of the notes `there` the nearest ones that
-    `said` does not hold; empty where none is near. Blocks."""
+    """Return the text to add to a message: the nearest notes of `entries` that `shown_text` does not contain
+    yet, or an empty string. Blocks."""
     pool = _pool(reader.database, session_id, there, most)
     found = [one for one in nearest(asked, pool, most) if one not in said] if pool else []
     lines = "\n".join([_HEAD, *(f"- {one}" for one in found)])
@@ -36,8 +36,8 @@ def beside(
 
 
 def _pool(database: StateDatabase, session_id: str, there: Sequence[NoteEntry], most: int) -> list[str]:
-    """Give the notes that may come along: none that chance keeps from the session, and of a few that the
-    prompt shows at a glance only those that it does not hold yet."""
+    """Return the notes that may be added: not those that the hold-out keeps from the session. If there are
+    only a few notes, skip those that the prompt already contains."""
     held = database.read_now(lambda db: starts.held_out(db, session_id))
     prompt, _ = database.read_now(lambda db: sessions.prefix(db, session_id))
     found = {one.text: flat(one.said) for one in there if entry_id(one) not in held}
@@ -47,9 +47,10 @@ def _pool(database: StateDatabase, session_id: str, there: Sequence[NoteEntry], 
 
 
 def nearest(asked: str, pool: Sequence[str], most: int) -> list[str]:
-    """Give the notes of `pool` that a message is about, the nearest first.
+    """Return the notes of `pool` that a message is about, the nearest first.
 
-    One counts where it shares a word with the message that few of the others have; the rarer, the nearer.
+    A note matches if it shares a word with the message that few other notes have; the rarer the word, the
+    nearer the note.
     """
     words = [set(content_words(one)) for one in pool]
     common = Counter(word for each in words for word in each)

@@ -1,7 +1,7 @@
-"""Records workspaces around the steps that may change files: an observer of every session's turns.
+"""Record workspaces around the steps that may change files: an observer of every session's turns.
 
-What records is imported at the first such step. A step that can't be recorded runs all the same, and the
-person reads that it can't be taken back.
+The recorder is imported at the first such step. A step that can't be recorded runs all the same, and the
+person is notified that it can't be undone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _CHANGING = {"write", "execute"}
 _ELSEWHERE = {"notes", "skills", "templates"}
-"""Tags of tools that write in Whet's home and nowhere else."""
+"""Tags of tools that write only in Whet's home."""
 _SET_BACK = (
     "The person has set the workspace's files back since: what calls changed from turn {turn} on may be gone."
     " Read files again before you rely on them."
@@ -50,7 +50,7 @@ _log = logging.getLogger("whet.recording")
 
 
 def may_change_files(tool: Tool) -> bool:
-    """Whether a call of `tool` may change files of the workspace, by what the tool says of itself."""
+    """Return whether a call of `tool` may change files of the workspace, by its effects and tags."""
     if tool.tags & {"mcp", "delegates"}:
         return True
     return bool(tool.effects & _CHANGING) and not tool.tags & _ELSEWHERE
@@ -67,10 +67,10 @@ class Recordings:
         self._open: dict[Path, Workspace] = {}
 
     def of(self, folder: Path) -> Workspace:
-        """Give the record of a workspace."""
+        """Return the record of a workspace."""
         found = self._open.pop(folder, None)
         if found is None:
-            # Nothing that only reads comes here; it costs some 5 ms.
+            # imported here, because steps that only read do not need it; it costs some 5 ms
             from whet.rewind.recorder import Workspace  # noqa: PLC0415
             from whet.rewind.states import RecordLimits  # noqa: PLC0415
 
@@ -85,8 +85,11 @@ class Recordings:
     async def changed_since(
         self, folder: Path, session_id: str, steps: set[tuple[int, int]], *, short: bool = False
     ) -> dict[tuple[int, int], list[str]]:
-        """Give the files that are not now what they were when steps (turn, number) ended; nothing where steps
-        are not recorded. `short` trusts what the kernel told since the last look. Raises WhetError."""
+        """Return the files that differ from their state at the end of steps (turn, number); empty if steps
+        are not recorded.
+
+        `short` trusts the kernel's change notifications since the last scan. Raises WhetError.
+        """
         if not steps or not self.settings.record:
             return {}
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
@@ -108,7 +111,7 @@ class Recordings:
 
 
 def _by_command(tool: Tool) -> bool:
-    """Whether what a call of `tool` changes is known from the record alone."""
+    """Return whether the changes of a call of `tool` are known only from the record."""
     return may_change_files(tool) and "edits" not in tool.tags
 
 
@@ -128,7 +131,8 @@ class RecordingObserver(TurnObserver):
         self._given_up = False
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Tell the model that files were taken back without its conversation: what it read of them is old."""
+        """Inform the model if files were rolled back without its conversation, because its knowledge of them
+        is out of date."""
         if not session.log.messages:
             return message
         db, key = session.log.writer.db, session.log.live.key
@@ -140,7 +144,7 @@ class RecordingObserver(TurnObserver):
         return msgspec.structs.replace(message, note=f"{message.note}\n{told}".strip())
 
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
-        """Record what is there; gives the record's number, None where nothing is recorded."""
+        """Record the workspace before the step; return the open step, or None if nothing is recorded."""
         if self._given_up or not any(may_change_files(tool) for tool in step.tools):
             return None
         workspace = self._recordings.of(session.workspace)
@@ -177,7 +181,7 @@ class RecordingObserver(TurnObserver):
         return None
 
     async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
-        """Record what the step made."""
+        """Record the changes of the step."""
         if not isinstance(token, _Begun):
             return
         workspace = self._recordings.of(session.workspace)
@@ -191,8 +195,8 @@ class RecordingObserver(TurnObserver):
             self._tell(emit, f"what this step changed could not be recorded: {_said(error)}")
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
-        """Keep with the last test run which files something else than a call has changed since: a process
-        that runs on, a helper, a person."""
+        """Store with the last test run the files that were changed since by something other than a call: a
+        background process, a helper, a person."""
         if not turn.tool_calls or self._given_up:
             return nothing
         from whet.store import facts  # noqa: PLC0415 - only after a turn with calls
@@ -218,7 +222,7 @@ class RecordingObserver(TurnObserver):
         return keep
 
     async def _keep(self, session: Session, step: _Begun, changed: list[FileLines]) -> None:
-        """Keep with the step's last command which files changed, those left out that an edit of it names."""
+        """Store the changed files with the step's last command, except those that its edits name."""
         from whet.store import facts  # noqa: PLC0415 - only where a command changed files
 
         key = session.log.live.key
@@ -233,8 +237,8 @@ class RecordingObserver(TurnObserver):
 
 
 def forget_deleted(home: Home, database: StateDatabase, clock: Clock) -> int:
-    """Take away what was recorded for sessions that are deleted, and the examples that were taken from them;
-    gives how many steps were recorded.
+    """Delete the records of deleted sessions and the examples taken from them. Return the number of recorded
+    steps.
 
     Raises StoreError, ConfigError.
     """

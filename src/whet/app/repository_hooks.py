@@ -1,7 +1,7 @@
 """A repository's own hooks: `.whet/hooks.json`, run only after the owner has accepted exactly these.
 
-What is accepted is a hash of the file and of every file in the workspace that its commands name, so that a
-change of either asks again. Acceptances stand in Whet's home, out of the repository's reach.
+The owner accepts a hash of the file and of every workspace file that its commands name, so a change of
+either asks again. Acceptances are stored in Whet's home, out of the repository's reach.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Hooks = dict[str, HookSettings]
 
 
 class RepositoryHooks(msgspec.Struct, frozen=True):
-    """The hooks of a workspace and the hash that stands for them."""
+    """The hooks of a workspace and their hash."""
 
     workspace: Path
     hooks: _Hooks
@@ -31,7 +31,7 @@ class RepositoryHooks(msgspec.Struct, frozen=True):
 
 
 def repository_hooks(workspace: Path) -> RepositoryHooks | None:
-    """Read a workspace's hooks; None where it has none. Raises ConfigError for a file that can't be read."""
+    """Read a workspace's hooks; None if it has none. Raises ConfigError if the file can't be read."""
     path = workspace / PLACE
     if not path.is_file():
         return None
@@ -50,19 +50,19 @@ def repository_hooks(workspace: Path) -> RepositoryHooks | None:
 
 
 def is_accepted(home: Home, found: RepositoryHooks) -> bool:
-    """Whether the owner has accepted exactly these hooks in this folder."""
+    """Return whether the owner has accepted exactly these hooks in this folder."""
     return _accepted(home).get(str(found.workspace)) == found.digest
 
 
 def accept(home: Home, found: RepositoryHooks) -> None:
-    """Let these hooks run from the next session on."""
+    """Accept these hooks; they run from the next session on."""
     kept = {**_accepted(home), str(found.workspace): found.digest}
     home.ensure()
     replace(_place(home), msgspec.json.format(msgspec.json.encode(kept)).decode() + "\n", mode=0o600)
 
 
 def refuse(home: Home, workspace: Path) -> bool:
-    """Take an acceptance back; False where there was none."""
+    """Withdraw an acceptance. Return False if there was none."""
     kept = _accepted(home)
     was = kept.pop(str(workspace.resolve()), None) is not None
     if was:
@@ -80,7 +80,7 @@ def _accepted(home: Home) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError, UnicodeError):
-        return {}  # nothing that can't be read is an acceptance
+        return {}  # an unreadable file accepts nothing
 
 
 def _named(command: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""The worker of a program, composed: from what a process has, or from a home alone.
+"""Build the review worker of a program, from a running process or from a home alone.
 
-A worker of its own needs no model settings and no person: the order names the model, and a review asks
-nobody. Plugins that the home enables are loaded for what they bring to it: providers, skills, memories that
-hear of what is learned. None of their tools or hooks runs in a review.
+A separate worker process needs no model settings and no person: the job names the model, and a review asks
+no questions. Enabled plugins are loaded for their providers, skills and memories, which are notified about
+learned changes. None of their tools or hooks runs in a review.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LIMIT_S = 20.0
 
 
 def make(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
-    """Make a worker from what a process has."""
+    """Create a worker from the parts of a process."""
     settings = needs.settings.review
     approval = msgspec.structs.replace(needs.settings.approval, mode="deny")
     warmth = WarmStarts(needs.home, needs.settings.warm, needs.database, needs.clock)
@@ -109,7 +109,8 @@ def _tools(needs: ReviewParts) -> dict[str, Tool]:
 
 
 def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:
-    """Give an order's provider: the conversation's own with the same key, or the one set for reviews."""
+    """Return a job's provider, and whether it is the conversation's own with the same key or the one set for
+    reviews."""
     settings = needs.settings.review
     if settings.model:
         return _capped(needs, needs.dialer.connect_alone(beside(order.runtime.model, settings))), False
@@ -122,7 +123,8 @@ def _connect(needs: ReviewParts, order: Order) -> tuple[Provider, bool]:
 
 
 def _judge(needs: ReviewParts, order: Order) -> Provider | None:
-    """Give the model that reads what a review is about to keep; None where none is set."""
+    """Return the model that judges the changes of a review before they are stored, or None if none is
+    configured."""
     settings = needs.settings.judge
     if not settings.model:
         return None
@@ -134,7 +136,7 @@ def _capped(needs: ReviewParts, provider: Provider) -> Provider:
 
 
 def looking(home: Home, settings: Settings) -> Look:
-    """Make what runs a probe. The sandbox is tried out at the first one."""
+    """Create the function that runs a probe. The sandbox is tested at the first probe."""
 
     def look(command: str, workspace: str) -> str | None:
         from whet.app.confining import confine  # noqa: PLC0415 - only where a review keeps a fact

@@ -1,8 +1,8 @@
-"""Reviews in a running program: where the worker runs, and what is left to another.
+"""Reviews in a running program: run the worker here, or leave jobs to a detached one.
 
-The worker and the fork are imported when a job is really run: a one-shot only queues some. A process that
-ends with jobs in the queue starts `whet worker` for them, detached from its terminal. It does not know what
-a review says.
+The worker and the fork are imported when a job is really run, because a one-shot only queues jobs. A
+process that ends with due jobs in the queue starts `whet worker` for them, detached from its terminal.
+This module does not know the contents of a review.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger("whet.review")
 _JOBS = (reviews.KIND,)
-# The prompt is ready and drawn before a review takes any of the process's time.
+# Wait until the prompt is drawn before a review takes any of the process's time.
 _PAUSE_S = 0.25
 _LONGEST_WAIT_S = 300.0
 PATIENCE_S = 150.0
 
 
 class ReviewParts(msgspec.Struct, frozen=True):
-    """What reviews take from the program that they run in."""
+    """The parts of the running program that reviews need."""
 
     home: Home
     settings: Settings
@@ -62,7 +62,7 @@ class ReviewParts(msgspec.Struct, frozen=True):
 
 
 class ReviewRunner:
-    """The reviews of one process. `listeners` get what came of each one that it runs."""
+    """The reviews of one process. `listeners` receive the result of each review that it runs."""
 
     def __init__(self, needs: ReviewParts) -> None:
         self._needs = needs
@@ -79,13 +79,13 @@ class ReviewRunner:
 
     @property
     def desk(self) -> LearningService:
-        """Where what reviews write is handed in."""
+        """The learning service that receives the reviews' changes."""
         return self._needs.learning.desk
 
     async def ask(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> Queued:
         """Queue a review of a session by hand, up to its last finished turn; durable on return.
 
-        Raises ConfigError where reviews are off or the session has no tools for one, NotFound where there is
+        Raises ConfigError if reviews are off or the session has no tools for one, NotFound if there is
         nothing to review.
         """
         needs = self._needs
@@ -98,7 +98,7 @@ class ReviewRunner:
         return await needs.database.append(work)
 
     async def drain(self, patience_s: float = 0.0) -> list[ReviewFinished]:
-        """Run every job that is due, here and now; wait at most `patience_s` for those that are due soon."""
+        """Run every due job now; wait at most `patience_s` for jobs that are due soon."""
         clock = self._needs.clock
         until_s = clock.monotonic_s() + patience_s
         done = await self.worker.drain()
@@ -108,21 +108,21 @@ class ReviewRunner:
         return done
 
     async def run(self, job_id: str) -> ReviewFinished | None:
-        """Run one job here and now; None where another process works on it or on its conversation."""
+        """Run one job now. Return None if another process works on it or on its conversation."""
         return await self.worker.run_one(job_id)
 
     def start(self) -> None:
-        """Run reviews beside what this process does, from now on, unless review.worker is off."""
+        """Run reviews in the background of this process from now on, unless review.worker is off."""
         if self.settings.worker == "auto" and self.settings.writes != "off" and self._task is None:
             self._wake.set()
             self._task = asyncio.create_task(self.serve())
 
     def kick(self) -> None:
-        """Say that there may be a job; costs nothing."""
+        """Wake the worker because there may be a job; costs nothing."""
         self._wake.set()
 
     async def serve(self) -> None:
-        """Run jobs as they become due, until cancelled. A store that fails is tried again later."""
+        """Run jobs as they become due, until cancelled. If the store fails, try again later."""
         while True:
             wait_s = _LONGEST_WAIT_S
             try:
@@ -138,14 +138,14 @@ class ReviewRunner:
             await asyncio.sleep(_PAUSE_S)
 
     async def aclose(self) -> None:
-        """Stop; a review that runs is free for the next worker and goes on there."""
+        """Stop; the next worker continues a review that was running."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     async def leave(self) -> None:
-        """Stop, and leave what is due to a worker of its own, detached from the terminal. Never raises."""
+        """Stop, and start a detached worker for the due jobs. Never raises."""
         await self.aclose()
         needs = self._needs
         if self.settings.worker != "auto" or self.settings.writes == "off":
@@ -158,9 +158,10 @@ class ReviewRunner:
 
     @property
     def worker(self) -> ReviewWorker:
-        """The worker of this process, made at the first use (its modules cost what a one-shot can't pay)."""
+        """The worker of this process, created on first use (a one-shot can't afford its modules)."""
         if self._worker is None:
-            if not logging.getLogger("whet").handlers:  # what goes wrong beside a chat belongs in no terminal
+            # errors beside a chat must not be printed to its terminal
+            if not logging.getLogger("whet").handlers:
                 start_log(self._needs.home.logs)
             from whet.app.review_worker import make  # noqa: PLC0415 - what a one-shot can't pay
 
@@ -172,7 +173,7 @@ class ReviewRunner:
             listener(finished)
 
     async def _until_due_s(self) -> float | None:
-        """Give the seconds until the next waiting job is due, at least one; None where none waits."""
+        """Return the seconds until the next waiting job is due, at least one; None if no job waits."""
         left_s = await self._needs.database.read(lambda db: jobs.due_in_s(db, _JOBS, self._needs.clock))
         return None if left_s is None else max(left_s, 1.0)
 

@@ -1,4 +1,4 @@
-"""What going back did, and what steps changed, as programs read it: `--json` and the API give the same."""
+"""Rewind results and step changes for programs: `--json` and the API return the same structures."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from whet.rewind.states import shown
 
 
 class RewindPoints(msgspec.Struct, frozen=True):
-    """What was recorded of a session, oldest first; `finished`: a rewind that a kill cut off was carried out
-    to its end first. `left_out` is what the last look at the workspace left out."""
+    """The recorded steps of a session, oldest first.
+
+    `finished`: an interrupted rewind was completed first. `left_out` are the paths that the last scan of
+    the workspace skipped.
+    """
 
     finished: bool
     steps: Sequence[StepChanges]
@@ -23,7 +26,7 @@ class RewindPoints(msgspec.Struct, frozen=True):
 
 
 class RestoredPath(msgspec.Struct, frozen=True):
-    """A path that was set back. `merged`: somebody's later lines are kept in it; `exists`: it is there
+    """A restored path. `merged`: later lines of another writer were kept in it; `exists`: the path exists
     now."""
 
     path: str
@@ -32,7 +35,7 @@ class RestoredPath(msgspec.Struct, frozen=True):
 
 
 class KeptPath(msgspec.Struct, frozen=True):
-    """A path that is left as it is; `can_force`: it can be set back all the same."""
+    """A path that was not restored; `can_force`: it can be restored with force."""
 
     path: str
     why: str
@@ -40,15 +43,15 @@ class KeptPath(msgspec.Struct, frozen=True):
 
 
 class FailedPath(msgspec.Struct, frozen=True):
-    """A path that could not be set back."""
+    """A path that could not be restored."""
 
     path: str
     why: str
 
 
 class RewindAnswer(msgspec.Struct, frozen=True):
-    """What going back did, or with `dry_run` would do. `said` is the message that went with the
-    conversation."""
+    """The result of a rewind, or with `dry_run` the result that it would have. `said` is the user message
+    that was undone with the conversation."""
 
     dry_run: bool
     restored: list[RestoredPath]
@@ -59,7 +62,7 @@ class RewindAnswer(msgspec.Struct, frozen=True):
 
 
 class ChangedPath(msgspec.Struct, frozen=True):
-    """How a path differs: `diff` is unified, empty where `note` says instead what happened."""
+    """How a path differs. `diff` is unified; it is empty if `note` describes the change instead."""
 
     path: str
     what: Literal["added", "removed", "changed"]
@@ -70,7 +73,7 @@ class ChangedPath(msgspec.Struct, frozen=True):
 
 
 class DiffAnswer(msgspec.Struct, frozen=True):
-    """What a turn, or a session, changed in the files."""
+    """The file changes of a turn or a session."""
 
     files: list[ChangedPath]
 
@@ -78,14 +81,14 @@ class DiffAnswer(msgspec.Struct, frozen=True):
 def points_answer(
     finished: bool, steps: Sequence[StepChanges], left_out: Sequence[Unrecorded]
 ) -> RewindPoints:
-    """Give the points; names that are no text are spelled out."""
+    """Return the points; names that are not valid text are escaped."""
     return RewindPoints(
         finished, steps, [msgspec.structs.replace(one, path=shown(one.path)) for one in left_out]
     )
 
 
 def rewind_answer(found: Outcome, clean: Callable[[str], str] = str, *, is_plan: bool) -> RewindAnswer:
-    """Give an outcome; `clean` goes over what the person had said."""
+    """Return the answer for an outcome; `clean` is applied to the person's message."""
     files = found.files
     return RewindAnswer(
         is_plan,
@@ -102,7 +105,7 @@ def rewind_answer(found: Outcome, clean: Callable[[str], str] = str, *, is_plan:
 
 
 def diff_answer(found: Sequence[FileDiff], clean: Callable[[str], str] = str) -> DiffAnswer:
-    """Give what changed; `clean` goes over the lines."""
+    """Return the answer for file diffs; `clean` is applied to the lines."""
     return DiffAnswer(
         [
             ChangedPath(

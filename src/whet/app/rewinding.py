@@ -1,8 +1,8 @@
-"""Takes a session back to a point: its files, its conversation, or both; and that back again.
+"""Rewind a session to a point (its files, its conversation, or both) and undo a rewind.
 
-The intent is in the store first, then the files are done by their own journal, then the conversation together
-with the end of the intent. What a kill leaves of that is finished, or dropped where nothing was done, before
-anything else is.
+The intent is stored first; then the files are restored with a journal of their own; then the conversation,
+together with the end of the intent. After a kill, an unfinished rewind is completed, or dropped if nothing
+was done, before anything else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOTHING = TakenBack((), (), {})
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Where one can go back to: before a turn, or before a step of it (0: the turn)."""
+    """A point to rewind to: before a turn, or before a step of it (0: the turn)."""
 
     turn: int
     step: int = 0
@@ -55,7 +55,8 @@ class StepChanges(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a rewind did, or would do. `said` is the message that was taken back with the conversation."""
+    """The result of a rewind, or the result that it would have. `undone_text` is the user message that was
+    undone with the conversation."""
 
     files: TakenBack
     conversation: bool
@@ -64,28 +65,28 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def in_the_way(self) -> list[Conflict]:
-        """What somebody else changed and could be set back all the same: the person's to decide."""
+        """Conflicts that can be forced: paths with changes of another writer. The person decides."""
         return [one for one in self.files.conflicts if one.can_force]
 
 
 def parse_point(text: str) -> Point | None:
-    """Read TURN or TURN.STEP; None for anything else."""
+    """Parse TURN or TURN.STEP; None for anything else."""
     match = _POINT.fullmatch(text)
     return Point(int(match[1]), int(match[2] or 0)) if match else None
 
 
 def parse_target(text: str) -> tuple[str, Point | None]:
-    """Split SESSION[:TURN[.STEP]]; a title may hold a colon."""
+    """Split SESSION[:TURN[.STEP]]; a title may contain a colon."""
     name, colon, rest = text.rpartition(":")
     point = parse_point(rest) if colon else None
     return (name, point) if point is not None else (text, None)
 
 
 class Rewinding:
-    """The ways back of one open session."""
+    """The rewinds of one open session."""
 
     def __init__(self, recordings: Recordings, log: Transcript, fallback: Path) -> None:
-        """`fallback` is the workspace of a session that names none."""
+        """`fallback` is the workspace for a session that names none."""
         self._recordings = recordings
         self._log = log
         self._db = log.writer.db
@@ -93,7 +94,7 @@ class Rewinding:
         self._workspace: Workspace = recordings.of(folder)
 
     async def steps(self) -> list[StepChanges]:
-        """Give what was recorded of the session, oldest first."""
+        """Return the recorded steps of the session, oldest first."""
 
         def work(connection: apsw.Connection) -> list[StepChanges]:
             return [
@@ -110,13 +111,13 @@ class Rewinding:
         return await self._read(work, [])
 
     async def left_out(self) -> list[Unrecorded]:
-        """Give what the last look at the workspace left out."""
+        """Return the paths that the last scan of the workspace skipped."""
         if not self._workspace.exists:
             return []
         return await self._recordings.pool.run(self._workspace.left_out)
 
     async def diff(self, turn: int = 0) -> list[FileDiff]:
-        """Give what a turn changed, or the whole session (0)."""
+        """Return the file changes of a turn, or of the whole session (0)."""
 
         def work(connection: apsw.Connection) -> list[FileDiff]:
             found = database.records(connection, self._log.session.id)
@@ -126,12 +127,13 @@ class Rewinding:
         return await self._read(work, [])
 
     async def last_changed_turn(self) -> int:
-        """Give the last turn that changed files; 0 without one."""
+        """Return the last turn that changed files, or 0."""
         turns = [one.turn for one in await self.steps() if one.kind == "step" and one.paths]
         return turns[-1] if turns else 0
 
     async def preview(self, point: Point | None, parts: Parts, *, force: bool) -> Outcome:
-        """Say what going back to `point` would do; None: taking the last rewind back. Raises NotFound."""
+        """Return the outcome that a rewind to `point` would have; None means undoing the last rewind. Raises
+        NotFound."""
         row = await self._row(point, parts)
         undone = await self._undone(row)
         files = _NOTHING
@@ -145,8 +147,11 @@ class Rewinding:
         return Outcome(files, conversation, "")
 
     async def rewind(self, point: Point | None, parts: Parts, *, force: bool) -> Outcome:
-        """Go back to before `point`; None: take the last rewind back. Conflicts stay as they are without
-        `force`. Raises NotFound, StoreBusy while a turn runs, StoreError."""
+        """Rewind to before `point`; None means undoing the last rewind. Without `force`, conflicts are left
+        unchanged.
+
+        Raises NotFound, StoreBusy while a turn runs, StoreError.
+        """
         finished = await self.recover()
         row = await self._row(point, parts)
         session_id = self._log.session.id
@@ -163,7 +168,7 @@ class Rewinding:
         return Outcome(files, conversation, said, finished)
 
     async def recover(self) -> bool:
-        """Finish what a kill cut off; gives whether there was anything."""
+        """Complete a rewind that a kill interrupted. Return whether there was one."""
         finished = False
         if self._workspace.exists:
             finished = await self._recordings.pool.run(finish, self._workspace) is not None
@@ -178,7 +183,7 @@ class Rewinding:
         return finished
 
     async def _end(self, row: RewindRow) -> tuple[bool, str]:
-        """Do the conversation's half, where there is one, together with the end of the rewind."""
+        """Rewind the conversation, if that is part of it, together with the end of the rewind."""
         undone = await self._undone(row)
         if row.parts != "files" and undone is None:
             return True, await rewinds.rewind(self._log, row.id, row.turn, row.step)
@@ -213,7 +218,7 @@ class Rewinding:
         return next((one for one in done if one.id == row.undoes), None)
 
     async def _first(self, row: RewindRow) -> int:
-        """Give the first record that a rewind takes back; 0 where there is none."""
+        """Return the id of the first record that a rewind undoes, or 0."""
         if row.undoes:
             found = await self._record_of(row.undoes)
             return found.id if found else 0

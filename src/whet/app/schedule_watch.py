@@ -1,7 +1,7 @@
-"""Schedules in a program that is open for something else: what is due gets a worker of its own.
+"""Start a worker for due schedules while a program is open for something else.
 
 A run in the program itself would end with it. The worker is `whet worker --drain`, detached from the
-terminal; where one runs anyway, it has taken the job before this looks a second time.
+terminal. If a worker is already running, it has taken the job before this module checks a second time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POLL_S = 20.0
 
 
 class ScheduleWatch:
-    """Looks whether a schedule is due while the program runs. It costs one read every 20 s."""
+    """Checks whether a schedule is due while the program runs. It costs one read every 20 s."""
 
     def __init__(self, home: Home, database: StateDatabase, clock: Clock, settings: ScheduleSettings) -> None:
         self._home = home
@@ -31,19 +31,19 @@ class ScheduleWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look from now on, unless schedules.worker is off."""
+        """Start checking, unless schedules.worker is off."""
         if self._settings.worker == "auto" and self._task is None:
             self._task = asyncio.create_task(self._watch())
 
     async def aclose(self) -> None:
-        """Look no longer; workers that were started go on."""
+        """Stop checking; workers that were started continue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     async def look(self, was_due: bool) -> bool:
-        """Say whether something is due that nobody has taken; start a worker where it `was_due` before."""
+        """Return whether an unclaimed job is due; start a worker if one `was_due` at the last check too."""
         from whet.store import digests, jobs, schedules  # noqa: PLC0415 - a one-shot never looks
 
         try:

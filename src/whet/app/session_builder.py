@@ -1,6 +1,6 @@
-"""One session put together: its row, its engine's host, its model link, and who takes part in its turns.
+"""Build one session: its row, its engine's host, its model link, and the observers of its turns.
 
-What a session starts with is decided in `app/sessions.py`. It does not know what a turn does.
+`app/sessions.py` chooses the contents of a new session. This module does not know turns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 
 def _plan_note(app: App, session_id: str) -> str:
-    if "plans" not in vars(app.gate) or not app.gate.plans.has(session_id):  # made when one plans
+    # created when a session first plans
+    if "plans" not in vars(app.gate) or not app.gate.plans.has(session_id):
         return ""
     from whet.app.planning import NOTE  # noqa: PLC0415 - few sessions plan
 
@@ -54,7 +55,7 @@ def _marking(app: App) -> TurnObserver:
 
 
 class SessionBuilder:
-    """Makes sessions on the parts of one program."""
+    """Builds sessions from the parts of one program."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -62,7 +63,7 @@ class SessionBuilder:
     async def create(
         self, start: SessionStart, extras: SessionExtras, *, leaving: Session | None = None
     ) -> Session:
-        """Begin a session: its row and prefix are durable on return, and its prefix stays."""
+        """Create a session: its row and prefix are durable on return, and the prefix never changes."""
         app = self._app
         if (plugins := app.plugin_parts) is not None and start.kind == "chat":
             extras = msgspec.structs.replace(extras, session_id=extras.session_id or app.clock.new_id())
@@ -77,8 +78,11 @@ class SessionBuilder:
         )
 
     async def seat(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
-        """Give a session a context engine of its own. The one that it follows is ended first, for it may hold
-        open what the new one needs; an engine of which there can be one only goes on."""
+        """Start a context engine for a session.
+
+        The engine of the session that it follows is closed first, because it may hold resources that the
+        new one needs. A shared engine is reused instead.
+        """
         contexts = self._app.contexts
         if leaving is not None:
             left = contexts.host(leaving.context)
@@ -96,8 +100,8 @@ class SessionBuilder:
         leaving: Session | None = None,
         start: SessionStart | None = None,
     ) -> Session:
-        """Make a stored session one that takes turns: the same prefix, with the tools that are there now.
-        `start` is what one that was just stored is begun with."""
+        """Build a session that can take turns from a stored one: the same prefix, with the tools that exist
+        now. `start` is set if it was just stored."""
         app, row = self._app, stored.log.session
         tools = await self._tools(stored.specs, seat)
         profile = app.database.read_now(lambda db: sessions.profile_of(db, row.id))
@@ -156,7 +160,7 @@ class SessionBuilder:
     def _hooked(
         self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, seat: EngineRunner
     ) -> tuple[Gate, Mapping[str, Tool], Sequence[TurnObserver]]:
-        """Let the owner's shell hooks, and a repository's that were accepted, take part."""
+        """Add the owner's shell hooks, and a repository's if they were accepted."""
         if not self._app.settings.hooks.commands and not (workspace / ".whet" / "hooks.json").is_file():
             return gate, tools, ()
         from whet.app.shell_hooks import hooked, session_hooks  # noqa: PLC0415 - few have hooks
@@ -174,7 +178,7 @@ class SessionBuilder:
         *,
         is_new: bool,
     ) -> EngineHost:
-        """Begin a session with its engine; one that fails at it is replaced, once, by another instance."""
+        """Begin a session with its engine. An engine that fails is replaced once by a new instance."""
         app = self._app
         scope = app.plugin_parts.loaded.scope if app.plugin_parts else no_scope
         host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
@@ -190,9 +194,12 @@ class SessionBuilder:
     def _observers(
         self, session: SessionRow, warm: WarmStartObserver | None, hooks: HookedParts | None, profile: str
     ) -> list[TurnObserver]:
-        """Give who takes part in a session's turns, in their order: a warm start is decided by a message as
-        the person wrote it, before plugins and memories add to it; the engine hears of a turn's end before
-        people, plugins and memories do. What an interface brings comes after all of these."""
+        """Return the observers of a session's turns, in order.
+
+        A warm start is decided by the message as the person wrote it, before plugins and memories add to
+        it. The engine is notified of a turn's end before people, plugins and memories. The interface's
+        observers come after all of these.
+        """
         app = self._app
         found: list[TurnObserver] = [] if warm is None else [warm]
         if app.settings.memory.brought_along:
@@ -237,7 +244,7 @@ class SessionBuilder:
         )
 
     async def _tools(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> Mapping[str, Tool]:
-        """Give the tools of a stored list that are there now, the engine's own among them."""
+        """Return the tools of a stored list that exist now, including the engine's own."""
         there = self._app.tools.by_name
         own = {tool.name: tool for tool in await self._app.contexts.tools(seat, there)}
         known = {**own, **there}

@@ -1,4 +1,4 @@
-"""What a session is begun or opened with."""
+"""The parts that a session is started or opened with."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from whet.store.transcript import Transcript
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """For whom and where a session is begun; what is left out is the process's own. `profile`: whose memory,
-    empty for the owner's; `source`: the interface; `tools`: what it has besides the process's own, of names
-    that no other tool has."""
+    """The person and place of a new session; missing values are the process's own.
+
+    `profile`: whose memory it uses, empty for the owner's. `source`: the interface. `tools`: additional
+    tools, with names that no other tool has.
+    """
 
     profile: str = ""
     source: str = ""
@@ -30,10 +32,12 @@ OWNERS = Principal()
 
 
 class SessionExtras(msgspec.Struct, frozen=True):
-    """What an interface gives to a session while it is open. `session_id` is the new session's, where the
-    interface has made one. `tools` stand for those of the same name, `note`
-    is added to each message of a person, `turn_s` limits a turn instead of the setting, `person` is asked
-    instead of the process's, `observers` take part in turns after all others."""
+    """The parts that an interface adds to a session while it is open.
+
+    `session_id` is the new session's id, if the interface created one. `tools` replace those of the same
+    name, `note` is added to each message of a person, `turn_s` limits a turn instead of the setting,
+    `person` is asked instead of the process's person, `observers` take part in turns after all others.
+    """
 
     session_id: str = ""
     tools: Sequence[Tool] = ()
@@ -48,7 +52,7 @@ NO_EXTRAS = SessionExtras()
 
 
 class SessionStart(msgspec.Struct, frozen=True):
-    """What a new session starts with. `steps` 0 stands for what the settings allow a turn."""
+    """The contents of a new session. `steps` 0 means the limit from the settings."""
 
     prompt: str = ""
     tools: Sequence[Tool] = ()
@@ -63,7 +67,7 @@ class SessionStart(msgspec.Struct, frozen=True):
 
 
 class StoredPrefix(msgspec.Struct, frozen=True):
-    """A session as it is in the store: its log, and the prefix that every request of it begins with."""
+    """A stored session: its log, and the prefix that begins every request."""
 
     log: Transcript
     prompt: str

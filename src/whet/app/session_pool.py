@@ -1,7 +1,6 @@
-"""Sessions in memory while they are used: opened when somebody wants one, let go when nobody has for a while.
+"""Keep sessions in memory while they are used: load them on demand, release them after some idle time.
 
-A session that is let go costs nothing in memory: it is read again from the store. This does not know what
-a turn is.
+A released session costs no memory: it is read again from the store. This module does not know turns.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from whet.contract.events import TurnEnd
 
 
 class SessionSlot:
-    """One conversation's place: its session while it is open, the turn that runs, and who waits for it."""
+    """The entry of one conversation: its session while it is open, its running turn, and its users."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        self.lock: asyncio.Lock = asyncio.Lock()  # whoever holds it has the session to himself
+        self.lock: asyncio.Lock = asyncio.Lock()  # whoever holds it has the session exclusively
         self.users = 0
         self.session: Session | None = None
         self.turn: asyncio.Task[TurnEnd] | None = None
@@ -31,9 +30,10 @@ class SessionSlot:
 
 
 class SessionPool:
-    """The sessions of one app that are in memory, at most `max_open` of them while fewer are used.
+    """The sessions of one app that are in memory, at most `max_open` of them unless more are in use.
 
-    A session is let go `idle_after_s` after its last use. `extras` gives what each is opened with.
+    A session is released `idle_after_s` after its last use. `extras` returns the parts that each session
+    is opened with.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class SessionPool:
         self._closing = False
 
     def __iter__(self) -> Iterator[SessionSlot]:
-        """Give every slot there is now."""
+        """Iterate over all present slots."""
         return iter([*self._slots.values()])
 
     def get(self, session_id: str) -> SessionSlot | None:
-        """Give a conversation's slot where it has one."""
+        """Return a conversation's slot, or None."""
         return self._slots.get(session_id)
 
     @asynccontextmanager
     async def held(self, session_id: str) -> AsyncGenerator[SessionSlot]:
-        """Give a session's slot, held; when nobody uses it any more it expires."""
+        """Lock a session's slot; when its last user leaves, its expiry starts."""
         slot = self._slots.setdefault(session_id, SessionSlot(session_id))
         slot.users += 1
         _stop_expiry(slot)
@@ -69,7 +69,7 @@ class SessionPool:
             self._rest(slot)
 
     async def opened(self, slot: SessionSlot) -> Session:
-        """Give the session of a slot that is held, opened where it is not in memory. Raises NotFound."""
+        """Return the session of a locked slot; open it if it is not in memory. Raises NotFound."""
         if slot.session is None:
             await self.make_room()
             extras = self._extras(slot.session_id)
@@ -81,20 +81,20 @@ class SessionPool:
         return slot.session
 
     async def make_room(self) -> None:
-        """Let those go that have rested longest, where one more would be too many."""
+        """Release the sessions that have been idle for longest, if one more would exceed the limit."""
         there = sum(slot.session is not None for slot in self)
         resting = (slot for slot in self if not slot.users and slot.session is not None)
         for slot in [*islice(resting, max(0, there + 1 - self._max_open))]:
             await self._let_go_if_unused(slot)
 
     def keep(self, session: Session) -> None:
-        """Take a session in that was just begun."""
+        """Add a session that was just created."""
         slot = self._slots[session.id] = SessionSlot(session.id)
         slot.session = session
         self._rest(slot)
 
     async def let_go(self, slot: SessionSlot) -> None:
-        """Let the session of a slot that is held go; the next use opens it again."""
+        """Release the session of a locked slot; the next use opens it again."""
         if slot.session is not None:
             try:
                 await self._app.let_go(slot.session)
@@ -102,7 +102,7 @@ class SessionPool:
                 slot.session = None
 
     async def aclose(self) -> None:
-        """Let every session go as soon as its user has done with it; take none in any more."""
+        """Release every session as soon as its user is done with it, and accept no more."""
         self._closing = True
         for slot in self:
             _stop_expiry(slot)
@@ -120,7 +120,8 @@ class SessionPool:
             return
         loop = asyncio.get_running_loop()
         slot.expiry = loop.call_later(self._idle_after_s, self._expire, slot)
-        self._slots[slot.session_id] = self._slots.pop(slot.session_id)  # the one longest at rest is first
+        # the session that has been idle for longest is first
+        self._slots[slot.session_id] = self._slots.pop(slot.session_id)
 
     def _expire(self, slot: SessionSlot) -> None:
         slot.expiry = None
@@ -131,7 +132,7 @@ class SessionPool:
             if slot.users or self._closing:
                 return
             if "helpers" in vars(self._app) and self._app.helpers.runs_for(slot.session_id):
-                return self._rest(slot)  # it is their way to what was granted, and to the person
+                return self._rest(slot)  # the helper needs the session for its grants and to reach the person
             _stop_expiry(slot)
             await self.let_go(slot)
             if not slot.users and self._slots.get(slot.session_id) is slot:

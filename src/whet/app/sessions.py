@@ -1,7 +1,7 @@
-"""The sessions of one process: begun, opened again, delegated to, looked at.
+"""The sessions of one process: start, reopen, start helpers, read their context status.
 
-Decides what a session begins with; `app/session_builder.py` puts it together. The parts are the program's
-(`app/build.py`), looked up at each use: its settings and tools change while it runs.
+This module chooses the contents of a new session; `app/session_builder.py` builds it. The parts are looked
+up in the program (`app/build.py`) at each use, because its settings and tools change while it runs.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 
 class SessionOpener:
-    """Opens sessions on the parts of one program."""
+    """Opens sessions with the parts of one program."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._builder = SessionBuilder(app)
         self.helper_listeners: list[Callable[[HelperRow], None]] = []
-        """Hear of each background helper that has ended."""
+        """Called for each background helper that has ended."""
         self.outcomes: Outcomes = Outcomes(app.learning, app.database, app.settings.memory.holdout_share)
 
     async def begin(
         self, start: SessionStart, extras: SessionExtras, leaving: Session | None, warm: str
     ) -> Session:
-        """Begin a conversation of a person. `start` lacks its prompt, tools and warm start: they are chosen
-        here. Raises WhetError."""
+        """Start a conversation of a person. `start` comes without prompt, tools and warm start; they are
+        chosen here. Raises WhetError."""
         app, whose = self._app, start.whose
         if whose.profile and warm not in ("", OFF):
             raise ConfigError("warm starts are made of the owner's sessions; this one is not the owner's")
@@ -68,21 +68,21 @@ class SessionOpener:
         return session
 
     async def answer_with(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer this one session from the next request on, while it
-        is open; "" for the one that answers the others."""
+        """Let another model of the same provider answer only this session from the next request on, while it
+        is open; "" means the model of the other sessions."""
         await self.answer_by(await self._app.models.choose(session.id, model), session)
 
     async def answer_by(self, provider: Provider, session: Session) -> None:
-        """Let the model of `provider` answer a session from the next request on; its prefix stays."""
+        """Let the model of `provider` answer a session from the next request on; the prefix stays."""
         app = self._app
         prompt, tools_json = await app.database.read(lambda db: sessions.prefix(db, session.id))
         link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
         assert isinstance(session.link, SwitchableLink)  # every session of an App has one
         session.link.switch((await app.warmth.reopened(session.id, link))[0])
-        await session.context.status()  # the engine learns of it now, not at the next request
+        await session.context.status()  # inform the engine now, not at the next request
 
     async def open(self, session_id: str, extras: SessionExtras, leaving: Session | None) -> Session:
-        """Open a stored conversation; its helpers in the background go on."""
+        """Open a stored conversation; its background helpers are resumed."""
         app = self._app
         log = await Transcript.open(app.database, session_id, app.clock)
         seat = await self._builder.seat(leaving, foreground=True)
@@ -94,7 +94,7 @@ class SessionOpener:
                 sessions.is_planning(db, session_id),
             )
         )
-        if not prompt and not tools_json:  # it was made by another program
+        if not prompt and not tools_json:  # it was created by another program
             there = app.tools.by_name
             own = await app.contexts.tools(seat, there)
             specs = [tool.spec for tool in (*there.values(), *own) if "deferred" not in tool.tags]
@@ -110,7 +110,7 @@ class SessionOpener:
         return session
 
     async def latest(self) -> str:
-        """Give the id of the latest conversation of this workspace. Raises NotFound."""
+        """Return the id of the latest conversation of this workspace. Raises NotFound."""
         source, workspace = self._app.source, str(self._app.workspace)
         found = await self._app.database.read(
             lambda db: sessions.latest(db, source=source, workspace=workspace)
@@ -122,8 +122,11 @@ class SessionOpener:
     async def helper(
         self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool
     ) -> Session:
-        """Begin a helper's session, or open it again; `folder` is its own working tree's. Its tools are its
-        parent's but for some, and with the scope read those that only look."""
+        """Start a helper's session, or open it again. `folder` is the helper's own working tree.
+
+        Its tools are its parent's, except the excluded tags; with the scope "read" only those that look.
+        Raises ConfigError if the working tree no longer exists.
+        """
         from whet.app.helper_turns import LEFT_OUT, HelperObserver, title_of  # noqa: PLC0415 - few have helpers
 
         app, own = self._app, self._app.settings.agent
@@ -156,7 +159,7 @@ class SessionOpener:
         return child
 
     async def context_status(self, session_id: str) -> ContextStatus:
-        """Say how full a stored conversation's window is, without opening it for its engine."""
+        """Return how full a stored conversation's window is, without opening it for its engine."""
         app = self._app
         log = await Transcript.open(app.database, session_id, app.clock)
         prefix = await app.database.read(

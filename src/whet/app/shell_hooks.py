@@ -1,7 +1,7 @@
-"""The owner's shell hooks around a session's calls and turns; a repository's too, once they were accepted.
+"""Run the owner's shell hooks, and a repository's accepted ones, around a session's calls and turns.
 
-PreToolUse stands before the gate and can only say no: a hook's yes allows nothing. Hooks before something
-(PreToolUse, UserPromptSubmit) fail closed. It does not know how a hook is run.
+PreToolUse runs before the gate and can only deny: a hook's approval allows nothing. Hooks before an action
+(PreToolUse, UserPromptSubmit) fail closed. This module does not know how a hook is run.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class ShellHooks:
         self._app = app
 
     async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
-        """Run the hooks of an event one after the other, up to the first no; what they said is joined. A
-        hook before something that did not end well is a no."""
+        """Run the hooks of an event in order until one blocks, and join their outputs. A hook before an
+        action that fails counts as blocking."""
         said: list[str] = []
         trouble: list[str] = []
         given = {"hook_event_name": event, "session_id": self._session_id, "cwd": str(self._workspace)}
@@ -64,11 +64,11 @@ class ShellHooks:
         return HookVerdict(said="\n".join(filter(None, said)), trouble="; ".join(filter(None, trouble)))
 
     def has(self, event: HookEvent) -> bool:
-        """Whether there is a hook for an event."""
+        """Return whether there is a hook for an event."""
         return any(hook.event == event for hook in self._hooks.values())
 
     def around(self, tool: Tool) -> Tool:
-        """Give the tool with the PostToolUse hooks behind each call; the model reads what they object to."""
+        """Return the tool with the PostToolUse hooks after each call; the model reads their objections."""
         if not any(h.event == "PostToolUse" and _fits(h.tools, tool.name) for h in self._hooks.values()):
             return tool
 
@@ -107,7 +107,7 @@ class ShellHookGate:
         self._hooks = hooks
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
-        """Decide as the Gate contract says."""
+        """Decide, as the Gate contract requires."""
         verdict = await self._hooks.run("PreToolUse", call.tool.name, tool_input=call.arguments)
         if verdict.blocked:
             reason = f"A hook refused this, so nothing was run: {verdict.blocked}"
@@ -127,7 +127,7 @@ class ShellHookObserver(TurnObserver):
         self._hooks = hooks
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Add what the hooks print to the message. Raises WhetError where one of them refuses it."""
+        """Add the hooks' output to the message. Raises WhetError if a hook refuses it."""
         if not self._hooks.has("UserPromptSubmit"):
             return message
         verdict = await self._hooks.run("UserPromptSubmit", prompt=message.text)
@@ -137,7 +137,7 @@ class ShellHookObserver(TurnObserver):
         return msgspec.structs.replace(message, note=note) if verdict.said else message
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """Tell the hooks that the turn has ended."""
+        """Notify the hooks that the turn has ended."""
         if self._hooks.has("Stop"):
             await self._hooks.run("Stop", reason=end.reason, text=clip(end.text, _RESPONSE_CHARS))
 
@@ -145,7 +145,8 @@ class ShellHookObserver(TurnObserver):
 def session_hooks(
     app: App, workspace: Path, session_id: str, note: Callable[[str], None]
 ) -> ShellHooks | None:
-    """Give a session's hooks, the owner's first; None without any. `note` tells what is left out."""
+    """Return a session's hooks, the owner's first; None if there are none. `note` receives a line about hooks
+    that don't run."""
     hooks = dict(app.settings.hooks.commands)
     try:
         brought = repository_hooks(workspace)
@@ -175,6 +176,6 @@ def _fits(tools: str, name: str) -> bool:
 def hooked(
     hooks: ShellHooks, gate: Gate, tools: Mapping[str, Tool]
 ) -> tuple[Gate, dict[str, Tool], Sequence[TurnObserver]]:
-    """Give what a session is made with so that its hooks take part in it."""
+    """Return the gate, tools and observers of a session with its hooks added."""
     around = {name: hooks.around(tool) for name, tool in tools.items()}
     return ShellHookGate(gate, hooks), around, (ShellHookObserver(hooks),)

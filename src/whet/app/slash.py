@@ -1,7 +1,7 @@
 """The registry of slash commands.
 
-Built-in commands and those of plugins are added the same way; a name that is taken stays with whoever had
-it first. It knows how a command is found, not what it does.
+Built-in commands and those of plugins are added in the same way; the first owner of a name keeps it. This
+module finds commands; it does not know their effects.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand(Generic[C]):
-    """One command. `run` takes the chat and the text after the name; it raises WhetError to say no.
+    """One command. `run` takes the chat and the text after the name; it raises WhetError to refuse.
 
-    `argument` shows what may follow the name. `anytime`: it also works while a turn runs. `remote`: people on
-    chat platforms have it too; it reaches nothing but their own conversation.
+    `argument` is the hint for the text after the name. `anytime`: it also works while a turn runs.
+    `remote`: it is also available on chat platforms, because it affects only its own conversation.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Commands(Generic[C]):
         self._names: dict[str, str] = {}
 
     def add(self, command: SlashCommand[C]) -> None:
-        """Add a command. Raises WhetError where a name is unusable or taken; nothing is added then."""
+        """Add a command. Raises WhetError if a name is invalid or taken; then nothing is added."""
         names = (command.name, *command.aliases)
         for name in names:
             if not _NAME.fullmatch(name):
@@ -57,7 +57,7 @@ class Commands(Generic[C]):
         self._names.update(dict.fromkeys(names, command.name))
 
     def get(self, name: str) -> SlashCommand[C]:
-        """Give the command of that name or alias. Raises NotFound, with the nearest name."""
+        """Return the command with that name or alias. Raises NotFound, with the closest name."""
         if owner := self._names.get(name):
             return self._commands[owner]
         near = [one for one in self._names if one.startswith(name)][:3]
@@ -66,30 +66,30 @@ class Commands(Generic[C]):
         raise NotFound(f"there is no command /{name}", hint=hint)
 
     def is_anytime(self, name: str) -> bool:
-        """Whether a command of that name or alias may run beside a turn."""
+        """Return whether a command with that name or alias may run during a turn."""
         return name in self._names and self.get(name).anytime
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a command of that name or alias."""
+        """Return whether there is a command with that name or alias."""
         return name in self._names
 
     def __iter__(self) -> Iterator[SlashCommand[C]]:
-        """Give every command, in the order they were added."""
+        """Iterate over the commands in the order in which they were added."""
         return iter(self._commands.values())
 
 
 async def announced(
     app: App, command: SlashCommand[C], typed: tuple[str, str], session_id: str
 ) -> SlashCommand[C]:
-    """Tell plugins that a command is about to run, and give it; `typed` is the name and the rest as a person
-    typed them."""
+    """Notify plugins that a command is about to run, and return it; `typed` is the name and the argument as
+    typed."""
     if app.plugin_parts is not None:
         await app.plugin_parts.sessions.command_typed(command, *typed, session_id)
     return command
 
 
 def parse(text: str) -> tuple[str, str] | None:
-    """Split `/name rest`; None for text that is a message (so are `//...` and `/path/like/this`)."""
+    """Split `/name argument`; None if the text is a message (including `//...` and `/path/like/this`)."""
     if not text.startswith("/") or text.startswith("//"):
         return None
     name = text[1:].partition(" ")[0]
@@ -97,10 +97,10 @@ def parse(text: str) -> tuple[str, str] | None:
 
 
 def argument_of(text: str) -> str:
-    """Give what follows the name in the text of a command."""
+    """Return the text after a command's name."""
     return text.partition(" ")[2].strip()
 
 
 def unescaped(text: str) -> str:
-    """Give a message as it is meant: a leading `//` stands for `/`."""
+    """Return a message without its escape: a leading `//` becomes `/`."""
     return text[1:] if text.startswith("//") else text

@@ -1,6 +1,6 @@
-"""Many tasks at once, each a helper of one session that is made for them: durable, gone on with after a stop.
+"""Run many tasks at once, each as a helper of a session created for them: durable, and resumed after a stop.
 
-A file's tasks are known again by its contents: those that have ended are not done again.
+A file's tasks are recognised by its contents: tasks that have ended are not repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_TASKS = 1_000
 
 
 class ListedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One task of a file. `name` is the file's own word for it; the rest as in `HelperWish`."""
+    """One task of a file. `name` is the file's name for it; the other fields are as in `HelperWish`."""
 
     task: str
     name: str = ""
@@ -40,7 +40,7 @@ class ListedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of tasks, by whose `key` a run of it is known again."""
+    """A file of tasks; `key` identifies an earlier run of the same file."""
 
     tasks: tuple[ListedTask, ...]
     key: str = ""
@@ -71,9 +71,11 @@ def read_tasks(path: Path, workspace: Path) -> TaskList:
 
 
 async def run_tasks(app: App, wanted: TaskList, title: str, *, again: bool = False) -> list[HelperRow]:
-    """Have every task of a file done that has not ended, `agent.delegate_parallel` at a time, and merge the
-    edits of those in working trees, in the file's order; gives a row for each. A cancel leaves the rest to
-    the next run."""
+    """Run every unfinished task of a file, `agent.delegate_parallel` at a time, and return a row for each.
+
+    Edits in working trees are merged in the file's order. A cancel leaves the remaining tasks to the next
+    run.
+    """
     parent = await app.database.read(lambda db: _parent(db, wanted.key))
     if not parent or again:
         parent = (await app.new_session(title=title)).id
@@ -104,17 +106,17 @@ def _parent(connection: apsw.Connection, key: str) -> str:
 
 
 def name_of(row: HelperRow) -> str:
-    """Give the name that a file gave to a task."""
+    """Return the name of a task in its file."""
     return row.call.split(" ", 2)[2]
 
 
 def is_well(row: HelperRow) -> bool:
-    """Whether a task was answered, and its edits, where it has any of its own, are merged."""
+    """Return whether a task was answered and its edits were merged without conflicts."""
     conflicts = row.merge is not None and bool(row.merge.conflicts)
     return row.reason == "answered" and not conflicts
 
 
 def seen_by_name(connection: apsw.Connection, rows: list[HelperRow]) -> dict[str, helper_rows.HelperView]:
-    """Give how the tasks of one run are, by the name of each helper."""
+    """Return the tasks of one run by their helpers' names."""
     found = helper_rows.seen(connection, rows[0].parent)
     return {one.name: one for one in found}

@@ -1,9 +1,9 @@
-"""Traces of turns for OpenTelemetry: the request that asked for one, the turn, its model and tool calls.
+"""Traces of turns for OpenTelemetry: the request, the turn, and its model and tool calls.
 
-They are worked out at a turn's end from what is stored of it, so that a turn which a worker began that died
-is told whole by the one that ended it; ids follow from the turn's own. They hold names, times, token counts
-and how things ended, and nothing that anybody said, no arguments, no results. Private sessions have none.
-Imported, with its packages, only where `traces.url` names a collector.
+They are computed at a turn's end from the stored turn, so that a turn that one worker began and another
+finished is reported completely by the second; span ids are derived from the turn's id. Spans contain
+names, times, token counts and end reasons, but no messages, arguments or results. Private sessions are not
+traced. This module and its packages are imported only if `traces.url` names a collector.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NS = 1_000_000
 
 
 class AskedTrace(msgspec.Struct, frozen=True):
-    """A request that was begun in this process: `header` says to others what their spans are a part of (W3C
-    trace context)."""
+    """A request that began in this process. `header` (W3C trace context) names the parent of other processes'
+    spans."""
 
     header: str
     begun_ns: int
@@ -60,14 +60,14 @@ class Tracing(TurnObserver):
         return AskedTrace(f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01", time.time_ns())
 
     def end_request(self, asked: AskedTrace, session_id: str, end: TurnEnd) -> None:
-        """Send the span of a request that has its answer."""
+        """Send the span of an answered request."""
         own = _context(asked.header)
-        assert own is not None  # it was made here
+        assert own is not None  # it was created here
         kind = {"gen_ai.conversation.id": session_id, "whet.turn.id": end.turn_id}
         self._send("request", own, None, (asked.begun_ns, time.time_ns()), kind, _failure(end.reason))
 
     def belongs_to(self, session_id: str, header: str) -> None:
-        """Have the session's next turn be a part of what another process began."""
+        """Make the session's next turn a child of another process's span."""
         self._parents[session_id] = header
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
@@ -116,7 +116,7 @@ class Tracing(TurnObserver):
         facts: Mapping[str, _Value],
         failure: str,
     ) -> None:
-        """Queue a span; it is sent on a thread. `failure`: what went wrong, in a word."""
+        """Queue a span; a thread sends it. `failure` is the error's kind, or an empty string."""
         told = {**facts, "error.type": failure} if failure else facts
         span = ReadableSpan(
             name,
@@ -132,7 +132,7 @@ class Tracing(TurnObserver):
         self._sent.on_end(span)
 
     def close(self) -> None:
-        """Send what waits, and stop; a collector that does not answer is given up."""
+        """Send pending spans and stop, even if the collector does not answer."""
         self._sent.shutdown()
 
 
@@ -149,7 +149,7 @@ def _made(trace_id: int, text: str) -> SpanContext:
 
 
 def _context(header: str) -> SpanContext | None:
-    """Read a W3C traceparent; None where there is none."""
+    """Parse a W3C traceparent header; None if it is empty or invalid."""
     found = _PARENT.fullmatch(header)
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""Small memory in a process that serves for months: what is free is given back, caches have a bound.
+"""Keep memory small in a process that serves for months: return free memory, limit caches.
 
-It does not know what the process serves.
+This module knows nothing about the served interfaces.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _STORE_CACHE_BYTES = 6_000_000
 
 @asynccontextmanager
 async def kept_small() -> AsyncGenerator[None]:
-    """Keep the process small while this lasts.
+    """Keep the process small inside this context.
 
-    The page caches of all SQLite connections together stay below 6 MB. Every 30 s the collector runs, for a
-    command line's thresholds leave cycles for hours, and free memory is given back.
+    The page caches of all SQLite connections together stay below 6 MB. Every 30 s the garbage collector
+    runs, because its default thresholds leave cycles for hours in a server, and free memory is returned to
+    the system.
     """
     before_bytes = apsw.soft_heap_limit(_STORE_CACHE_BYTES)
     task = asyncio.create_task(_tidy())
@@ -43,8 +44,10 @@ async def _tidy() -> None:
 
 
 def _trimmer() -> Callable[[], object]:
-    """Give what hands free memory back to the system: sessions come and go on many threads, and glibc keeps
-    what each of them freed. Elsewhere it does nothing."""
+    """Return a function that returns free memory to the system; without glibc it does nothing.
+
+    Sessions come and go on many threads, and glibc keeps the memory that each of them freed.
+    """
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):

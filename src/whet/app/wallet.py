@@ -1,7 +1,7 @@
-"""The one wallet: every model call of this process goes past the caps, whoever makes it.
+"""Check every model call of this process against the spending caps, whoever makes it.
 
-Imported where a cap is set or a goal has a budget. What a call may cost is reserved at its most: all that is
-sent, and the longest answer the model can give.
+Imported only if a cap is set or a goal has a budget. A call reserves its maximum cost: the whole prompt
+and the longest answer of the model.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WIDEN_TOKENS = 4_096
 
 
 class Wallet:
-    """The caps of one home, kept by its database."""
+    """The caps of one home, enforced in its database."""
 
     def __init__(self, database: StateDatabase, clock: Clock, settings: WalletSettings) -> None:
         self._database = database
@@ -51,7 +51,7 @@ class Wallet:
         self._largest: dict[str, int] = {}
 
     def capped(self, link: ModelLink, session_id: str, what: str) -> ModelLink:
-        """Give the link as one whose requests count against the caps."""
+        """Return a link whose requests count against the caps."""
         return _WalletLink(link, self, session_id, what)
 
     async def stream(
@@ -252,7 +252,7 @@ def _tokens(message: Message) -> int:
 
 
 class WalletProvider:
-    """A provider whose links all go past the caps, for programs without sessions of their own: reviews."""
+    """A provider whose links all count against the caps, for programs without sessions: reviews."""
 
     def __init__(self, provider: Provider, wallet: Wallet, what: str) -> None:
         self._provider = provider
@@ -270,7 +270,7 @@ class WalletProvider:
         return self._wallet.capped(link, session_id, self._what)
 
     async def list_models(self) -> list[str]:
-        """Give the models that the server names."""
+        """Return the names of the server's models."""
         return await self._provider.list_models()
 
     async def aclose(self) -> None:
@@ -279,7 +279,7 @@ class WalletProvider:
 
 
 class _WalletLink:
-    """A link past the caps."""
+    """A link that counts against the caps."""
 
     def __init__(self, link: ModelLink, wallet: Wallet, session_id: str, what: str) -> None:
         self._link = link
@@ -292,5 +292,5 @@ class _WalletLink:
         return self._link.info
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
-        """Stream past the caps."""
+        """Stream and count against the caps."""
         return self._wallet.stream(self._link, messages, *self._whose)

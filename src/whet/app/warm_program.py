@@ -1,6 +1,7 @@
 """Warm templates for programs: build, list, load and delete them without the command line or the tool.
 
-Each call opens the home's store and closes it. `home` is a home's folder, else the one that `whet` uses.
+Each call opens the home's store and closes it. `home` is a home's folder; None means the home that `whet`
+uses.
 """
 
 from __future__ import annotations
@@ -29,20 +30,21 @@ def build_warm(
     with_changes: bool = False,
     home: Path | None = None,
 ) -> Built:
-    """Mine the stored sessions and write the template `name`; `scope` narrows which. Raises WhetError."""
+    """Mine the stored sessions and write the template `name`; `scope` narrows them. Raises WhetError."""
     options = BuildOptions(name=name, description=description, tags=tuple(tags), with_changes=with_changes)
     with _desk(home) as desk:
         return desk.build(options, scope or MiningScope())
 
 
 def list_warm(*, home: Path | None = None) -> list[Listed]:
-    """Give every template, and what is known of its effect. Raises WhetError."""
+    """Return every template with its measured effect. Raises WhetError."""
     with _desk(home) as desk:
         return desk.listed()
 
 
 def load_warm(name: str, *, home: Path | None = None, apply_to: Path | None = None) -> Template:
-    """Give a template; with `apply_to` the next session in that folder starts with it. Raises WhetError."""
+    """Return a template. With `apply_to`, the next session in that folder starts with it; this is durable on
+    return. Raises WhetError."""
     with _desk(home) as desk:
         return desk.load(name) if apply_to is None else desk.apply(name, str(apply_to.resolve()))
 
@@ -57,6 +59,6 @@ def delete_warm(name: str, *, home: Path | None = None) -> None:
 def _desk(folder: Path | None) -> Generator[WarmTemplates]:
     home, clock = Home(folder) if folder is not None else find_home(), SystemClock()
     home.ensure()
-    load_secrets(home, os.environ)  # so that their values are known to the redaction
+    load_secrets(home, os.environ)  # so that the redaction knows their values
     with closing(open_store(home, clock)) as database:
         yield WarmTemplates(home, database, clock)

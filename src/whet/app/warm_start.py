@@ -1,6 +1,6 @@
-"""The start of one warm session: choose, hold out, write into the prefix, reopen the link.
+"""Start one warm session: choose a template, draw the hold-out, write the prefix, reopen the link.
 
-Nothing that goes wrong here keeps a turn from running: the session starts cold and the person is told why.
+Errors here never stop a turn: the session starts cold and the person reads why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WHY = re.compile(r"(?s)Before it, .* had failed \((?:exit -?\d+|[a-z]+(?: [a-z]
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A template and those of its examples that the session gets; lines for the person."""
+    """A template, the examples that the session gets, and lines for the person."""
 
     template: Template | None = None
     examples: Sequence[Example] = ()
@@ -43,7 +43,8 @@ class Chosen(msgspec.Struct, frozen=True):
 async def start(
     warmth: WarmStarts, session: Session, wanted: WarmWish, opening: SessionOpening, text: str
 ) -> None:
-    """Start a session with what fits its first message. Durable on return; does nothing a second time."""
+    """Start a session with the examples that fit its first message. Durable on return; a second call does
+    nothing."""
     try:
         known = await warmth.database.read(lambda db: warm.start_of(db, session.id))
         if known is not None or session.log.messages:
@@ -61,7 +62,7 @@ async def start(
 
 
 def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
-    """Draw by lot, the same for the same session."""
+    """Draw whether a session is held out; the result is always the same for the same session."""
     return zlib.crc32(f"{template_hash}:{session_id}".encode()) / 0x1_0000_0000 < min(share, HOLDOUT_MAX)
 
 
@@ -142,7 +143,7 @@ async def _open(
         await warmth.database.write(record)
         _tell(opening, chosen.news)
         return
-    # Redacted a second time: what counts as a secret here may not have been one where it was stored.
+    # Redacted a second time: a secret here may not have been recognised as one when the example was stored.
     shown = [redacted(example) for example in chosen.examples]
     prime = make_prime(template.hash, shown, redact(template.system_prompt_addendum))
     prompt = f"{opening.prompt}\n\n{prime.addendum}"
@@ -158,19 +159,19 @@ async def _open(
 
 
 def _item(template: Template, example: Example) -> ContextItem:
-    """Give an example as it is counted among what sessions began with."""
+    """Return an example as an item for the record of session starts."""
     arguments = redact(msgspec.json.encode(example.arguments).decode())
     return ContextItem("example", template.name, example.hash, f"{example.tool_name} {arguments}")
 
 
 def redacted(example: Example) -> Example:
-    """Give an example as it may be shown now, whatever held when it was stored."""
+    """Return an example redacted by the present rules, whatever applied when it was stored."""
     mined = bool(example.session_id)
     arguments = msgspec.json.decode(redact(msgspec.json.encode(example.arguments).decode()))
     return msgspec.structs.replace(
         example,
         arguments=arguments if isinstance(arguments, dict) else example.arguments,
-        # One that was mined before results were outlined still has words of what was read.
+        # an example mined before results were outlined still contains the original text
         result_summary=outline(example.result_summary) if mined else redact(example.result_summary),
         context_hint=redact(example.context_hint),
         why="" if mined and not _WHY.fullmatch(example.why) else redact(example.why),

@@ -1,6 +1,7 @@
-"""Warm starts of sessions: which template was asked for, and the way to it.
+"""Warm starts of sessions: choose the template, and start or reopen the session with it.
 
-What a warm start needs is imported when one is asked for: a cold session pays for this module only.
+The modules of a warm start are imported only when one is requested: a cold session pays for this module
+only.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ AUTO = "auto"
 
 
 class WarmWish(msgspec.Struct, frozen=True):
-    """What a new session is to start with: a template's name, auto or off, and who says so."""
+    """The requested start of a new session: a template's name, auto or off, and who chose it."""
 
     name: str = OFF
     chosen_by: str = "default"
 
 
 class SessionOpening(msgspec.Struct, frozen=True):
-    """What a warm start changes: how a link is opened for a system prompt, how the session takes it, that
-    prompt, the tools on offer, and how the context counts what is added."""
+    """The parts of a session that a warm start changes: how to open a link for a system prompt, how to hand
+    it to the session, that prompt, the available tools, and how the context counts added tokens."""
 
     open_link: Callable[[str], ModelLink]
     use_link: Callable[[ModelLink], None]
@@ -52,8 +53,11 @@ class WarmStarts(msgspec.Struct, frozen=True):
     clock: Clock
 
     async def wanted(self, asked: str, workspace: str) -> WarmWish:
-        """Say what a new session starts with: what was asked for now, what `load` had asked for before, or
-        the setting. Raises NotFound and ConfigError where a template was asked for that can't be had."""
+        """Return the start of a new session: the one requested now, the one that `load` requested before, or
+        the setting.
+
+        Raises NotFound or ConfigError if the requested template can't be read.
+        """
         if asked:
             if asked not in (OFF, AUTO):
                 from whet.warm.template import load  # noqa: PLC0415 - a cold session does without
@@ -67,7 +71,8 @@ class WarmStarts(msgspec.Struct, frozen=True):
         return WarmWish(self.settings.default, "default")
 
     async def reopened(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
-        """Give a stored session's link with the examples that it was started with, and those as text."""
+        """Return a stored session's link with the examples that it was started with, and the examples as
+        text."""
         text = self.database.read_now(lambda db: sessions.prime_of(db, session_id))
         if not text:
             return link, ""
@@ -77,7 +82,7 @@ class WarmStarts(msgspec.Struct, frozen=True):
 
 
 class WarmStartObserver(TurnObserver):
-    """Lets the first message of a new session decide what it starts with, before the message is stored."""
+    """Lets the first message of a new session decide its start, before the message is stored."""
 
     def __init__(self, warmth: WarmStarts, wanted: WarmWish, opening: SessionOpening) -> None:
         self._warmth = warmth
@@ -85,7 +90,7 @@ class WarmStartObserver(TurnObserver):
         self._opening: SessionOpening | None = opening
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Start the session at its first message; what goes wrong starts it cold."""
+        """Start the session at its first message; errors start it cold."""
         if self._opening is not None:
             opening, self._opening = self._opening, None
             from whet.app.warm_start import start  # noqa: PLC0415 - a cold session does without
@@ -95,14 +100,14 @@ class WarmStartObserver(TurnObserver):
 
 
 class WarmLabelObserver(TurnObserver):
-    """Judges the calls of each turn of one session once its end was shown, behind the writes."""
+    """Judges the calls of each turn of one session after its end was shown, behind the writes."""
 
     def __init__(self, warmth: WarmStarts, tool_calls: int) -> None:
         self._warmth = warmth
         self._seen = tool_calls
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
-        """Judge soon, where the turn has made calls."""
+        """Schedule the judging if the turn has made calls."""
         if session.log.session.tool_calls > self._seen:
             self._seen = session.log.session.tool_calls
             asyncio.get_running_loop().call_soon(self._judge, session.id)

@@ -1,6 +1,7 @@
-"""What may be done with warm templates: build, list, load for later, delete, import, export, measure.
+"""Operations on warm templates: build, list, load for later, delete, import, export, measure.
 
-The command line and the tool `warm_session` are two faces of this. It needs the home and the store, no model.
+The command line and the tool `warm_session` both use this module. It needs the home and the store, no
+model.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def silent(done: int, total: int) -> None:
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the list. `problem` is not empty where the template is broken or was switched off."""
+    """One line of the list. `problem` is not empty if the template is broken or was switched off."""
 
     name: str
     description: str = ""
@@ -53,7 +54,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Built(msgspec.Struct, frozen=True):
-    """What a build gave: the template, how much was read, the tools' error rates, what was left out."""
+    """The result of a build: the template, the numbers of sessions and messages read, the tools' error rates,
+    and the number of left-out examples by reason."""
 
     template: Template
     sessions: int
@@ -71,7 +73,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
     clock: Clock
 
     def build(self, options: BuildOptions, choice: MiningScope, progress: Progress = silent) -> Built:
-        """Mine the store and write the template; nothing is left half-done. Raises NotFound, ConfigError."""
+        """Mine the store and write the template completely or not at all. Raises NotFound, ConfigError."""
         templates.path_of(self.home, options.name)
         now = self.clock.now()
 
@@ -85,7 +87,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         return Built(composed.template, mined.sessions, mined.messages, rates, composed.left_out, str(path))
 
     def listed(self) -> list[Listed]:
-        """Give every template with what is known of its effect; switches off what makes things worse."""
+        """Return a row for every template with its measured effect, and switch off templates that do harm."""
         rows: list[Listed] = []
         for one in templates.every(self.home):
             if isinstance(one, Broken):
@@ -121,7 +123,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         return templates.load(self.home, name)
 
     def stale(self, template: Template, tools: dict[str, ToolSpec] | None, now: datetime) -> list[str]:
-        """Say of each example why it would not be given; empty text where it would."""
+        """Return for each example the reason why it would be skipped, or an empty string."""
         private, gone = self.hidden(template)
         state = self.database.read_now(lambda db: warm.states(db).get(template.hash))
         found: list[str] = []
@@ -135,7 +137,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         return found
 
     def effects(self, template: Template) -> list[Effect | None]:
-        """Say of each example how sessions went with it and without; None for one that no session had."""
+        """Return for each example how sessions went with it and without it; None if no session had it."""
 
         def read(db: apsw.Connection) -> list[Effect]:
             turns = outcomes.turn_outcomes(db)
@@ -145,12 +147,12 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         return [found.get((template.name, example.hash)) for example in template.examples]
 
     def hidden(self, template: Template) -> tuple[set[str], set[str]]:
-        """Give the template's sessions that are private, and those that are not there."""
+        """Return the template's sessions that are private, and those that no longer exist."""
         ids = list(dict.fromkeys(e.session_id for e in template.examples if e.session_id))
         return self.database.read_now(lambda db: warm.hidden_sources(db, ids))
 
     def apply(self, name: str, workspace: str) -> Template:
-        """Let the next new session in `workspace` start with a template; durable on return."""
+        """Start the next new session in `workspace` with a template; durable on return."""
         found, now = self.load(name), iso(self.clock.now())
         self.database.write_now(lambda db: starts.set_next(db, workspace, name, now))
         return found
@@ -165,7 +167,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         return templates.bring_in(self.home, source, name, self.clock.now())
 
     def export(self, name: str, target: Path | None) -> str:
-        """Give a template as JSON, and write it to `target` where one is named. Raises ConfigError."""
+        """Return a template as JSON, and write it to `target` if given. Raises ConfigError."""
         text = templates.encode(self.load(name))
         if target is not None:
             if target.exists():
@@ -174,10 +176,10 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         return text
 
     def label(self, progress: Progress = silent, *, again: bool = False) -> tuple[int, int]:
-        """Judge calls that have no outcome yet; gives sessions and calls."""
+        """Judge calls that have no outcome yet. Return the numbers of sessions and calls."""
         return label_all(self.database, progress, again=again)
 
     def rates(self, progress: Progress = silent) -> Rates:
-        """Measure error rates over the whole store, after judging what is new."""
+        """Measure error rates over the whole store, after judging new calls."""
         self.label(progress)
         return self.database.read_now(measure)

@@ -1,6 +1,6 @@
-"""What the tool `warm_session` does: the desk of the command line, for the model.
+"""The tool `warm_session`: the operations of the command line, for the model.
 
-Imported at the tool's first call: the mining modules are not for every session.
+Imported at the tool's first call, because few sessions need the mining modules.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PREVIEW_MESSAGES, _PREVIEW_CHARS = 6, 200
 
 
 async def act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
-    """Do what the model asked for on a thread and give what it reads; a failure is part of that."""
+    """Run the model's request on a thread and return the result; an error is part of the result."""
     try:
         return await asyncio.to_thread(_act, warmth, ctx, request)
     except WhetError as error:

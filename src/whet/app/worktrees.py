@@ -52,12 +52,12 @@ _MERGED = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
 
 Keep = Callable[[MergePlan], None]
 Stored = Callable[[], MergePlan | None]
-"""Stores how far a merge is; it is durable on return."""
+"""`StorePlan` stores how far a merge is, durable on return; `ReadPlan` reads it."""
 
 
 def plan(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
-    """Give the working tree that a helper will have, at what the workspace is now; nothing is checked out.
-    Raises ToolError where the workspace is in no repository."""
+    """Return the working tree that a helper will have, based on the present workspace; nothing is checked
+    out. Raises ToolError if the workspace is not in a repository."""
     top = _git(workspace, "rev-parse", "--show-toplevel").strip()
     with _alone(Path(top)) as repository:
         base = _snapshot(repository, helper_id)
@@ -65,11 +65,11 @@ def plan(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
 
 
 def make(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
-    """Check a working tree out, unless it is there, and give the helper's workspace in it."""
+    """Check out a working tree, unless it exists, and return the helper's workspace in it."""
     place = Path(tree.place)
     whole = place.parent / _WHOLE
     with _alone(Path(tree.repository)) as repository:
-        if not whole.exists():  # or a kill cut it off
+        if not whole.exists():  # it does not exist, or a kill interrupted its checkout
             shutil.rmtree(place, ignore_errors=True)
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _git(repository, "update-ref", _REF + helper_id, tree.base)
@@ -82,8 +82,11 @@ def make(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
 
 
 def merge(tree: WorkingTree, helper_id: str, stored: Stored, keep: Keep) -> MergePlan:
-    """Bring a helper's edits into its parent's workspace, or say which files conflict; goes on with a merge
-    that was cut off, and gives one that another call has made meanwhile. Raises ToolError where git fails."""
+    """Merge a helper's edits into its parent's workspace, or return the conflicting files.
+
+    An interrupted merge is completed; if another call has finished it meanwhile, that one is returned.
+    Raises ToolError if git fails.
+    """
     with _alone(Path(tree.repository)) as repository:
         known = stored()
         if known is not None and (known.done or known.conflicts):
@@ -97,7 +100,7 @@ def merge(tree: WorkingTree, helper_id: str, stored: Stored, keep: Keep) -> Merg
             known = None
         else:
             known = MergePlan(conflicts=("the workspace",), note="its files changed while they were merged")
-        assert known is not None  # each round makes one
+        assert known is not None  # each round sets it
         if known.conflicts:
             keep(known)
             return known
@@ -148,7 +151,7 @@ def _forget(tree: WorkingTree, helper_id: str) -> None:
 
 
 def text_changes(found: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
-    """Give what a merge made of files, as people are shown it."""
+    """Return the file changes of a merge, as people see them."""
     repository, shown = Path(tree.repository), list[TextChange]()
     for path, will in found.will.items():
         old, new = _text(repository, found.was[path]), _text(repository, will)
@@ -159,7 +162,7 @@ def text_changes(found: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
 
 @contextmanager
 def _alone(repository: Path) -> Generator[Path]:
-    """Let one at a time work on a repository, also among several programs, until the last git of it ends."""
+    """Lock a repository, also against other programs, until its last git has ended."""
     folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
     with (folder / "whet-merge.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -172,8 +175,8 @@ def _alone(repository: Path) -> Generator[Path]:
 
 
 def _switched_off(repository: Path) -> tuple[str, ...]:
-    """Give settings instead of a repository's own by which git would run programs on its files: they may have
-    come with it, or lie where a command can change them. Files are merged as git itself does it then."""
+    """Return settings that replace a repository's own settings that let git run programs on files: they may
+    have come with the repository, or be writable by a command. Files are then merged by git's own rules."""
     said = _git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
     own = {key for scope, key in zip(said[::2], said[1::2], strict=False) if scope in ("local", "worktree")}
     off = [
@@ -186,7 +189,7 @@ def _switched_off(repository: Path) -> tuple[str, ...]:
 
 
 def _add(repository: Path, words: tuple[str, ...]) -> None:
-    """Add a working tree, again where git came upon one that somebody else's git was still making."""
+    """Add a working tree, and try again if git met a tree that another git was still creating."""
     for _ in range(_TRIES):
         said = _run(repository, ("worktree", "add", *words))
         if b"failed to read" not in said.stderr:
@@ -198,13 +201,14 @@ def _add(repository: Path, words: tuple[str, ...]) -> None:
 
 
 def _clear_half_made(repository: Path, ours: Path) -> None:
-    """Remove what a git that was killed left of trees below `ours`: no git can add another one beside it."""
+    """Remove the remains of trees below `ours` that a killed git left: git can't add another tree beside
+    them."""
     folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
     for half in folder.glob("worktrees/*"):
         try:
             where, common = (read_regular_text(half / name, 4_096) for name in ("gitdir", "commondir"))
         except OSError:
-            continue  # git reads over it, or it is none of ours
+            continue  # git skips it, or it is not ours
         if not common.strip() and Path(where.strip()).is_relative_to(ours):
             shutil.rmtree(half, ignore_errors=True)
 
@@ -232,20 +236,23 @@ def _worked_out(tree: WorkingTree, helper_id: str) -> MergePlan:
 
 
 def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None = None) -> str:
-    """Store what a working tree holds as a commit, without its index, its branch or its ignored files.
+    """Store the contents of a working tree as a commit, without touching its index, its branch or its ignored
+    files.
 
-    `place` is a helper's tree. Nothing in it says where git's own files are: a helper can write there.
+    `work_tree` is a helper's tree. The location of git's own files is never read from it, because a helper
+    can write there.
     """
     folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
     index = folder / f"whet-{name}.index"
     own = {"GIT_INDEX_FILE": str(index), "GIT_DIR": str(folder), "GIT_WORK_TREE": str(place or repository)}
-    Path(f"{index}.lock").unlink(missing_ok=True)  # of a git that was killed
+    Path(f"{index}.lock").unlink(missing_ok=True)  # left by a killed git
     try:
         if place is not None:
             _git(repository, "read-tree", parent, env=own)
         elif (folder / "index").is_file():
-            shutil.copy2(folder / "index", index)  # by its time git knows which files to read again
-        # Into a submodule another git would go, under that one's settings.
+            # copied with its time, by which git knows which files to read again
+            shutil.copy2(folder / "index", index)
+        # exclude submodules: another git would run there, under their own settings
         listed = _git(repository, "ls-files", "-s", "-z", env=own).split("\0")
         inner = (one.partition("\t")[2] for one in listed if one.startswith("160000 "))
         # A repository that lies in the tree is none of its files; git would carry its name alone.
@@ -262,7 +269,7 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
 
 
 def _changed(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Give each file that a merge changes, with its mode and object before and after."""
+    """Return each file that a merge changes, with its mode and object before and after."""
     listed = _git(repository, "diff-tree", "-r", "-z", "--no-renames", "--raw", ours, merged).split("\0")
     was: dict[str, str] = {}
     will: dict[str, str] = {}
@@ -274,12 +281,12 @@ def _changed(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], 
 
 
 def _fits(found: MergePlan, repository: Path) -> bool:
-    """Whether each file is still what it was when the merge was worked out, or what it is to become."""
+    """Return whether each file still has its state from before the merge, or already the merged one."""
     return all(_now(repository, path) in (found.was[path], will) for path, will in found.will.items())
 
 
 def _now(repository: Path, path: str) -> str:
-    """Give a file's mode and object as they are now; empty where there is none."""
+    """Return a file's present mode and object, or an empty string if it does not exist."""
     place = repository / path
     if _leads_out(place, repository):
         return "elsewhere"
@@ -298,7 +305,8 @@ def _leads_out(place: Path, repository: Path) -> bool:
 
 
 def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
-    """Write a merge's files, each whole or not at all; False where one is neither old nor new by now."""
+    """Write a merge's files, each completely or not at all. Return False if a file is in neither its old nor
+    its new state."""
     made = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip()) / f"whet-{helper_id}.files"
     shutil.rmtree(made, ignore_errors=True)
     try:
@@ -311,7 +319,7 @@ def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
                 continue
             if now != found.was[path]:
                 return False
-            # A command that was left running may put a link in a folder's place: each is held open.
+            # A running command may replace a folder with a link, so each folder is held open.
             with parent_of(str(place), str(repository), make=bool(will)) as (folder, name):
                 half = f".{name}.whet-half" if will else name
                 with suppress(FileNotFoundError):
@@ -329,7 +337,7 @@ def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
 
 
 def _check_out(found: MergePlan, repository: Path, made: Path) -> None:
-    """Write the files that a merge makes below `made`, as git checks them out."""
+    """Check out the merged files below `staging`."""
     made.mkdir(mode=0o700)
     own = {"GIT_INDEX_FILE": str(made / ".whet-index")}
     lines = "".join(f"{will}\t{path}\0" for path, will in found.will.items() if will)
@@ -345,7 +353,7 @@ def _check_out(found: MergePlan, repository: Path, made: Path) -> None:
 
 
 def _conflict(repository: Path, merged: str, names: tuple[str, ...]) -> str:
-    """Give the conflicting places as git marks them, cut where they are long."""
+    """Return the conflicts with git's markers, cut if they are long."""
     shown: list[str] = []
     for name in names:
         text = _git(repository, "cat-file", "-p", f"{merged}:{name}", fails=True)
@@ -388,7 +396,7 @@ def _git(
     given: str | bytes = b"",
     fails: bool = False,
 ) -> str:
-    """Run git and give what it printed. Raises ToolError where it fails, unless that is no matter."""
+    """Run git and return its output. Raises ToolError if it fails, unless `fails` allows that."""
     data = given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given
     said = _run(place, words, env, data)
     if said.returncode and not fails:
@@ -419,7 +427,7 @@ def _run(
 
 
 def _repository_of(place: Path) -> list[str]:
-    """Give the repository that a second working tree belongs to."""
+    """Return the repository that a second working tree belongs to."""
     try:
         return [
             read_regular_text(place / ".git", 4_096).partition("gitdir:")[2].partition("/.git/")[0].strip()

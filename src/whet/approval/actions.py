@@ -1,7 +1,8 @@
-"""What a tool call would do: its pieces for the rules, its risk, and the line that a person is shown.
+"""Describe the action of a tool call: its pieces for the rules, its risk, and the text that a person sees.
 
-One function per kind of tool whose arguments matter, found by its tags; every other one is judged by its
-declared effects. Arguments are looked at as they will run. Knows nothing about rules, modes or people.
+There is one function per kind of tool whose arguments matter, selected by the tool's tags. All other tools
+are judged by their declared effects. Arguments are judged as they will run. This module has no part in
+rules, modes or people.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from whet.visible import WHOLE, visible
 
 
 class ActionView(msgspec.Struct, frozen=True):
-    """A call as the policy sees it. `whole` is its text, for deny and ask rules; a person sees `subject`.
+    """A call as the policy sees it.
 
-    `typed`: the commands in text that is typed into a running program. No rule allows by them. `needs`:
-    what a jail would have to be opened for, `downloads` the files that it gets from the network.
+    `full_text` is the whole text, for deny and ask rules; a person sees `subject`. `typed` are the
+    commands in text typed into a running program; allow rules don't apply to them. `needs` are the
+    openings that a sandbox would require, `downloads` the files that the call fetches from the network.
     """
 
     tool: str
@@ -43,22 +45,23 @@ class ActionView(msgspec.Struct, frozen=True):
 
     @property
     def lasts(self) -> bool:
-        """Whether it does what a jail does not hold, however little it needs outside."""
+        """Whether it has an effect that a sandbox doesn't prevent, even if it needs no openings."""
         return any(isinstance(reason, Lasting) for reason in self.reasons)
 
     @property
     def level(self) -> Level:
-        """The risk of the whole."""
+        """The risk of the whole action."""
         return worst(piece.level for piece in self.pieces)
 
 
 def is_placed(tool: Tool) -> bool:
-    """Whether what a call of `tool` does depends on where it runs; else its declared effects say it all."""
+    """Whether the effect of a call of `tool` depends on its folder and workspace. Otherwise its declared
+    effects are enough."""
     return not tool.tags.isdisjoint(_BY_TAG)
 
 
 def describe(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
-    """Say what `call` would do. Raises ValueError where an argument is of the wrong type."""
+    """Describe the action of a call. Raises ValueError if an argument has the wrong type."""
     for tag, judge in _BY_TAG.items():
         if tag in call.tool.tags:
             return judge(call, place, analyse)
@@ -138,7 +141,7 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
         if level == "normal" and any(starts_programs(Path(one), Path(top)) for one, top in ways):
             level, reason = "dangerous", "changes what git, an editor, a shell or an agent runs"
     else:
-        # 3 ms with its tables, and a session's start judges no call.
+        # Imported here because it takes 3 ms with its tables, and the start of a session judges no call.
         from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415
 
         secret = any(
@@ -146,7 +149,7 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
             for way in (full, leads)
         )
         level, reason = ("dangerous", "reads a file that usually holds secrets") if secret else ("safe", "")
-    # A grant or an allow rule must hold for where the path leads, so that name comes first.
+    # A grant or an allow rule must apply to the target of a link, so the target's name comes first.
     grant = exactly(names[-2]) if level == "normal" else ""
     folder = exactly(os.path.dirname(names[-2])) if grant else ""
     reasons = (reason,) if reason else ()
@@ -154,7 +157,7 @@ def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
 
 
 def _names(full: str, place: RiskScope) -> tuple[str, str]:
-    """Give the two ways to write a path: from the workspace, and absolute."""
+    """Return the path in two forms: relative to the workspace, and absolute."""
     inside = within(full, place.workspace) and full != place.workspace
     return (full[len(place.workspace.rstrip("/")) + 1 :] if inside else full), full
 
@@ -169,7 +172,7 @@ def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> 
 
 
 def _path(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
-    """One file, or the several that the tool itself reads in a diff."""
+    """Describe one file, or the files in a diff that the tool itself reads."""
     if "edits" not in call.tool.tags:
         return _files(call, place, [_text(call, "path", ".")], False)
     named = call.tool.names(call.arguments) if call.tool.names else [_text(call, "path")]
@@ -189,7 +192,7 @@ def _fetch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
 
 
 def _learning(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
-    """Learned changes have a gate of their own, asks for what is the person's, and an undo for each."""
+    """Learned changes have their own gate, ask before they touch a person's files, and can each be undone."""
     return _simple(call, "safe", _arguments(call))
 
 

@@ -1,5 +1,7 @@
-"""Which addresses no command may reach unasked: the clouds' metadata services, which give out keys, and
-Whet's own servers on this machine; in every way to write an address that resolvers accept.
+"""Find addresses that no command may reach without a question: metadata services of clouds, which hand out
+keys, and Whet's own servers on this machine.
+
+Recognises every notation of an address that resolvers accept.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _NAMES = late_pattern(
 _LOOPBACK = late_pattern(
     r"(.*\.)?(localhost|localhost\.localdomain|ip6-localhost|localtest\.me|lvh\.me)$", re.IGNORECASE
 )
-# Names that hold their address: 169.254.169.254.nip.io, 169-254-169-254.sslip.io, a9fea9fe.nip.io
+# Names that contain their address: 169.254.169.254.nip.io, 169-254-169-254.sslip.io, a9fea9fe.nip.io
 _SPELLED = late_pattern(r"(\d+[.-]\d+[.-]\d+[.-]\d+)\.|(?<![\w-])([0-9a-f]{8})\.(?=[a-z])", re.IGNORECASE)
 _HOSTS = late_pattern(
     r"(?:[a-z][\w+.-]*://)?(?:[^\s/@'\"]*@)?(\[[0-9a-f:.%]+\]|[\w.-]+)(?::(\d+))?(?=[/?#:,'\"\s)\]]|$)",
@@ -32,9 +34,9 @@ _NAT = ipaddress.ip_network("64:ff9b::/96")
 
 
 def reached(texts: Iterable[str], place: RiskScope) -> str:
-    """Say what is reached that may not be, by any of `texts`; "" where nothing is."""
+    """Return the reason why an address in `texts` must not be reached, or an empty string."""
     for text in texts:
-        # As a client reads a name: digits in circles are digits, and an ideographic full stop is a dot.
+        # Normalise as clients do: circled digits are digits, and an ideographic full stop is a dot.
         plain = unicodedata.normalize("NFKC", text[:10_000]).replace("\u3002", ".")
         for found in _HOSTS.finditer(plain):
             host, port = found[1].strip("[]").rstrip("."), found[2]
@@ -60,13 +62,13 @@ def is_here(host: str) -> bool:
 
 
 def _addresses(host: str) -> list[_Address]:
-    """Give the addresses that a host's text stands for: one, and the one inside it."""
+    """Return the addresses that a host's text denotes: the address, and the IPv4 address embedded in it."""
     host = host.split("%")[0]
     if spelled := _SPELLED.search(host + "."):
         host = spelled[1].replace("-", ".") if spelled[1] else f"0x{spelled[2]}"
     try:
         if ":" not in host:
-            # As the C library reads it: 2852039166, 0xA9FEA9FE, 0251.0376.0251.0376, 127.1.
+            # As the C library parses it: 2852039166, 0xA9FEA9FE, 0251.0376.0251.0376, 127.1.
             return [ipaddress.IPv4Address(socket.inet_aton(host))] if re.match(r"\d", host) else []
         address = ipaddress.IPv6Address(host)
     except (ValueError, OSError):

@@ -1,7 +1,8 @@
-"""What is asked about a command that runs in a jail: only what it needs outside of it.
+"""Decide which parts of a sandboxed command need a question: only its needs outside the sandbox.
 
-What stays inside needs no question: the kernel holds it, and files can be taken back. What would be lost
-for good, or shown to the model for good, is still asked about. It knows jails by their confinement only.
+Effects inside need no question, because the kernel enforces the limits and files can be rolled back.
+Losing something for good, or showing it to the model for good, still needs one. This module uses sandboxes
+only through their Confinement.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ if TYPE_CHECKING:  # 15 ms, and most turns run no command
     from whet.sandbox.status import EngineStatus
 
 OPENS = "sandbox"
-"""The tool under whose name openings are kept as grants."""
+"""The tool name under which openings are stored as grants."""
 _MOST_COMMANDS = 1_000
 _ANYWHERE = Opening("reach", ANY_HOST)
 
 
 class JailedCall(msgspec.Struct, frozen=True):
-    """A call that will run in a jail. `held` was opened for it before, `wanted` would have to be. `stopped`:
-    it failed at the wall before, and says by what it printed what it wants."""
+    """A call that will run in a sandbox. `granted` are the openings from before, `missing` those it still
+    needs.
+
+    `stopped`: an earlier run failed at the sandbox, and its output shows the missing openings.
+    """
 
     held: tuple[Opening, ...]
     wanted: tuple[Opening, ...]
@@ -41,31 +45,32 @@ class JailedCall(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What would be opened, as a person reads it."""
+        """The missing openings, as text for a person."""
         return ", ".join(one.words for one in self.wanted)
 
     @property
     def leaves(self) -> bool:
-        """Whether it would have to run with all rights."""
+        """Whether it would have to run outside the sandbox."""
         return any(one.kind == "run" for one in self.wanted)
 
     @property
     def needs_person(self) -> bool:
-        """Whether no mode lets it out: what is written outside, and what the command itself has asked for."""
+        """Whether only a person can allow the missing openings: writes outside, and openings that the
+        command's failure showed."""
         return bool(self.wanted) and (
             self.stopped or any(one.kind in ("run", "write") for one in self.wanted)
         )
 
     @property
     def scopes(self) -> tuple[GrantScope, ...]:
-        """What a lasting yes would cover; nothing lasts for what runs outside."""
+        """The scopes of a lasting permission. There are none for a command that runs outside the sandbox."""
         if not self.wanted or self.leaves:
             return ()
         return (GrantScope(OPENS, tuple(f"{one.kind} {one.target}" for one in self.wanted)),)
 
 
 class JailGate:
-    """The gate's side of the jails of one program; `confine` makes them."""
+    """The gate's interface to the sandboxes of one program. `confine` creates their Confinement."""
 
     def __init__(self, confine: Callable[[], Confinement]) -> None:
         self._confine = confine
@@ -80,9 +85,12 @@ class JailGate:
         *,
         guesses: bool,
     ) -> JailedCall | None:
-        """Say what `call`, a command, needs beyond its jail; None where it runs in none. That a program which
-        names no host may want one is a guess: without `guesses` only what would change things, or has failed
-        at the wall and named none there either, is asked about it."""
+        """Return the openings that a command needs beyond its sandbox, or None if it runs in none.
+
+        A program that names no host may still need one, but that is a guess. Without `guesses`, it is
+        asked about only if the command is dangerous, or failed at the sandbox before and named no host
+        there either.
+        """
         confinement = self._confine()
         if not (await _status(confinement, call)).holds:
             return None
@@ -94,15 +102,17 @@ class JailGate:
         named = [one for one in needs if not _is_private(one, private)]
         wanted = (*named, *(stopped.openings if stopped is not None else ()))
         if not wanted and not held:
-            return JailedCall((), ())  # a policy costs several milliseconds
+            return JailedCall((), ())  # building a policy takes several milliseconds
         policy = await asyncio.to_thread(confinement.policy, Path(call.workspace), call.session_id)
         policy, held = _with(policy, held)
         needed = tuple(one for one in dict.fromkeys(wanted) if one.kind == "run" or not policy.allows(one))
         return JailedCall(held, needed, stopped is not None)
 
     def opens(self, call: GateCall, action: ActionView, jailed: JailedCall, *, wanted: bool) -> None:
-        """Let the call run with what is open for it, and with what it `wanted` after a yes; nothing of
-        another."""
+        """Let the call run with its granted openings, and with the missing ones if a person allowed them.
+
+        Openings of other calls are not included.
+        """
         openings = jailed.held + (jailed.wanted if wanted else ())
         self._confine().open_call(call.session_id, call.call.id, openings)
         self._ran[call.session_id, action.whole] = call.call.id
@@ -110,7 +120,7 @@ class JailGate:
             self._ran.popitem(last=False)
 
     async def warning(self, call: GateCall) -> str:
-        """Say once that nothing holds but reading, where that is so."""
+        """Return, once, a warning that commands run without a sandbox, or an empty string."""
         if self._told:
             return ""
         self._told = True
@@ -119,14 +129,15 @@ class JailGate:
 
 
 async def _status(confinement: Confinement, call: GateCall) -> EngineStatus:
-    """Say what holds; the session's first command finds out in the jail that it will run in."""
+    """Return what confines the command. A session's first command probes in the sandbox that it will run
+    in."""
     if (known := confinement.settled) is not None:
         return known
     return await asyncio.to_thread(confinement.standing, Path(call.workspace), call.session_id)
 
 
 def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:
-    """Whether a path is in one of the session's own folders. What the home holds is not, wherever that is."""
+    """Whether a path is in one of the session's own folders. Paths in the person's home never are."""
     path, home = Path(opening.target), os.path.realpath(os.path.expanduser("~"))
     if opening.kind not in ("read", "write") or path.is_relative_to(home):
         return False
@@ -137,11 +148,11 @@ def _opening(grant: PolicyGrant) -> Opening | None:
     try:
         return read_opening(grant.pattern)
     except WhetError:
-        return None  # kept by another version
+        return None  # stored by another version
 
 
 def _with(policy: SandboxPolicy, held: tuple[Opening, ...]) -> tuple[SandboxPolicy, tuple[Opening, ...]]:
-    """Give the policy with what can still be opened of `held`."""
+    """Return the policy with those of the openings that are still valid, and these openings."""
     kept: list[Opening] = []
     for one in held:
         try:

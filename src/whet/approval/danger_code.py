@@ -1,7 +1,7 @@
-"""Code and queries given on the command line: `python -c`, `node -e`, `psql -c`, here-documents into them.
+"""Judge code and queries on the command line: `python -c`, `node -e`, `psql -c`, here-documents into them.
 
-The languages are not parsed: calls that run programs, delete or connect are looked for, and whatever else
-such code does stays merely normal, which is asked about by default. Findings as in danger_files.
+The languages are not parsed. Calls that run programs, delete or connect are found by patterns; all other
+code is merely normal, which needs a question by default. Findings as in danger_files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SQL = late_pattern(
 
 
 def database_text(text: str) -> Finding | None:
-    """Judge text for a database: statements that destroy or that run programs."""
+    """Judge text for a database client: statements that destroy data or run programs."""
     if len(text) > _LONGEST_QUERY:
         return "dangerous", "a query too long to be looked through"
     return ("dangerous", "deletes or overwrites data in a database") if _SQL.search(text) else None
@@ -46,6 +46,6 @@ _CODE = late_pattern(
 
 
 def code_text(text: str) -> Finding | None:
-    """Judge code given to an interpreter on the line: calls that run programs, delete, or connect."""
+    """Judge code on an interpreter's command line: calls that run programs, delete, or connect."""
     found = _CODE.search(text)
     return ("dangerous", f"its code uses {found[0].strip('(').strip() or found[0]}") if found else None

@@ -1,7 +1,8 @@
-"""What destroys, overwrites or opens up files: rm, find -delete, dd, chmod, mv, tee, mkfs and kin.
+"""Judge commands that destroy, overwrite or expose files: rm, find -delete, dd, chmod, mv, tee, mkfs and
+similar.
 
-Each rule looks at one simple command's words and where it runs, and gives findings: a level and a reason.
-No finding means that the rule has nothing against it, not that the command is harmless.
+Each rule examines the words of one simple command and the folder it runs in, and yields findings: a level
+and a reason. No finding means that the rule has no objection, not that the command is harmless.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def deletes(word: Word, setting: CommandPlace, *, recursive: bool) -> Iterator[F
 
 
 def vital_target(word: Word, setting: CommandPlace) -> bool:
-    """Whether `word` names, or matches all of, a folder that the machine or the person can't lose."""
+    """Whether `word` names, or matches everything in, a folder that the machine or the person can't lose."""
     if len(word.text) > 4_096:
         return False
     text = re.sub(r"(/(\*|\.\*|\{,\.\}\*|\.\[\^?.*\]\*|\?\*)?)+$", "", word.text) if word.glob else word.text
@@ -105,7 +106,7 @@ def _find(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 
 
 def _destroys(words: Sequence[Word]) -> bool:
-    """Whether a word is the name of a program that destroys what it is given."""
+    """Whether a word is the name of a program that destroys its operands."""
     return any("destroys" in program(re.sub(r"^(/usr)?/bin/(?=rm$)", "", w.text)).kinds for w in words)
 
 
@@ -116,7 +117,7 @@ def _dd(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 
 
 def wipes_disk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """mkfs and kin: on a disk they are the end of it, on an image file only dangerous."""
+    """mkfs and similar: forbidden on a disk, dangerous on an image file."""
     yield "dangerous", "makes a new file system or wipes one"
     for word in operands(words):
         if zone_of(word.text, setting.cwd, setting.place) == "disk":
@@ -141,7 +142,7 @@ def _mode(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 
 
 def _written(valued: str, which: slice) -> Rule:
-    """Make the rule for a program that writes these of its operands."""
+    """Return the rule for a program that writes the given slice of its operands."""
 
     def rule(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         for word in operands(words, valued)[which]:
@@ -151,7 +152,7 @@ def _written(valued: str, which: slice) -> Rule:
 
 
 def _last_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """cp, install, ln: the last operand, or what -t names; every folder that install -d makes."""
+    """cp, install, ln: the last operand, or the target of -t; every folder that install -d makes."""
     found = operands(words, "mgoS")
     targets = found if any(w.text in ("-d", "--directory") for w in words) else found[1:][-1:]
     for at, word in enumerate(words):
@@ -205,12 +206,12 @@ def _awk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 
 
 def _ln(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """A link to what lies outside is a way to write it that can't be seen before the link is there."""
+    """A link to an outside path allows writes there that can't be recognised before the link exists."""
     yield from _last_written(words, setting)
     found = operands(words, "tS")
     cwd = setting.cwd
     if has_option(words, "s", "symbolic") and found[1:] and cwd and (to := absolute(found[-1].text, cwd)):
-        cwd = to if os.path.isdir(to) else os.path.dirname(to)  # where what the link says is read
+        cwd = to if os.path.isdir(to) else os.path.dirname(to)  # a relative link is resolved from this folder
     for word in found[:-1] or found:
         zone = "unknown" if word.dynamic else zone_of(word.text, cwd, setting.place)
         if zone in ("startup", "hooks", "whet", "root", "disk", "outside"):

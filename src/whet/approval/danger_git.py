@@ -1,5 +1,7 @@
-"""What git does that can't be taken back or that leaves the machine: pushes, lost work, rewritten history,
-settings that make git run programs. Findings as in danger_files.
+"""Judge git commands that can't be undone or leave the machine: pushes, lost work, rewritten history,
+settings that make git run programs.
+
+Findings as in danger_files.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ _WITHOUT_REPOSITORY = ProgramWords("clone init version help --version --help cre
 def _by_repository(
     verb: str, rest: Sequence[Word], options: Sequence[Word], setting: CommandPlace
 ) -> Iterator[Finding]:
-    """Judge by the settings of the repository that git would work on."""
+    """Judge by the settings of the repository that git would use."""
     folder, git_dir = setting.cwd, ""
     for option, value in zip(options, [*options[1:], literal("")], strict=False):
         if option.text == "-C":

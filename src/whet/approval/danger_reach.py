@@ -1,8 +1,8 @@
-"""What reaches beyond the project's files: git history and remotes, packages, containers, clouds, services,
+"""Judge commands that reach beyond the project's files: git, packages, containers, clouds, services,
 databases, other machines, other processes.
 
-Most programs have a table of verbs in tables/programs.toml: either those that are dangerous or those that are
-not. Findings as in danger_files.
+Most programs have a list of verbs in tables/programs.toml: either the dangerous ones or the harmless ones.
+Findings as in danger_files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[F
 
 
 def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """Judge the file after -o or --output, and one that hangs on its option: `-o/etc/x`, `--output=x`."""
+    """Judge the file after -o or --output, also if it is attached to its option: `-o/etc/x`, `--output=x`."""
     letters = program(name).output
     short = rf"-[a-zA-Z]*?[{letters}]" if letters else "-o"
     for word, following in zip(words, [*words[1:], literal("")], strict=False):
@@ -55,7 +55,7 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
 
 
 def handed_outside(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """Judge a program that no table says to leave alone the files that it is given: `convert a ~/b`."""
+    """Judge the operands of a program that no table exempts, such as `convert a ~/b`."""
     known = program(name)
     if known.kinds & _LEAVES_FILES or known.code is not None or name in FILE_RULES:
         return
@@ -74,7 +74,7 @@ def _asks_version(words: Sequence[Word]) -> bool:
 
 
 def _verbs(name: str, known: ProgramFacts, words: Sequence[Word]) -> Iterator[Finding]:
-    """Judge by a program's table of verbs."""
+    """Judge by a program's list of verbs."""
     if (known.verbs is None and known.spared is None) or _asks_version(words):
         return
     verb = verb_of(name, words)
@@ -88,7 +88,7 @@ def _verbs(name: str, known: ProgramFacts, words: Sequence[Word]) -> Iterator[Fi
 
 
 def verb_of(name: str, words: Sequence[Word]) -> str:
-    """Give the operands joined by spaces: for tools of the form `tool noun verb`."""
+    """Return the operands joined by spaces, for tools of the form `tool noun verb`."""
     return " ".join(word.text for word in operands(words, program(name).values))
 
 
@@ -112,7 +112,7 @@ def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 
 
 def _mounts(option: str, setting: CommandPlace) -> bool:
-    """Whether a container is given a folder of this machine that lies outside the workspace."""
+    """Whether a container gets a folder of this machine outside the workspace."""
     found = re.match(r"(?:-v|--volume)(?: |=)?([^: ]+):|--mount[= ]\S*?\b(?:src|source)=([^, ]+)", option)
     source = (found[1] or found[2]) if found else ""
     return bool(re.match(r"[/~.$]", source)) and writes_to(literal(source), setting)[0] != "normal"
@@ -129,7 +129,7 @@ _LOCAL = late_pattern(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0
 
 
 def downloads(name: str, words: Sequence[Word]) -> Iterator[str]:
-    """Give the files and folders that a network program writes from there."""
+    """Yield the files and folders that a network program writes downloads to."""
     texts = [word.text for word in words]
     is_clone = name == "git" and "clone" in texts[:3]
     if name == "git" and not is_clone:
@@ -150,7 +150,7 @@ _OUTPUTS = ProgramWords("-o -O --output --output-document -P --directory-prefix 
 
 
 def _transfer(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-    """curl and wget: where they write, and whether they send."""
+    """curl and wget: the files they write, and whether they send data."""
     texts = [word.text for word in words]
     is_local = any(_LOCAL.match(text) for text in texts) and not any(
         re.match(r"https?://", text) and not _LOCAL.match(text) for text in texts

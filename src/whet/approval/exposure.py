@@ -1,8 +1,8 @@
-"""What one command brings together: secrets that it shows, addresses that it reaches, downloads that it runs.
+"""Judge a command as a whole: secrets it shows, addresses it reaches, downloads it runs.
 
-A word that is known only at run time may be any other word of the text: `cat $(echo .env)`, `xargs cat <<<
-.env`. So words are collected over the whole command, and what can't be told from one place is told from
-all of them.
+A word that is known only at run time may equal any other word of the text: `cat $(echo .env)`, `xargs cat
+<<< .env`. So words are collected over the whole command, and judgements that no single word allows are
+made from all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Exposure:
         self._written: list[str] = []
 
     def take(self, script: ShellScript) -> None:
-        """Take the words of a text before its commands are judged."""
+        """Collect the words of a text before its commands are judged."""
         self._words.extend(script.seen)
         for name, word in (
             *script.assignments,
@@ -60,7 +60,7 @@ class Exposure:
         self.downloads.update(filter(None, (absolute(path, folder) for folder in folders or ("/",))))
 
     def shown(self, name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-        """Judge what a simple command may show of the files that its words name."""
+        """Judge which of the named files a simple command may show."""
         candidates = shown_words(name, words)
         found = next(filter(None, (named(word, setting) for word in candidates)), "")
         if not found and candidates is not _NONE and setting.cwd is not None and not operands(candidates):
@@ -71,7 +71,7 @@ class Exposure:
         self._shows_unknown = self._shows_unknown or any(word.dynamic for word in candidates)
 
     def code(self, text: str, setting: CommandPlace) -> Iterator[Finding]:
-        """Judge code that an interpreter is given."""
+        """Judge code given to an interpreter."""
         found = in_code(text, setting)
         if found:
             self.secret = True
@@ -80,7 +80,8 @@ class Exposure:
             yield "dangerous", said
 
     def at_random(self, name: str, invocation: Invocation) -> bool:
-        """Whether it shows a file whose name is put together by other programs than those that list names."""
+        """Whether it shows a file whose name another program computes, other than one that lists file
+        names."""
         shows = not program(name).kinds & _SILENT or program(name).kinds & _SHOWS
         sources = list(invocation.inner) if any(word.runs for word in invocation.words) else []
         if program(name).kinds & _SHOWS and any(word.text == "{}" for word in invocation.words):
@@ -88,7 +89,7 @@ class Exposure:
         return bool(shows) and any(_makes_text(source) for source in sources)
 
     def runs_download(self, name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
-        """Judge a command that runs what came from the network, and note what it brings from there."""
+        """Judge a command that runs downloaded files, and record the files it downloads."""
         known, rest = program(_stem(name)), words[1:]
         scripts: list[Word] = [words[0]] if "/" in words[0].text else []
         if (
@@ -120,7 +121,7 @@ class Exposure:
             yield "dangerous", said
 
     def sums(self) -> Iterator[Finding]:
-        """Judge what can only be told from the whole."""
+        """Judge what depends on the whole command."""
         if self._shows_unknown and any(self._is_secret(word) for word in self._words):
             self.secret = True
             yield "dangerous", Lasting("may read a file that holds secrets")
@@ -142,7 +143,7 @@ def _stem(name: str) -> str:
 
 
 def _makes_text(source: Invocation) -> bool:
-    """Whether what a command prints may be a name that stands nowhere in the text."""
+    """Whether a command's output may be a file name that the text doesn't contain."""
     name = os.path.basename(source.words[0].text) if source.words else ""
     known = program(_stem(name))
     if name in ("printf", "echo"):
@@ -155,7 +156,7 @@ _PATTERN_OPTIONS = ("regexp", "file", "expression", "from-file")
 
 
 def shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
-    """Give the words that may name files whose contents `name` shows or copies."""
+    """Return the words that may name files whose contents `name` shows or copies."""
     if name == "git":
         return _shown_by_git(operands(words), words)
     if name in _READS_ARGUMENTS:
@@ -175,7 +176,7 @@ def shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
 
 
 def _gives_pattern(option: str) -> bool:
-    """Whether an option may hold the pattern or name its file, so that each operand is a file: `-2e.`"""
+    """Whether an option may contain the pattern or name its file, so that each operand is a file: `-2e.`"""
     if option.startswith("--"):
         name = option[2:].partition("=")[0]
         return bool(name) and any(full.startswith(name) for full in _PATTERN_OPTIONS)

@@ -1,8 +1,8 @@
-"""The gate before every tool call, of every session: judges it, asks the person where needed, decides.
+"""The gate before every tool call of every session: judge the call, ask the person if necessary, decide.
 
-Fails closed: what can't be judged, what nobody answers and what was refused does not run, and the model is
-told which of these it was. One question at a time in a session and its children. It does not know how a
-person is asked, nor how grants are stored. Source of the modes and answers: docs of `ApprovalSettings`.
+It fails closed: a call that can't be judged, that no one answers for or that was refused does not run, and
+the model gets the reason. A session and its children ask one question at a time. How a person is asked and
+how grants are stored is up to others. The modes and answers are documented in `ApprovalSettings`.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from whet.contract.tools import ToolOutput
 from whet.question import edits_of
 from whet.visible import visible
 
-if TYPE_CHECKING:  # what it reads of facts costs time, and most turns run no command
+if TYPE_CHECKING:  # importing these takes time, and most turns run no command
     from whet.approval.confined import JailedCall, JailGate
     from whet.approval.high_risk import HighRisk
     from whet.approval.sealed import Sealed
     from whet.store.grants import GrantRow
 
-_MOST_SESSIONS = 5_000  # whose permissions for the session are kept at a time
+_MOST_SESSIONS = 5_000  # the number of sessions whose session permissions are kept
 
-# All that reading hostile arguments can raise; a bug beyond these is a denial in dispatch.
+# Every exception that hostile arguments can cause. Other exceptions become a denial in dispatch.
 _ANALYSIS_FAILS = (
     ValueError,
     TypeError,
@@ -65,19 +65,19 @@ _ANALYSIS_FAILS = (
 
 
 class GrantStore(Protocol):
-    """Where a person's "always" is kept. Called from the event loop."""
+    """Stores a person's "always" answers. Called from the event loop."""
 
     async def add(self, tool: str, pattern: str, workspace: str) -> None:
-        """Keep a grant; it is durable on return. Raises StoreError."""
+        """Store a grant. It is durable on return. Raises StoreError."""
         ...
 
     async def all(self) -> Sequence[GrantRow | PolicyGrant]:
-        """Give every kept grant. Asked before each call that needs one. Raises StoreError."""
+        """Return every stored grant. Called before each call that needs one. Raises StoreError."""
         ...
 
 
 class _Case(msgspec.Struct, frozen=True):
-    """A call under judgement."""
+    """A call being judged."""
 
     call: GateCall
     action: ActionView
@@ -86,15 +86,17 @@ class _Case(msgspec.Struct, frozen=True):
 
 
 class ServiceRoute(msgspec.Struct, frozen=True):
-    """The confirmation service: what goes to it, and the way there."""
+    """The confirmation service: which actions go to it, and the client that asks it."""
 
     high_risk: HighRisk
     confirmer: Confirmer
 
 
 class PolicyGate:
-    """Decides by rules, grants and mode, and asks `person` about the rest; one for all sessions. With a
-    `service`, that alone decides on what is high-risk; only a denial by rule comes before it."""
+    """Decides by rules, grants and mode, and asks `person` about the rest. One gate serves all sessions.
+
+    With a `service`, only the service decides on high-risk actions, except those that a rule denies.
+    """
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class PolicyGate:
         self.sealed: Sealed | None = None
         self._settings = settings
         if settings.allow or settings.ask or settings.deny:
-            _ = self._policy  # a rule that can't be read is told at once
+            _ = self._policy  # report an invalid rule immediately
         self._person = person
         self._store = grants
         self._whet_home, self._user_home = os.path.realpath(whet_home), os.path.expanduser("~")
@@ -126,24 +128,24 @@ class PolicyGate:
 
     @cached_property
     def plans(self) -> Plans:
-        """The sessions that only read."""
+        """The sessions that may only read."""
         return Plans(self.root_of)
 
     @property
     def mode(self) -> ApprovalMode:
-        """The mode that holds now."""
+        """The current mode."""
         return self._policy.mode
 
     def set_mode(self, mode: ApprovalMode) -> None:
-        """Change the mode for the calls to come, in every session of the process."""
+        """Change the mode for later calls, in every session of the process."""
         self._policy.mode = mode
 
     def adopt(self, child_session_id: str, parent_session_id: str) -> None:
-        """Let what was granted in a session hold in the one that it started, and the other way round."""
+        """Share the grants of a session with a child session that it started, in both directions."""
         self._parents[child_session_id] = parent_session_id
 
     def forget_children(self, session_id: str) -> list[str]:
-        """Let go of what a session had started; gives those. What was granted in the session stays."""
+        """Forget the child sessions of a session and return them. The session keeps its grants."""
         gone = [child for child in self._parents if self.root_of(child) == session_id]
         for child in gone:
             del self._parents[child]
@@ -151,8 +153,7 @@ class PolicyGate:
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Allow or deny `call`. Emits ApprovalAsked and ApprovalDecided around a question, and
-        ApprovalDecided for every denial. A cancel while a person is asked passes through.
-        """
+        ApprovalDecided for every denial. A cancellation while a person is asked is passed on."""
         try:
             case = await self._jailed(self._case(call), emit)
             ruling = await self._judge(case)
@@ -172,18 +173,18 @@ class PolicyGate:
         root = self.root_of(call.session_id)
         asking = self._asking.setdefault(root, asyncio.Lock())
         async with asking:
-            # The answer to an earlier question may have settled this one.
+            # The answer to an earlier question may have decided this one.
             case = await self._jailed(case, emit)
             ruling = await self._judge(case)
             return self._allowed(case) if ruling.verdict == "allow" else await self._ask(case, ruling, emit)
 
     def _allowed(self, case: _Case) -> Decision:
-        """Let a call run that nobody need be asked about; what only reads is opened nothing for."""
+        """Let a call run without a question. A call that only reads gets no openings."""
         self._runs(case, wanted=case.action.level != "safe")
         return Decision("allow", "rule")
 
     def _runs(self, case: _Case, *, wanted: bool) -> None:
-        """Note that a call will run, and open its jail for what it is allowed."""
+        """Record that a call will run, and add the allowed openings to its sandbox."""
         if self.jails is not None and case.jailed is not None:
             self.jails().opens(case.call, case.action, case.jailed, wanted=wanted)
         if case.action.downloads:
@@ -193,7 +194,7 @@ class PolicyGate:
                 self._downloads.popitem(last=False)
 
     async def _jailed(self, case: _Case, emit: Emit) -> _Case:
-        """Give the case with what its command needs outside of its jail, if it will run in one."""
+        """Return the case with its command's needs outside the sandbox, if it will run in one."""
         if self.jails is None or "command" not in case.call.tool.tags:
             return case
         if warning := await self.jails().warning(case.call):
@@ -203,13 +204,13 @@ class PolicyGate:
         return msgspec.structs.replace(case, jailed=found)
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
-        """Tell the service how a call ended that it decided on; other calls are nothing to it."""
+        """Report to the service how a call ended that it had decided on. Other calls are ignored."""
         if self.service is None:
             return
         try:
             confirm = self._confirm_case(self._case(call))
         except _ANALYSIS_FAILS:
-            return  # what can't be judged was never allowed
+            return  # a call that can't be judged was never allowed
         if confirm is not None:
             await self.service.confirmer.report(confirm, output, emit)
 
@@ -248,25 +249,25 @@ class PolicyGate:
             lasts = case.action.lasts
             inside = not jailed.wanted and not lasts
             return Ruling("allow") if inside else msgspec.structs.replace(first, lasting=not lasts)
-        # Nobody but the person lets what only reads out of its jail.
+        # Only the person lets a read-only command out of its sandbox.
         leaves = jailed.wanted and (case.action.level == "safe" or jailed.needs_person)
         return Ruling("ask", lasting=True) if leaves else first
 
     async def _held(self, call: GateCall) -> list[PolicyGrant]:
-        """Give the grants that hold for a call: kept ones, and those of its session."""
+        """Return the grants that apply to a call: stored ones and those of its session."""
         kept = await self._store.all()
         held = [PolicyGrant(g.tool, g.pattern) for g in kept if g.workspace in ("", call.workspace)]
         return [*held, *self._session_grants.get(self.root_of(call.session_id), ())]
 
     async def _at_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
-        """Have a human decide there on what will be written, and bind the yes to it."""
+        """Ask a person through the service to decide on the exact changes, and bind the approval to them."""
         call = confirm.call
         changes = await _preview(call)
         decision = await service.confirmer.confirm(msgspec.structs.replace(confirm, changes=changes), emit)
         return msgspec.structs.replace(decision, changes=changes, digest=_digest(call, changes))
 
     async def _ask(self, case: _Case, ruling: Ruling, emit: Emit) -> Decision:
-        """Ask until the person decides; an edit of theirs that can't run is told to them, and asked again."""
+        """Ask until the person decides. If the person's edit can't run, report that and ask again."""
         while True:
             changes = await _preview(case.call)
             request = _request(case, ruling, changes)
@@ -289,8 +290,10 @@ class PolicyGate:
                 return _decided(case.call, decision, emit)
 
     async def _edited(self, case: _Case, arguments: dict[str, object], emit: Emit) -> Decision | None:
-        """Decide on a call that the person changed: theirs is the yes, but rules and the service stand above
-        it. None where it can't run as they wrote it; they were told.
+        """Decide on a call that the person edited. The edit counts as approval, but rules and the service
+        still apply.
+
+        Returns None if the edited call can't run or is denied; the person has been notified.
         """
         call = msgspec.structs.replace(case.call, arguments=arguments)
         try:
@@ -313,8 +316,9 @@ class PolicyGate:
         )
 
     async def _keep(self, case: _Case, reply: Reply, scopes: Sequence[GrantScope], emit: Emit) -> None:
-        """Remember a yes for as long as was said, and for the scope that was shown. What is dangerous lasts
-        for the session at most, and only for the very same text.
+        """Store a grant for the chosen duration and the displayed scope.
+
+        A dangerous action is granted for the session at most, and only for exactly the same text.
         """
         if reply.answer == "once":
             return
@@ -331,11 +335,11 @@ class PolicyGate:
         kept = self._session_grants.setdefault(root, [])
         self._session_grants.move_to_end(root)
         while len(self._session_grants) > _MOST_SESSIONS:
-            self._session_grants.popitem(last=False)  # they are asked again
+            self._session_grants.popitem(last=False)  # its permissions are forgotten and asked for again
         kept.extend(PolicyGrant(tool, pattern, workspace) for pattern in scope.patterns)
 
     def root_of(self, session_id: str) -> str:
-        """Give the session that a person talks to: the one that started this one, however many in between."""
+        """Return the session that a person talks to: the topmost ancestor of this one."""
         seen = {session_id}
         while (parent := self._parents.get(session_id)) is not None and parent not in seen:
             seen.add(parent)
@@ -352,8 +356,11 @@ _NOBODY_TOLD = "denied: nobody was there to ask"
 
 
 def _opens_keys(case: _Case, jailed: JailedCall) -> bool:
-    """Whether it would open what holds keys, or a folder above such. All of a call runs in one jail: what
-    looks at names alone would open the keys to the rest of it."""
+    """Whether the call would open a path that holds keys, or a folder above one.
+
+    All of a call runs in one sandbox, so even a part that only looks at names would open the keys to the
+    rest.
+    """
     if not jailed.wanted:
         return False
     from whet.approval.secrets import opens_secrets  # noqa: PLC0415  3 ms with its tables
@@ -374,7 +381,8 @@ def _nobody(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> s
 
 
 def _no(words: str) -> Decision:
-    """Give a person's no; their words reach the model as theirs, and what is meant for the model not them."""
+    """Return the denial for a person's no. The model gets the person's words as theirs; the instructions for
+    the model are not attributed to the person."""
     words = words.strip()
     if not words:
         return Decision("deny", "person", _SAID_NO + _NOT_ANOTHER_WAY, "you said no")
@@ -410,7 +418,8 @@ def _request(case: _Case, ruling: Ruling, changes: tuple[TextChange, ...]) -> Ap
 
 
 async def _preview(call: GateCall) -> tuple[TextChange, ...]:
-    """Check the call's arguments and give what it would write. Raises ToolError: nobody is asked then."""
+    """Check the call's arguments and return the changes it would write. Raises ToolError; then no question is
+    asked."""
     return await call.preview(call.arguments) if call.preview is not None else ()
 
 
@@ -424,16 +433,15 @@ def _decided(call: GateCall, decision: Decision, emit: Emit) -> Decision:
 
 
 def _analyse_shell(command: str, cwd: str, place: RiskScope, stdin: str) -> ShellRisk:
-    """Load the shell's parser at the first command: it costs 50 ms of CPU, which a session that runs none
-    should not pay before its first request.
-    """
+    """Load the shell's parser at the first command: it takes 50 ms of CPU, which a session without commands
+    should not spend before its first request."""
     from whet.approval.shell_risk import analyse  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
     return analyse(command, cwd, place, stdin)
 
 
 def _workspace(call: GateCall, sealed: Sealed | None) -> str:
-    """Give where the workspace really is, where anybody asks for it."""
+    """Return the real path of the workspace, if the judgement depends on it."""
     return call.workspace if sealed is None and not is_placed(call.tool) else os.path.realpath(call.workspace)
 
 

@@ -1,8 +1,8 @@
-"""Which actions go to the confirmation service, and under which name.
+"""Select the actions that go to the confirmation service, and the name under which they are submitted.
 
-Patterns for shell commands (tables/high_risk.toml), and rules of the same kind from the settings. The names
-are those that the service never lets a rule allow (docs/confirm.md). It knows neither the service nor people;
-what it is matched against is the parsed command, piece by piece.
+Uses patterns for shell commands (tables/high_risk.toml) and rules of the same kind from the settings. The
+service never lets a rule allow these names (docs/confirm.md). Patterns are matched against the pieces of
+the parsed command.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from whet.contract.forms import ACTION_RULE
 from whet.contract.tools import tags_of
 from whet.shell.programs import Phrases, program, read_table
 
-# What may stand before the program that really runs.
+# Launchers that may precede the program that really runs.
 _LAUNCHER = re.compile(
     r"(?:npx|bunx|uvx|pnpm dlx|yarn dlx|pipx run|uv run|poetry run|python3? -m) (?:-\S+ )*"
 )
 
-# Statements that reach a database through its command line, in any case.
+# Statements that reach a database through its command line, in upper or lower case.
 _STATEMENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("wipe_database", re.compile(r"\bdrop\s+(database|schema)\b|\bdropDatabase\b", re.IGNORECASE)),
     (
@@ -47,24 +47,24 @@ _STATEMENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 @cache
 def high_risk() -> Mapping[str, tuple[str, ...]]:
-    """Give the patterns of high-risk commands by the name of their action, in the table's order."""
+    """Return the patterns of high-risk commands by the name of their action, in the table's order."""
     return read_table(
         Path(__file__).with_name("tables").joinpath("high_risk.toml").read_text("utf-8"), Phrases
     )
 
 
 class ActionRule(msgspec.Struct, frozen=True):
-    """A rule and the name that what it matches is submitted under; an empty name exempts."""
+    """A rule and the name under which matching actions are submitted. An empty name exempts them."""
 
     rule: PatternRule
     name: str
 
 
 class HighRisk:
-    """The rules of one configuration. Raises ConfigError, naming the rule, for one that can't be read.
+    """The rules of one configuration. Raises ConfigError, naming the rule, if one is malformed.
 
-    `texts` are `tool(pattern) = action`; they come before the defaults, and `tool(pattern) = none` takes a
-    default away.
+    `texts` are `tool(pattern) = action`. They come before the defaults; `tool(pattern) = none` removes a
+    default.
     """
 
     def __init__(self, texts: Iterable[str], *, defaults: bool = True) -> None:
@@ -72,12 +72,12 @@ class HighRisk:
         self._defaults = defaults
 
     def name_of(self, action: ActionView) -> str:
-        """Give the name under which `action` must be confirmed, "" where it need not be.
+        """Return the name under which `action` must be confirmed, or an empty string if it needn't be.
 
-        Of an action with several pieces the first high-risk one names it.
+        If an action has several pieces, the first high-risk one names it.
         """
         whole = self._by_rules(action, (action.whole,))
-        if whole and whole != "none":  # a wildcard may span several commands; an exemption must not
+        if whole and whole != "none":  # a wildcard may span several commands, but an exemption must not
             return whole
         for piece in (*action.pieces, *action.typed):
             named = self._by_rules(action, (piece.text, *piece.also)) or self._by_default(action, piece)
@@ -96,7 +96,7 @@ class HighRisk:
         ):
             return ""
         if "sql" in program(piece.program).kinds:
-            # What a client is fed by a pipe or a here-document stands elsewhere in the command.
+            # The client's statements may come from a pipe or a here-document elsewhere in the command.
             texts = (action.whole, action.subject)
             return next((name for name, said in _STATEMENTS if any(map(said.search, texts))), "")
         texts = (piece.text, _LAUNCHER.sub("", piece.text, count=1))

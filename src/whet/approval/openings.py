@@ -1,6 +1,8 @@
-"""What a command needs of the world outside its jail, as far as its text tells: paths, hosts, or all rights.
+"""Find the openings that a command's text shows it needs beyond its sandbox: paths, hosts, or running
+outside.
 
-What is missed here fails at the wall and is asked about then; what is named here is asked about before.
+Needs found here are asked about before the command runs. A need that is missed makes the command fail at
+the sandbox and is asked about then.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _LAST_IS_WRITTEN = frozenset(("cp", "ln", "install", "rsync"))
 
 
 class Needs:
-    """Collects what the simple commands of one text need."""
+    """Collects the needs of the simple commands in one text."""
 
     def __init__(self, place: RiskScope) -> None:
         self._place = place
@@ -37,22 +39,22 @@ class Needs:
 
     @property
     def found(self) -> tuple[Opening, ...]:
-        """All of it; only the one that stands for all others where that is needed."""
+        """All needs, or only "run outside the sandbox" if that is one of them."""
         return (_OUTSIDE,) if _OUTSIDE in self._found else tuple(self._found)
 
     def command(self, name: str, words: Sequence[Word], setting: CommandPlace, *, reads: bool) -> None:
-        """Take a simple command, program left out; `reads`: it is known to change nothing."""
+        """Add a simple command, program left out. `reads`: it is known to change nothing."""
         if "outside" in program(name).kinds and not reads:
             self._add([_OUTSIDE])
         elif name not in _WORDS_ONLY:
             self._add(self._paths(name, words, setting, reads))
 
     def network(self, name: str, words: Sequence[Word], setting: CommandPlace) -> None:
-        """Take a simple command that connects."""
+        """Add a simple command that connects."""
         self._add(Opening("reach", host) for host in _hosts(name, words, setting) if host)
 
     def written(self, target: Word, setting: CommandPlace) -> None:
-        """Take a file that the shell writes."""
+        """Add a file that the shell writes."""
         if not target.dynamic:
             self._add(self._path("write", target, setting))
 
@@ -65,7 +67,7 @@ class Needs:
         kinds = program(name).kinds
         writes = not reads and bool(kinds & {"writes", "destroys"} or name in ("sed", "chown", "chgrp"))
         found = operands(words) if kinds & {"reads", "names-only"} else shown_words(name, words)
-        # What is copied or linked is only read: nothing that comes later in the text may write through it.
+        # Copied or linked sources are only read: later commands in the text must not write through them.
         targets = operands(words)[-1:] if name in _LAST_IS_WRITTEN else []
         for word in (*found, *(one for one in targets if one not in found)):
             if not word.dynamic and not word.text.startswith("-"):
@@ -77,7 +79,7 @@ class Needs:
         if full is None or is_plain_device(full) or len(full) > 4_000:
             return
         if re.match(r"/(proc|sys|dev)(/|$)", full):
-            return  # a jail has its own
+            return  # a sandbox has its own
         full = os.path.realpath(full)
         if within(full, self._place.workspace):
             if kind == "write" and re.search(r"/\.git/(hooks|config)", full):
@@ -94,9 +96,11 @@ class Needs:
 
 
 def _hosts(name: str, words: Sequence[Word], setting: CommandPlace) -> list[str]:
-    """Give the hosts that a command names; any public one where it names none and may go anywhere."""
+    """Return the hosts that a command names, or "any public host" if it names none and may connect
+    anywhere."""
     kinds = program(name).kinds
-    has_versions = "verb-tells" in kinds and name != "git"  # what follows an @ there is no host
+    # for these, the text after an @ is a version, not a host
+    has_versions = "verb-tells" in kinds and name != "git"
     written = (host for word in words for host in _HOST.finditer(word.text))
     found = [host[1] for host in written if not has_versions or "://" in host[0]]
     if not found and "network" in kinds:

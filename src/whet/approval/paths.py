@@ -1,7 +1,8 @@
-"""Where a file lies, as far as the risk of reading, writing or deleting it goes.
+"""Classify the location of a file, for the risk of reading, writing or deleting it.
 
-Zones, from the path alone and, for links, the file system: the workspace, temporary folders, the home's
-start-up files and keys, the system, disks. Knows nothing about shell syntax or about rules.
+Zones are determined by the path and, for links, the file system: the workspace, temporary folders,
+start-up files and keys in the home, the system, disks. This module does not interpret shell syntax or
+rules.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Zone = Literal[
     "unknown",
 ]
 
-# Texts, not compiled: the first use compiles them, and most sessions' start does not need them.
+# Texts rather than compiled patterns: they are compiled on first use, and most session starts don't need
+# them.
 _NULL = r"/dev/(null|stdout|stderr|stdin|tty|zero|full|u?random|fd(/\d*)?)"
 _DISK = r"/dev/(r?disk\d|[shv]d[a-z]|xvd[a-z]|nvme\d|mmcblk\d|md\d|dm-\d|mapper/|loop\d|mem$|kmem$|port$)"
 _NETWORK = r"/dev/(tcp|udp)/"
@@ -59,7 +61,7 @@ WRITING: dict[Zone, tuple[Level, str]] = {
 
 
 def absolute(path: str, cwd: str | None) -> str | None:
-    """Give `path` made absolute and without `..`, or None where the folder is not known."""
+    """Return `path` made absolute and without `..`, or None if it is relative and the folder is unknown."""
     if not path.startswith("/"):
         if cwd is None:
             return None
@@ -69,21 +71,21 @@ def absolute(path: str, cwd: str | None) -> str | None:
 
 
 def zone_of(path: str, cwd: str | None, place: RiskScope) -> Zone:
-    """Say where `path` lies. A link that leads out of the workspace counts as where it leads."""
+    """Return the zone of `path`. For a link that leads out of the workspace, it is the zone of the target."""
     full = absolute(path, cwd)
     if full is None or "\0" in full:
         return "unknown"
     first = _zone(full, place)
     if first not in ("workspace", "temp"):
         return first
-    # Of the path as it is written: `..` after a link is the link's target's parent.
+    # Resolve the path as written: after a link, `..` is the parent of the link's target.
     leads = real(os.path.join(cwd or "/", path))
     second = _zone(leads, place) if leads else "unknown"
     return first if second in ("workspace", "temp") else second
 
 
 def real(path: str) -> str:
-    """Give where an absolute path leads, links followed; "" where no file can have such a name."""
+    """Resolve an absolute path, following links. Returns an empty string if no file can have such a name."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):
@@ -91,7 +93,7 @@ def real(path: str) -> str:
 
 
 def is_vital(path: str, place: RiskScope) -> bool:
-    """Whether losing this folder loses the machine or a person's home."""
+    """Whether losing this folder means losing the machine or a person's home."""
     if path == "/" or path == place.home or place.home.startswith(path + "/"):
         return True
     return re.fullmatch(_TOP, path) is not None and path not in place.temp and path != place.workspace
@@ -103,7 +105,7 @@ def within(path: str, folder: str) -> bool:
 
 
 def is_plain_device(full: str) -> bool:
-    """Whether it is /dev/null or another device that keeps nothing."""
+    """Whether it is /dev/null or another device that stores nothing."""
     return re.fullmatch(_NULL, full) is not None
 
 
@@ -147,9 +149,9 @@ def _outside(full: str, place: RiskScope) -> Zone:
 
 
 def _is_startup(full: str, place: RiskScope) -> bool:
-    """Whether it is a start-up file or a key of the home, wherever that lies: below /tmp, in the workspace.
+    """Whether it is a start-up file or a key of the home, even if the home is below /tmp or in the workspace.
 
-    A workspace inside the home was chosen by the person, `~/.config/fish` too.
+    A workspace inside the home was chosen by the person, even `~/.config/fish`.
     """
     if not within(full, place.home):
         return False

@@ -1,7 +1,7 @@
 """Rules and grants as text: `tool`, or `tool(pattern)`, with `*` and `?` as wildcards.
 
-`\\` before a wildcard takes its meaning away; ` *` at the end also matches no arguments at all. Knows nothing
-about what is risky.
+A backslash before a wildcard escapes it. A final ` *` also matches no arguments at all. This module does
+not judge risk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whet.contract.tools import tags_of
 
 
 class PatternRule(msgspec.Struct, frozen=True):
-    """One rule: a tool's name, perhaps with wildcards, and a pattern; None matches every call."""
+    """One rule: a tool name, which may have wildcards, and a pattern. None as pattern matches every call."""
 
     tool: str
     pattern: str | None
@@ -26,7 +26,7 @@ class PatternRule(msgspec.Struct, frozen=True):
 
     @property
     def names_what_runs(self) -> bool:
-        """Whether the pattern says which program (or file, or host) it is about, not just anything."""
+        """Whether the pattern says which program (or file, or host) it applies to, not just anything."""
         if not self.pattern:
             return False
         first = self.pattern.split(" ", 1)[0]
@@ -35,7 +35,7 @@ class PatternRule(msgspec.Struct, frozen=True):
         return not has_wildcard(first[:3])
 
     def fits(self, tool: str, texts: Iterable[str]) -> bool:
-        """Whether it is about a call of `tool`, which may be written in each of these ways."""
+        """Whether the rule applies to a call of `tool` whose text has any of these forms."""
         return matches(self.tool, tool) and (
             self.pattern is None or any(matches(self.pattern, text) for text in texts)
         )
@@ -47,7 +47,7 @@ class PatternRule(msgspec.Struct, frozen=True):
 
 
 def parse_rule(text: str, origin: str) -> PatternRule:
-    """Read a rule; `origin` is the setting that holds it. Raises ConfigError that names both."""
+    """Parse a rule. `origin` is the setting that contains it. Raises ConfigError naming both."""
     found = RULE.fullmatch(text)
     if found is None:
         raise ConfigError(
@@ -63,7 +63,7 @@ def has_wildcard(pattern: str) -> bool:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the whole of `text` fits `pattern`."""
+    """Whether `pattern` matches the whole of `text`."""
     return _compiled(pattern).fullmatch(text) is not None
 
 

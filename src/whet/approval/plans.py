@@ -1,6 +1,6 @@
-"""Which sessions plan: they only read, until the person has seen what they would do.
+"""Sessions that plan: they only read until the person has seen their plan.
 
-It stands before rules, grants and the mode: none of them lets a session that plans change anything.
+This check comes before rules, grants and the mode: none of them lets a planning session change anything.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ _PLANNING = "the session plans and only reads now; say what you would do, and th
 
 
 class Plans:
-    """The sessions that plan, by the session that a person talks to, which `root_of` gives."""
+    """The planning sessions, stored by the session that a person talks to, which `root_of` returns."""
 
     def __init__(self, root_of: Callable[[str], str]) -> None:
         self._root_of = root_of
         self._planning: set[str] = set()
 
     def set(self, session_id: str, on: bool) -> None:
-        """Have a session and what it starts only read from now on; or end that."""
+        """Make a session and its children read-only from now on, or end that."""
         (self._planning.add if on else self._planning.discard)(self._root_of(session_id))
 
     def has(self, session_id: str) -> bool:
-        """Whether a session only reads now."""
+        """Whether a session is read-only now."""
         return self._root_of(session_id) in self._planning
 
     def denial(self, call: GateCall, action: ActionView) -> Ruling | None:
-        """Give the denial of a call that changes something in a session that plans; None for any other.
+        """Return the denial of a call that changes something in a planning session, or None for any other
+        call.
 
-        What only looks at the network is left to the rules, and so are notes: they are not the work.
+        Calls that only look at the network are left to the rules, as are notes, which are not part of the
+        work.
         """
         if action.level == "safe" or call.tool.tags & {"looks", "notes"} or not self.has(call.session_id):
             return None

@@ -1,8 +1,8 @@
-"""The decision on one action: allow, ask or deny, from rules, grants and the mode. Pure.
+"""Decide on one action: allow, ask or deny, from rules, grants and the mode. Has no side effects.
 
-Precedence: deny rules, then what is forbidden, then ask rules, then allow rules and grants, then the mode.
-A deny or ask rule holds if any piece of an action matches; an action is allowed by rules only if each of
-its pieces is. A dangerous piece needs an allow rule that names its program; a forbidden one has none.
+Precedence: deny rules, forbidden actions, ask rules, allow rules and grants, the mode. A deny or ask rule
+applies if any piece of an action matches. Rules allow an action only if they allow each of its pieces. A
+dangerous piece needs an allow rule that names its program; a forbidden piece can't be allowed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from whet.config.schema import ApprovalMode, ApprovalSettings
 
 
 class PolicyGrant(msgspec.Struct, frozen=True):
-    """A person's standing yes: the pattern covers calls of `tool` in `workspace` (empty: everywhere)."""
+    """A person's standing permission: the pattern covers calls of `tool` in `workspace` (empty:
+    everywhere)."""
 
     tool: str
     pattern: str
@@ -27,8 +28,10 @@ class PolicyGrant(msgspec.Struct, frozen=True):
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """What the policy says. `reason` is for the model after a denial; `lasting`: a grant may cover it;
-    `by_rule`: a rule or a grant says so, not the mode."""
+    """The policy's decision. `reason` is for the model after a denial.
+
+    `lasting`: a grant may cover it. `by_rule`: a rule or a grant decided, not the mode.
+    """
 
     verdict: Literal["allow", "ask", "deny"]
     reason: str = ""
@@ -37,7 +40,7 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 class GatePolicy:
-    """The rules of one configuration. Raises ConfigError, naming the rule, for one that can't be read."""
+    """The rules of one configuration. Raises ConfigError, naming the rule, if one is malformed."""
 
     def __init__(self, settings: ApprovalSettings) -> None:
         self.mode: ApprovalMode = settings.mode
@@ -46,8 +49,10 @@ class GatePolicy:
         self._deny = _rules("deny", settings.deny)
 
     def judge(self, action: ActionView, grants: Iterable[PolicyGrant], asks: str = "") -> Ruling:
-        """Decide on `action`, given the grants that hold in its session and workspace. `asks`: why a person
-        has to decide, whatever would allow it."""
+        """Decide on `action`, given the grants that apply in its session and workspace.
+
+        `asks` is a reason why a person must decide even if something would allow it.
+        """
         denied = _first(self._deny, action)
         if denied is not None:
             return Ruling("deny", f"the rule deny: {denied.source} forbids it")
@@ -76,7 +81,7 @@ class GatePolicy:
         return Ruling("ask", reason, lasting, by_rule)
 
     def _covered(self, tool: str, piece: Piece, grants: tuple[PolicyGrant, ...]) -> bool:
-        """Whether a piece may run without a question: harmless, or by a rule, or by a grant."""
+        """Whether a piece may run without a question: it is safe, or a rule or a grant allows it."""
         if piece.level == "safe":
             return True
         if any(matches(rule.tool, tool) and _allows(rule, piece) for rule in self._allow):
@@ -89,7 +94,7 @@ def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
 
 
 def _first(rules: Iterable[PatternRule], action: ActionView) -> PatternRule | None:
-    """Give the first rule that matches the action as a whole or any of its pieces."""
+    """Return the first rule that matches the whole action or one of its pieces."""
     texts = [action.whole, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
     return next((rule for rule in rules if rule.fits(action.tool, texts)), None)
 
@@ -111,8 +116,10 @@ def _grants(pattern: str, piece: Piece) -> bool:
 
 
 def _leading_to(piece: Piece, pattern: str) -> tuple[str, ...]:
-    """Give the texts that a permission may match: for a path through a link, only where it leads; for an
-    address, its host unless the pattern is an address itself (`*.a.org` must not match `http://b/x.a.org`).
+    """Return the texts that a permission may match.
+
+    For a path through a link these are only the target's. For an address it is the host, unless the
+    pattern is itself an address (`*.a.org` must not match `http://b/x.a.org`).
     """
     if piece.also and "://" in piece.text and "://" not in pattern:
         return piece.also

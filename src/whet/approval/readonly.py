@@ -1,9 +1,9 @@
-"""Which simple commands only read: programs, and the options with which they stay harmless.
+"""Decide which simple commands only read: programs, and the options with which they are harmless.
 
-The programs stand in shell/tables; here is what takes more than words to tell. A command
-that is in neither is asked about; so both may be short but never wrong. Options are judged by exclusion only
-for programs whose whole set of options was looked through (GNU coreutils 9, findutils 4, ripgrep 14, git
-2.4x, util-linux 2.40).
+The programs are listed in shell/tables; this module holds the checks that need more than words. A command
+that neither covers needs a question, so both may be incomplete but must never be wrong. Options are judged
+by exclusion only for programs whose complete set of options was reviewed (GNU coreutils 9, findutils 4,
+ripgrep 14, git 2.4x, util-linux 2.40).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whet.shell.words import Word, in_line, name_of
 
 
 def only_reads(words: Sequence[Word]) -> bool:
-    """Whether a simple command (program first) is certain to change nothing and to contact nobody."""
+    """Whether a simple command (program first) certainly changes nothing and contacts no one."""
     first = words[0]
     if first.dynamic or first.glob or ("/" in first.text and not standard(first.text)):
         return False
@@ -38,7 +38,7 @@ def only_reads(words: Sequence[Word]) -> bool:
 
 
 def fits(reading: Reading | None, words: Sequence[Word]) -> bool:
-    """Whether `words`, what follows a program or verb, are such that it only reads."""
+    """Whether the words after a program or verb are such that it only reads."""
     if reading is None or has_any(words, reading.without):
         return False
     if reading.only is not None and any(word.text not in reading.only for word in words):
@@ -53,7 +53,7 @@ def fits(reading: Reading | None, words: Sequence[Word]) -> bool:
 
 
 def standard(path: str) -> bool:
-    """Whether a program is named by one of the folders that programs are installed in."""
+    """Whether a program's path is in one of the standard installation folders."""
     return re.fullmatch(r"(/usr(/local)?|/opt/homebrew)?/s?bin/[^/]+", path) is not None
 
 
@@ -61,7 +61,7 @@ _SED_PLAIN = frozenset("{}#=dDFgGhHlnNpPqQsxyz:btTvaic")
 
 
 def _sed(words: Sequence[Word]) -> bool:
-    """Printing, deleting and substitution; no -i, no script file, no w, r or e."""
+    """Whether sed only prints, deletes and substitutes: no -i, no script file, no w, r or e."""
     options = (word.text for word in words if word.text[:1] == "-" and word.text not in ("-", "-e"))
     script = sed_script(words)
     if script.dynamic or not all(
@@ -73,7 +73,7 @@ def _sed(words: Sequence[Word]) -> bool:
 
 
 def _awk(words: Sequence[Word]) -> bool:
-    """A program given on the line that runs, writes and reads nothing but the files that the line names."""
+    """Whether awk gets its program on the line and only reads the files that the line names."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
         if not re.match(r"-[Fv]", words[at].text):
@@ -81,7 +81,7 @@ def _awk(words: Sequence[Word]) -> bool:
         at += 2 if len(words[at].text) == 2 else 1
     if at >= len(words) or words[at].dynamic or len(words[at].text) > 2_000:
         return False
-    # Looked for in strings too: a quote in a regular expression hides where a string begins.
+    # Search in strings as well: a quote in a regular expression hides the beginning of a string.
     return not re.search(r"system|getline|@|\||ENVIRON|ARG[CV]|print.*>", words[at].text, re.DOTALL)
 
 

@@ -1,8 +1,7 @@
-"""By which of its own settings a repository makes git run programs: diff drivers, filters, helpers,
-transports.
+"""Find settings of a repository that make git run programs: diff drivers, filters, helpers, transports.
 
-Git itself is asked for the settings, which runs nothing; those of the person and of the machine are not the
-repository's. Git looks into submodules and repositories within, so they are looked at, too.
+The settings are read through git, which runs nothing while listing them. Settings of the user and the
+machine are not the repository's. Git enters submodules and nested repositories, so these are checked too.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _MOST_BYTES = 100_000_000
 
 
 def runs(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") -> str:
-    """Give a setting of the repository at `folder` by which git would run a program, as `key=value`; ""
-    for none.
+    """Return a setting of the repository at `folder` that would make git run a program, as `key=value`, or an
+    empty string.
 
-    `verb` may be an alias; unless it only `reads`, hooks that the repository names count.
+    `verb` may be an alias. Unless it only `reads`, hooks that the repository configures count.
     """
     try:
         return next(_found(folder, git_dir, verb, reads, 0), "")
@@ -49,7 +48,8 @@ def runs(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") 
 
 
 def remote_urls(folder: str) -> list[str]:
-    """Give the addresses of the remotes of the repository at `folder`; none where that can't be read."""
+    """Return the addresses of the remotes of the repository at `folder`, or an empty list if they can't be
+    read."""
     try:
         found = _settings(folder, "") if _repository(folder) else ()
         return [value for key, value in found if key.startswith("remote.") and key.endswith("url")]
@@ -81,8 +81,8 @@ def _is_run(key: str, value: str, verb: str, reads: bool) -> bool:
 
 
 def _repository(folder: str) -> str:
-    """Give the folder or file by which git finds the repository at or above `folder`; "" where there is
-    none."""
+    """Return the folder or file by which git finds the repository at or above `folder`, or an empty
+    string."""
     while True:
         dotted = os.path.join(folder, ".git")
         if os.path.lexists(dotted):
@@ -98,7 +98,7 @@ def _repository(folder: str) -> str:
 def _may_run(place: str, verb: str, reads: bool) -> bool:
     """Whether to ask git for the settings: they seem to run a program, or only git can read them."""
     if not os.path.isdir(place):
-        return True  # a `.git` file leads elsewhere
+        return True  # a `.git` file points elsewhere
     if os.path.exists(os.path.join(place, "commondir")):
         return True
     for name in ("config", "config.worktree"):
@@ -116,7 +116,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _settings(folder: str, git_dir: str) -> Iterator[tuple[str, str]]:
-    """Give the repository's own settings: key in small letters, value."""
+    """Yield the repository's own settings as (key in lower case, value)."""
     where = [f"--git-dir={git_dir}"] if git_dir else []
     fields = _git(folder, [*where, "config", "--list", "-z", "--show-scope"]).split("\0")
     for scope, setting in zip(fields[::2], fields[1::2], strict=False):
@@ -126,7 +126,7 @@ def _settings(folder: str, git_dir: str) -> Iterator[tuple[str, str]]:
 
 
 def _inner(place: str) -> Sequence[str]:
-    """Give the folders of the repositories that this one holds as submodules."""
+    """Return the folders of this repository's submodules."""
     top = os.path.dirname(place)
     inner = gitlinks(_bytes(git_folder(top) + "/index"))
     folders = [os.path.join(top, name) for name in islice(inner, _MOST_INNER)]

@@ -1,6 +1,6 @@
-"""What an analysis of an action says: how risky it is, why, and what it is made of.
+"""The result of analysing an action: its risk, the reasons, and its pieces.
 
-Plain values, cheap to import: the shell's parser is not needed to read them.
+Plain values that are cheap to import: the shell's parser is not needed to read them.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ _RANK: dict[Level, int] = {"safe": 0, "normal": 1, "dangerous": 2, "forbidden": 
 
 
 def worst(levels: Iterable[Level]) -> Level:
-    """Give the highest of `levels`; safe where there is none."""
+    """Return the highest of `levels`, or "safe" if it is empty."""
     ranked: tuple[Level, ...] = ("safe", *levels)
     return max(ranked, key=rank)
 
 
 def rank(level: Level) -> int:
-    """Give a number that grows with the risk."""
+    """Return a number that grows with the risk."""
     return _RANK[level]
 
 
 class RiskScope(msgspec.Struct, frozen=True):
-    """Where a command would run: all absolute. Files outside `workspace` and `temp` are out of bounds.
+    """The surroundings of a command, all paths absolute. Files outside `workspace` and `temp` are out of
+    bounds.
 
-    `own_ports`: where Whet's own servers listen on this machine. `downloads`: files that came from the
-    network.
+    `own_ports` are the ports of Whet's own servers on this machine, `downloads` the files that came from
+    the network.
     """
 
     workspace: str
@@ -44,14 +45,15 @@ class RiskScope(msgspec.Struct, frozen=True):
 
 
 class CommandPlace(msgspec.Struct, frozen=True):
-    """Where a simple command runs: its folder (None where unknown) and the place's borders."""
+    """The folder that a simple command runs in (None if unknown), and its surroundings."""
 
     cwd: str | None
     place: RiskScope
 
 
 class Lasting(str):
-    """A reason that holds in a jail too: what is lost, or shown to the model, is so for good."""
+    """A reason that a sandbox does not remove: something would be lost, or shown to the model,
+    permanently."""
 
     __slots__ = ()
 
@@ -60,13 +62,13 @@ Finding = tuple[Level, str]
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """One thing that an action does, and what rules are matched against.
+    """One effect of an action, and the texts that rules are matched against.
 
-    For a shell command: a simple command (`git push origin`), a file that a redirection writes
-    (`> out.txt`), or a setting that changes what programs do (`PATH=...`). `program` is empty where the
-    piece has no name to give a rule, as with what a whole pipeline adds up to. `also`: other ways to write it
-    that rules may use. `grant`: the pattern that a person's standing "yes" covers, `wider` one that it may be
-    widened to.
+    For a shell command it is a simple command (`git push origin`), a file that a redirection writes (`>
+    out.txt`), or a setting that changes how programs behave (`PATH=...`). `program` is empty if the piece
+    has no name for a rule, such as the effect of a whole pipeline. `also` are other forms of the text that
+    rules may use. `grant` is the pattern that a person's standing permission covers, `wider` a more
+    general one.
     """
 
     text: str
@@ -79,8 +81,10 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class ShellRisk(msgspec.Struct, frozen=True):
-    """The risk of a shell command: the worst of its pieces. `network`: some program of it uses one, and
-    `downloads` are the files that it writes from there. `needs`: what a jail would have to be opened for.
+    """The risk of a shell command: the worst of its pieces.
+
+    `network`: one of its programs connects. `downloads` are the files that it fetches. `needs` are the
+    openings that a sandbox would require.
     """
 
     level: Level
@@ -92,4 +96,4 @@ class ShellRisk(msgspec.Struct, frozen=True):
 
 
 Analyse = Callable[[str, str, RiskScope, str], ShellRisk]
-"""Takes a command's text, the folder it starts in, the place, and its input. Never raises for bad text."""
+"""Takes a command's text, its start folder, its surroundings, and its input. Never raises for bad text."""

@@ -1,6 +1,7 @@
-"""What a lasting yes may cover: this file or folder, this program and subcommand, or exactly this text again.
+"""The scopes of a lasting permission: this file or folder, this program and subcommand, or exactly this text
+again.
 
-No scope covers every file or every command by one key, unless the tool is about neither.
+No single key grants every file or every command, unless the tool handles neither.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from whet.contract.protocols import GrantScope
 
 
 def exactly(text: str) -> str:
-    """Write text as a pattern that matches only itself."""
+    """Escape text to a pattern that matches only this text."""
     return "".join("\\" + c if c in "*?\\" else c for c in text)
 
 
 def scopes_of(tool: str, pieces: Sequence[Piece], *, lasting: bool) -> tuple[GrantScope, ...]:
-    """Give the scopes of a call, the usual one first. Without `lasting` only the very same text may be
-    allowed again, in this session.
+    """Return the scopes that a permission for the call may have, the usual one first.
+
+    Without `lasting`, only exactly the same text may be allowed again, in this session.
     """
     risky = [piece for piece in pieces if piece.level != "safe"]
     same = _once_each(exactly(piece.text) for piece in risky)

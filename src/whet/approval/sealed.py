@@ -1,8 +1,9 @@
-"""What no call may touch, in any mode and whoever says yes: the service whose people decide on the agent.
+"""Deny every call that touches the confirmation service, in any mode and whoever allows it: its people decide
+on the agent.
 
-Paths count where they really lead. A command's text and the script that it runs are searched for the
-service's names; one that puts them together as it runs is held by the sandbox, and where there is none, by
-nothing here. It does not know what the service is.
+Paths are resolved first. A command's text and the script that it runs are searched for the service's
+names. A command that builds the names at run time is stopped by the sandbox, or not at all without a
+sandbox. The service's parts are defined elsewhere.
 """
 
 from __future__ import annotations
@@ -32,19 +33,21 @@ class Sealed(Protocol):
     """A service's files, ports and secrets."""
 
     def forbids(self, path: Path) -> bool:
-        """Whether a path, its links followed, is the service's."""
+        """Whether a path, its links followed, belongs to the service."""
         ...
 
     def touched_by(self, text: str) -> str:
-        """Say what of the service a text names, "" for nothing."""
+        """Return the part of the service that a text names, or an empty string."""
         ...
 
 
 def refusal(
     call: GateCall, action: ActionView, place: RiskScope, jailed: JailedCall | None, sealed: Sealed
 ) -> str:
-    """Say why a call may not run because of the service, "" where it may. What runs in a jail may name the
-    service: it can't reach it."""
+    """Return the reason why a call may not run because of the service, or an empty string.
+
+    A sandboxed command may name the service, since it can't reach it.
+    """
     if jailed is not None and not any(one.kind == "run" for one in (*jailed.held, *jailed.wanted)):
         return ""
     found = touched(call, action, place, sealed)
@@ -52,7 +55,7 @@ def refusal(
 
 
 def touched(call: GateCall, action: ActionView, place: RiskScope, sealed: Sealed) -> str:
-    """Say what of the service a call would touch, "" for nothing."""
+    """Return the part of the service that a call would touch, or an empty string."""
     if "path" in call.tool.tags:
         paths = (Path(name) for piece in action.pieces for name in piece.also if os.path.isabs(name))
         return next((str(path) for path in paths if sealed.forbids(path)), "")
@@ -70,7 +73,7 @@ def touched(call: GateCall, action: ActionView, place: RiskScope, sealed: Sealed
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Give every text in a call's arguments."""
+    """Yield every text in a call's arguments."""
     if isinstance(value, str):
         yield value[:_MOST_BYTES]
     elif isinstance(value, dict):
@@ -82,14 +85,14 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _expanded(text: str, place: RiskScope) -> str:
-    """Write a text with the folders that a shell would put in."""
+    """Replace the variables and `~` in a text with the folders that a shell would insert."""
     text = re.sub(r"\$\{?WHET_HOME\}?", lambda _: place.whet_home, text)
     text = re.sub(r"\$\{?HOME\}?|(?<![\w/.])~(?=/)", lambda _: place.home, text)
     return re.sub(r"/(?:\./|/)+", "/", re.sub(r"(?<=/)['\"\\]|['\"\\](?=/)", "", text))
 
 
 def _by_path(text: str, folder: str, sealed: Sealed) -> str:
-    """Give a word that leads to what is sealed, from the folder or from one that the text goes to."""
+    """Return a word that leads to a sealed path, from the folder or from a folder that the text names."""
     words = [word for word in _WORDS.split(text) if word]
     folders = [
         folder,
@@ -105,7 +108,7 @@ def _by_path(text: str, folder: str, sealed: Sealed) -> str:
 
 
 def _scripts(action: ActionView, folder: str) -> Iterator[str]:
-    """Give the files that a command runs by their names."""
+    """Yield the files that a command runs."""
     for piece in action.pieces:
         words = piece.text.split()
         if not words:

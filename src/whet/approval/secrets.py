@@ -1,7 +1,7 @@
-"""Which paths, words and pieces of code name what holds keys or passwords: from their text, the folder
-that they are read in, and, for patterns and links, the file system.
+"""Recognise paths, words and pieces of code that name files with keys or passwords.
 
-Names count, contents don't. Facts stand in tables/secrets.toml.
+Judges by their text, the folder they are read in, and, for patterns and links, the file system. Names
+count, contents don't. The facts are in tables/secrets.toml.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from whet.approval.risk import CommandPlace, RiskScope
 from whet.contract.texts import from_values
 from whet.late import late_pattern
 
-if TYPE_CHECKING:  # importing it takes the shell's parser along
+if TYPE_CHECKING:  # importing it loads the shell's parser
     from whet.shell.words import Word
 
 _MOST_ENTRIES = 5_000
 _PARTS = late_pattern(r"[\s'\"`()\[\]{}<>,;:=@+|&$]+")
-# What a person may well show of Whet's own home.
+# Paths in Whet's own home that may be shown.
 _SHOWN_OF_WHET = late_pattern(r"/(skills|warm|logs|config\.yaml)(/|$)")
 
 
 class SecretFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What holds secrets; secrets.toml says what each list means."""
+    """Names and places of secrets; secrets.toml explains each list."""
 
     names: tuple[str, ...]
     places: tuple[str, ...]
@@ -44,7 +44,7 @@ class SecretFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def secret_facts() -> SecretFacts:
-    """Give what holds secrets."""
+    """Return the facts of secrets.toml."""
     import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
 
     return from_values(
@@ -64,18 +64,18 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def is_secret(path: str, place: RiskScope | None = None) -> bool:
-    """Whether what lies at this path usually holds keys or passwords; with a place, Whet's own home does."""
+    """Whether the file at this path usually holds keys or passwords. With a scope, this includes Whet's own
+    home."""
     if place is not None and within(path, place.whet_home):
         return _SHOWN_OF_WHET.match(path[len(place.whet_home) :]) is None
     secret, shown = _patterns()
     if place is not None and within(path, "/root") and within(place.home, "/root"):
-        path = "~" + path.removeprefix("/root")  # root's own home is a home like others
+        path = "~" + path.removeprefix("/root")  # root's own home is treated like other homes
     return secret.search(path) is not None and shown.search(path) is None
 
 
 def holds_secrets(path: str, place: RiskScope) -> bool:
-    """Whether secrets lie somewhere below the folder at `path`, absolute: the home, and what the home is
-    in."""
+    """Whether a folder, given by its absolute path, contains secrets: the home and the folders above it."""
     home = place.home
     if within(home, path):
         return True
@@ -84,7 +84,7 @@ def holds_secrets(path: str, place: RiskScope) -> bool:
 
 
 def opens_secrets(path: str, place: RiskScope) -> bool:
-    """Whether a program that may read this path, or what lies below it, may read secrets."""
+    """Whether reading this path, or files below it, may reveal secrets."""
     return (
         is_secret(path, place)
         or holds_secrets(path, place)
@@ -93,10 +93,10 @@ def opens_secrets(path: str, place: RiskScope) -> bool:
 
 
 def named(word: Word, setting: CommandPlace) -> str:
-    """Give what of `word` names secrets, a folder above them, or a pattern for them; "" where nothing
-    does."""
+    """Return `word` as typed if it names secrets, a folder above them, or a pattern for them, or else an
+    empty string."""
     parts = _PARTS.split(word.text)
-    hung = re.sub(r"^-[a-zA-Z](?=[\w.~/])", "", word.text)  # the file of `-f.env`
+    hung = re.sub(r"^-[a-zA-Z](?=[\w.~/])", "", word.text)  # the file in `-f.env`
     texts = dict.fromkeys((word.text, *parts, *(part.lstrip("-") for part in parts), hung))
     return word.plain if any(text and _is_named(text, word, setting) for text in texts) else ""
 
@@ -120,7 +120,7 @@ def _is_named(text: str, word: Word, setting: CommandPlace) -> bool:
 
 
 def in_code(code: str, setting: CommandPlace) -> str:
-    """Give the part of a program's text that names secrets; "" where nothing does."""
+    """Return the part of a program's text that names secrets, or an empty string."""
     for text in _PARTS.split(code[:100_000]):
         if re.search(r"[./_]|^\w+$", text) and _named_in_text(text, setting):
             return text
@@ -136,7 +136,7 @@ def _named_in_text(text: str, setting: CommandPlace) -> bool:
 
 @cache
 def _asks_for_secrets(pattern: str) -> bool:
-    """Whether a pattern is made for the names of secrets, wherever they may lie."""
+    """Whether a pattern is made for the names of secrets, wherever they are."""
     if not any(mark in pattern for mark in "*?["):
         return False
     facts: SecretFacts = secret_facts()
@@ -149,7 +149,7 @@ def _asks_for_secrets(pattern: str) -> bool:
 
 
 def _matches_secret(full: str, place: RiskScope) -> bool:
-    """Whether a pattern in the path's last part matches such a file that is there."""
+    """Whether a pattern in the path's last part matches an existing secret file."""
     folder, pattern = os.path.split(full)
     return any(
         is_secret(entry.path, place) or (entry.is_symlink() and is_secret(real(entry.path), place))

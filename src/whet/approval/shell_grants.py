@@ -1,6 +1,7 @@
-"""What "yes, for this session" covers for a shell command: the program and its subcommand, or the exact text.
+"""The scope of "yes, for this session" for a shell command: the program and its subcommand, or the exact
+text.
 
-A grant is a pattern as in a rule, `git commit *`; text that must match exactly has its wildcards escaped.
+A grant is a pattern as in a rule, `git commit *`. Text that must match exactly has its wildcards escaped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from whet.late import late_pattern
 from whet.shell import programs
 from whet.shell.words import Word
 
-# What these do depends wholly on their operands: only a script's name or `-m module` is general enough.
+# These programs depend entirely on their operands, so only a script's name or `-m module` is general enough.
 _EXACT = late_pattern(
     r"(python|pypy|node|nodejs|ruby|perl|php|lua|deno|bun|Rscript|sh|bash|zsh|dash|ksh|fish)[\d.]*|xargs|find|env|awk|sed|eval"
     r"|gawk|curl|wget|tee|tar|rsync|parallel|watch|source|\.|vim?|nvim|ed|ex|socat|nc|jq|fd|dd|psql|mysql|sqlite3"
@@ -23,7 +24,7 @@ _GENERAL = late_pattern(r"[\w./-]+")
 
 
 def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> str:
-    """Give the pattern that a grant for this command stores; empty where it needs none."""
+    """Return the pattern that a grant for this command stores, or an empty string if it needs none."""
     if level == "safe":
         return ""
     if level != "normal" or _EXACT.fullmatch(program.rsplit("/", 1)[-1]):
@@ -34,7 +35,7 @@ def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> s
             return exactly(text)
         if first.text not in ("run", "exec", "x"):
             return f"{exactly(program)} {first.text} *"
-        # What is run decides: without its name at this place the text alone is allowed.
+        # The inner command decides; if its name is not at this position, only the exact text is allowed.
         if len(words) < 2 or words[1].dynamic or words[1].text.startswith("-"):
             return exactly(text)
         return f"{exactly(program)} {first.text} {exactly(words[1].shown)} *"
@@ -42,7 +43,7 @@ def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> s
 
 
 def _script(program: str, words: Sequence[Word]) -> str:
-    """`python script.py *` or `python -m module *`; empty where the operands are code."""
+    """Return `python script.py *` or `python -m module *`, or an empty string if the operands are code."""
     if (
         not re.match(r"(python|pypy|node|ruby|perl|php|bash|sh|zsh)", program)
         or not words

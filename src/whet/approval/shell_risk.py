@@ -1,9 +1,9 @@
-"""How risky a shell command is, from what it would run.
+"""Judge the risk of a shell command from the commands it would run.
 
 `analyse` parses the text, looks through wrappers (`env`, `sudo`, `sh -c`, `xargs`, ...) at every simple
-command, and judges each with the tables of readonly and danger_*. What can't be known before it runs is
-dangerous: "can't tell what it runs". It is a guard against accidents and careless models, not a sandbox: a
-script that a command starts is not looked into. Knows nothing about rules, modes or people.
+command, and judges each with the tables of readonly and danger_*. Anything that can't be known before it
+runs is dangerous. This guards against accidents and careless models and is not a sandbox: scripts that a
+command starts are not read. Rules, modes and people are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HIDDEN = late_pattern(
 _RESERVED = ProgramWords(
     "{ } ! [[ ]] if then elif else fi for while until do done case esac select function in"
 )
-# A name that a builtin is given may have a subscript, in which bash runs commands even if it is quoted.
+# A name passed to a builtin may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = late_pattern(r"\w\[.*(\$\(|`)", re.DOTALL)
 _SECRET_VARIABLE = late_pattern(
     r"\$\{?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL)\w*", re.IGNORECASE
@@ -50,12 +50,12 @@ _SECRET_VARIABLE = late_pattern(
 
 
 def analyse(command: str, cwd: str, place: RiskScope, stdin: str = "") -> ShellRisk:
-    """Judge the text that a shell would run in `cwd`, `stdin` being its input. Never raises for bad text."""
+    """Judge the text that a shell would run in `cwd` with `stdin` as its input. Never raises for bad text."""
     if len(command) > _MAX_LENGTH or len(stdin) > 10 * _MAX_LENGTH:
         long = ("it is too long to be looked through",)
         return ShellRisk("dangerous", long, (Piece(command, "", "dangerous", long),))
     judge = _Judge(place)
-    # Nothing that is hidden is printable; the pattern alone takes 2 ms of CPU to compile.
+    # Hidden characters are never printable. Checking that first saves the 2 ms of CPU to compile the pattern.
     if not command.isprintable() and _HIDDEN.search(command.replace("\t", " ")):
         judge.whole("dangerous", "it holds characters that can't be seen")
     judge.text(command, (cwd,), stdin, 0)
@@ -63,7 +63,7 @@ def analyse(command: str, cwd: str, place: RiskScope, stdin: str = "") -> ShellR
 
 
 class _Judge:
-    """Collects the pieces of one command and what they add up to."""
+    """Collects the pieces of one command, and the findings about the whole."""
 
     def __init__(self, place: RiskScope) -> None:
         self.place = place
@@ -74,7 +74,7 @@ class _Judge:
         self.everyday = True
 
     def whole(self, level: Level, reason: str) -> None:
-        """Note a risk that belongs to no single command."""
+        """Record a risk that belongs to no single command."""
         if (level, reason) not in self.wholes:
             self.wholes.append((level, reason))
 
@@ -101,7 +101,7 @@ class _Judge:
         )
 
     def text(self, text: str, folders: Folders, stdin: str, nesting: int) -> None:
-        """Judge shell text: the command itself, or what `sh -c`, eval or a here-document hold."""
+        """Judge shell text: the command itself, or the text given to `sh -c`, eval or a here-document."""
         if nesting > _MAX_NESTING or len(text) > _MAX_LENGTH:
             self.whole("dangerous", "can't tell what it runs: shells within shells")
             return
@@ -143,7 +143,7 @@ class _Judge:
                     self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), exactly(text)))
 
     def places(self, folders: Folders) -> list[CommandPlace]:
-        """Give the places that something may run in."""
+        """Return the settings in which a command may run, one per folder."""
         return [CommandPlace(folder, self.place) for folder in folders or (None,)]
 
     def setting(self, name: str, word: Word) -> None:
@@ -154,7 +154,7 @@ class _Judge:
         self.everyday = self.everyday and is_everyday
 
     def invocation(self, invocation: Invocation, nesting: int) -> None:
-        """Judge one simple command and all that it runs inside."""
+        """Judge one simple command and the commands inside it."""
         for name, word in invocation.assignments:
             self.setting(name, word)
             self.everyday = self.everyday and not name.islower()
@@ -162,7 +162,7 @@ class _Judge:
             self.words(invocation.words, invocation, nesting)
 
     def words(self, words: Sequence[Word], invocation: Invocation, nesting: int) -> None:
-        """Judge a command's words; wrappers are looked through, to any depth up to the limit."""
+        """Judge a command's words. Wrappers are looked through up to the nesting limit."""
         if nesting > _MAX_NESTING:
             self.whole("dangerous", "can't tell what it runs: commands within commands")
             return
@@ -179,7 +179,7 @@ class _Judge:
         self.piece(words, findings, self.exposure.at_random(name_of(words[0]), invocation))
 
     def inside(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
-        """Judge what a wrapper runs."""
+        """Judge the commands and texts that a wrapper runs."""
         for doubt in inside.doubts:
             self.whole(
                 "dangerous", f"can't tell what it runs: {doubt}".replace(": can't tell what it runs", "")
@@ -204,7 +204,7 @@ class _Judge:
                     self.pieces[at] = msgspec.structs.replace(piece, level="dangerous")
 
     def guesses(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
-        """Judge what a wrapper may run, and take it into account only where it would be dangerous."""
+        """Judge the commands that a wrapper may run, and record those that would be dangerous."""
         for command in inside.maybe:
             if _program_doubt(command[0]):
                 continue
@@ -218,7 +218,7 @@ class _Judge:
     def findings(
         self, words: Sequence[Word], invocation: Invocation, inside: WrappedCommand | None
     ) -> Iterator[Finding]:
-        """Collect what the tables have against one simple command."""
+        """Yield the findings of the tables about one simple command."""
         name, rest = name_of(words[0]), words[1:]
         kinds = program(name).kinds
         for setting in self.places(invocation.folders):
@@ -246,7 +246,7 @@ class _Judge:
                 self.needs.network(name, rest, setting)
 
     def interpreter(self, name: str, rest: Sequence[Word], invocation: Invocation) -> Iterator[Finding]:
-        """Judge code that a language or a database client is given on the line or as input."""
+        """Judge code passed to a language or a database client on the line or as input."""
         given = invocation.stdin
         if name in ("source", "."):
             if rest and re.fullmatch(r"/dev/stdin|/dev/fd/0|/proc/self/fd/0", rest[0].text):
@@ -261,7 +261,7 @@ class _Judge:
         yield from self.codes(interpreter_code(name, rest), invocation)
 
     def codes(self, codes: list[Word] | None, invocation: Invocation) -> Iterator[Finding]:
-        """Judge an interpreter's code; none at all: it reads its input."""
+        """Judge an interpreter's code. An empty list means that it reads its input."""
         given = invocation.stdin
         if codes is None:
             return
@@ -277,7 +277,7 @@ class _Judge:
                 yield from self.exposure.code(code.text, setting)
 
     def fed(self, invocation: Invocation) -> None:
-        """A shell that runs what it reads: judge the text where it is known."""
+        """Judge the input of a shell that runs it, if the text is known."""
         given = invocation.stdin
         if given is None and invocation.piped_from:
             self.whole("dangerous", _piped(invocation))
@@ -306,7 +306,7 @@ def _cut(reason: str) -> str:
 
 
 def normal_text(words: Sequence[Word]) -> str:
-    """Write a command in the form that rules match: no quotes that need not be, standard folders left out."""
+    """Return a command in the form that rules match: without unnecessary quotes and standard folders."""
     program = words[0].plain
     if standard(program):
         program = program.rsplit("/", 1)[-1]
@@ -314,7 +314,7 @@ def normal_text(words: Sequence[Word]) -> str:
 
 
 def _program_doubt(program: Word) -> str:
-    """Say why a program's name can't be trusted; empty where it can."""
+    """Return the reason why a program's name can't be trusted, or an empty string."""
     if program.dynamic:
         return "the program's name is made at run time"
     if program.glob and program.text != "[":
@@ -336,7 +336,7 @@ def _strange(text: str) -> str:
 
 
 def _made_by(source: Invocation) -> Word | None:
-    """Give the text that a command is known to print."""
+    """Return the text that a command is known to print, or None."""
     name = name_of(source.words[0]) if source.words else ""
     if name == "cat" and len(source.words) == 1:
         return source.stdin

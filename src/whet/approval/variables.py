@@ -1,4 +1,4 @@
-"""Variables that make programs run something else or look elsewhere, for one command or for later ones."""
+"""Variables that make programs run or read something else, for one command or for later ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from whet.late import late_pattern
 from whet.shell.programs import ProgramWords
 from whet.shell.words import Word, literal
 
-# Set for a program, these make it run something else or look elsewhere.
+# Setting these makes a program run something else or look elsewhere.
 _STEERING = late_pattern(
     r"PATH|(LD|DYLD|GIT|PYTHON(?!UNBUFFERED|DONTWRITE|HASHSEED|WARNINGS|UTF8|IOENCODING)|PERL5|RUBY"
     r"|NODE_(?!ENV$)|JAVA_TOOL|BASH|XDG|SSH)\w*|\w+_(proxy|PROXY)"
     r"|(npm_config|NPM_CONFIG|PNPM|YARN|PIP|UV|PDM|POETRY|CARGO|BUNDLE|GEM|GO|RUST)\w*|DOCKER_HOST|TAR_OPTIONS|ZIPOPT"
     r"|\w*(PAGER|EDITOR|WRAPPER|LAUNCHER|RUNNER|LINKER|_RSH|MAKEFLAGS|MAKEFILES)|LD|AR|VISUAL|BROWSER|SHELL|SHELLOPTS|ENV|IFS|PS\d|PROMPT_COMMAND|CDPATH|HOME|CC|CXX|LESS\w*|GCONV_PATH"
 )
-# Of these, those that name a program, and the programs that they are usually set to.
+# Those of them that name a program, and the programs that they are usually set to.
 _PROGRAMS = late_pattern(
     r"\w*(PAGER|EDITOR|WRAPPER|LAUNCHER|RUNNER|LINKER|_RSH)|VISUAL|BROWSER|SHELL|CC|CXX|LESS|LESSEDIT|RUSTC|LD|AR"
 )
@@ -26,7 +26,7 @@ _KNOWN_PROGRAMS = ProgramWords(
     "cat less more most true false nano vi vim nvim code emacs micro ed gcc g++ cc c++ clang clang++ ccache"
     " sccache bash sh zsh firefox ld lld mold ar delta bat -R -F -X -RFX -FRX FRX RFX R"
 )
-# Where programs, their options and their packages come from.
+# Variables that determine where programs, their options and their packages come from.
 _SOURCES = late_pattern(
     r"(npm_config|NPM_CONFIG|PNPM|YARN)_\w*(shell|SHELL|registry|REGISTRY|config|CONFIG|options|OPTIONS)\w*"
     r"|(PIP|UV|PDM|POETRY|CARGO|BUNDLE|GEM|GO)_\w*(INDEX|CONFIG|TRUSTED|REGISTR|MIRROR|LINKS)\w*"
@@ -43,7 +43,8 @@ _HARMLESS_SETTINGS = late_pattern(
 
 
 def judged(name: str, word: Word) -> tuple[Piece | None, bool]:
-    """Judge an assignment: give its piece, if it is one, and whether a command with it may run unasked."""
+    """Judge an assignment. Returns its piece, or None, and whether a command with it may run without a
+    question."""
     text = f"{name}={word.shown}"
     if _HIJACKING.fullmatch(name) or (_STEERING.fullmatch(name) and _names_program(name, word)):
         reason = f"{name} makes other programs run or load something else"
@@ -56,7 +57,7 @@ def judged(name: str, word: Word) -> tuple[Piece | None, bool]:
 
 
 def _names_program(name: str, word: Word) -> bool:
-    """Whether a variable that names a program or where programs come from is set to something strange."""
+    """Whether a variable that names a program or its source is set to an unusual value."""
     if _SOURCES.fullmatch(name):
         return True
     if name == "NODE_OPTIONS":

@@ -1,1 +1,1 @@
-"""Chat platforms, each written once: what the gateway and the confirmation service reach people by."""
+"""Chat platforms, implemented once for the gateway and the confirmation service."""

@@ -1,9 +1,9 @@
-"""Discord: a bot that hears over the gateway's websocket and answers over REST.
+"""Discord: a bot that receives over the gateway's websocket and sends over REST.
 
-Discord does not bring again what was said while nobody was connected, so the last message of each channel is
-kept, and what came after it is fetched on every new session. Only what concerns the bot is asked for: private
-messages, and messages in servers, whose text Discord shows where the bot is named. Mentions are switched off
-in everything that is said, and what others wrote stands in a card's code blocks.
+Discord does not repeat messages that were sent while the bot was disconnected. So the last message of each
+channel is stored, and later ones are fetched on every new session. The bot asks only for events that
+concern it: private messages, and messages in servers, whose text Discord includes if the bot is mentioned.
+Mentions are disabled in everything that is sent, and other people's text is put into a card's code blocks.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _LINK = 5
 _COLORS = {"open": 0xD97706, "good": 0x15803D, "bad": 0xB91C1C, "plain": 0x6B7280}
 _WRITTEN = (0, 19)  # a message, a reply
 _PAGE = 100
-_EPOCH_MS = 1_420_070_400_000  # 2015, from which Discord counts
+_EPOCH_MS = 1_420_070_400_000  # 2015, the start of Discord's time
 _REMEMBERED = 2_000
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 30.0
 _LOG = logging.getLogger(__name__)
 
 
 class DiscordSettings(msgspec.Struct, frozen=True):
-    """What a Discord channel takes in the file."""
+    """The settings of a Discord channel in the file."""
 
     token_env: str = "DISCORD_BOT_TOKEN"
     base_url: str = ""
@@ -96,7 +96,7 @@ class Discord:
         self._seen: OrderedDict[str, ChatPlace] = OrderedDict()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Hear until cancelled. Raises SendFailed when Discord refuses the bot for good."""
+        """Receive until cancelled. Raises SendFailed if Discord refuses the bot for good."""
         hears = "message" in wants
         missed = _Missed(self, take, memo)
 
@@ -142,15 +142,15 @@ class Discord:
         await self._api.call("PATCH", f"/channels/{place.chat}/messages/{ref}", _body(message))
 
     async def typing(self, place: ChatPlace) -> None:
-        """Show that somebody writes, for ten seconds."""
+        """Show the typing indicator for ten seconds."""
         await self._api.call("POST", f"/channels/{place.chat}/typing", {})
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
-        """Get a file from Discord's own storage."""
+        """Download a file from Discord's own storage."""
         return await self._api.http.download(file.where, most_bytes, {"authorization": ""})
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
-        """Tell the presser alone."""
+        """Reply only to the person who pressed the button."""
         await self._api.respond(press.token, plain(text))
 
     async def aclose(self) -> None:
@@ -158,18 +158,21 @@ class Discord:
         await self._api.aclose()
 
     async def read_history(self, chat: _Read, take: Take) -> _Read | None:
-        """Take in one page of what was said in a channel since; gives how far that went, None at the end.
-        Raises SendFailed, StoreError."""
+        """Take one page of a channel's messages since the last read one. Returns the new position, or None at
+        the end.
+
+        Raises SendFailed, StoreError.
+        """
         path = f"/channels/{chat.channel}/messages?after={chat.last}&limit={_PAGE}"
         found = read(await self._api.call("GET", path), list[_Message]) or []
         messages = sorted(found, key=lambda one: int(one.id))
-        # The history does not say which server a channel is of; the events did.
+        # The history does not include a channel's server; the events did.
         placed = [msgspec.structs.replace(one, guild_id=chat.guild) for one in messages]
         await take([update for one in placed if (update := self._incoming(one, is_edit=False)) is not None])
         return msgspec.structs.replace(chat, last=messages[-1].id) if messages else None
 
     async def said(self, message: _Message, take: Take, memo: Memo) -> None:
-        """Take a message in, and keep that its channel was read so far. Raises StoreError."""
+        """Take a message and store that its channel was read up to it. Raises StoreError."""
         update = self._incoming(message, is_edit=False)
         if update is None:
             return
@@ -180,10 +183,10 @@ class Discord:
         await memo.set(_Read(message.channel_id, message.id, message.guild_id).text, message.channel_id)
 
     async def _message(self, kind: str, message: _Message, missed: _Missed) -> None:
-        """Take in what happened to a message."""
+        """Handle a new, edited or deleted message."""
         if kind == "MESSAGE_CREATE" and not missed.holds(message):
             await self.said(message, missed.take, missed.memo)
-        elif kind == "MESSAGE_UPDATE" and message.edited_timestamp:  # else Discord has put a preview under it
+        elif kind == "MESSAGE_UPDATE" and message.edited_timestamp:  # otherwise Discord has added a preview
             update = self._incoming(message, is_edit=True)
             await missed.take([update] if update is not None else [])
         elif kind == "MESSAGE_DELETE" and (place := self._seen.pop(message.id, None)) is not None:
@@ -224,7 +227,7 @@ class Discord:
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """How far a channel has been read, and of which server it is; as text `last` or `last:guild`."""
+    """The position up to which a channel was read, and its server; as text `last` or `last:guild`."""
 
     channel: str
     last: str
@@ -241,8 +244,11 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 class _Missed:
-    """What was said while nobody was connected: fetched channel by channel, beside the events, for as long as
-    it takes. Until a channel has caught up its new messages are held, or they would overtake older ones."""
+    """The messages that were missed while disconnected: fetched channel by channel, in parallel to the
+    events.
+
+    Until a channel has caught up, its new messages are held back, so that they do not overtake older ones.
+    """
 
     def __init__(self, discord: Discord, take: Take, memo: Memo) -> None:
         self._discord = discord
@@ -253,32 +259,33 @@ class _Missed:
         self._work = asyncio.Event()
 
     async def begin(self) -> None:
-        """Catch up with every channel that is known."""
+        """Start to catch up with every known channel."""
         known = await self.memo.all()
         self._behind = {channel: _Read.of(channel, text) for channel, text in known.items()}
         self._work.set()
 
     def holds(self, message: _Message) -> bool:
-        """Whether a message has to wait for what came before it; then it is kept."""
+        """Hold a message back if earlier ones must be fetched first. Returns whether it was."""
         if message.channel_id not in self._behind:
             return False
         self._held.setdefault(message.channel_id, []).append(message)
         return True
 
     async def fetch_all(self) -> None:
-        """Fetch what was missed, now and after each new session, until cancelled. Raises StoreError."""
+        """Fetch missed messages, now and after each new session, until cancelled. Raises StoreError."""
         while True:
             await self._work.wait()
             self._work.clear()
             wait_s = _RETRY_S
             while waiting := list(self._behind):
                 caught_up = [channel for channel in waiting if await self._catch_up(channel)]
-                if len(caught_up) < len(waiting):  # those that failed: the others have not waited for them
+                if len(caught_up) < len(waiting):  # some failed; the others did not wait for them
                     wait_s = _RETRY_S if caught_up else min(wait_s * 2, _LONGEST_RETRY_S)
                     await asyncio.sleep(wait_s)
 
     async def _catch_up(self, channel: str) -> bool:
-        """Take in what a channel has missed and what came meanwhile; False where it must be tried again."""
+        """Take the missed messages of a channel, then those held back. Returns False if it must be tried
+        again."""
         if not await self._fetch(channel):
             return False
         while held := self._held.pop(channel, []):
@@ -312,7 +319,7 @@ PLATFORM = Platform(DiscordSettings, lambda name, given, tokens: Discord(name, t
 
 
 def _said_at_s(number: str) -> float:
-    """Give when a message was said: its number holds it."""
+    """Return the time at which a message was sent; its id contains it."""
     return ((int(number) >> 22) + _EPOCH_MS) / 1000 if number.isdecimal() else 0.0
 
 
@@ -360,19 +367,19 @@ def _embed(card: MessageCard) -> dict[str, Any]:
 
 
 def plain(text: str) -> str:
-    """Write text so that Discord's Markdown takes every character as it stands."""
+    """Escape text so that Discord's Markdown shows every character literally."""
     return "".join(f"\\{c}" if c in "\\`*_~|>#-[]()<@:+." else c for c in text)
 
 
 def block(text: str) -> str:
-    """Put text into a code block that it can't end: the third back-tick of a run is written as its code."""
+    """Put text into a code block that it can't end: the third backtick of a run becomes its code point."""
     kept: list[str] = []
     run = 0
     for character in text:
         run = run + 1 if character == "`" else 0
         kept.append("<U+0060>" if run == 3 else character)
         run = 0 if run == 3 else run
-    # A back-tick at either end would join the fence.
+    # A backtick at either end would join the fence.
     return "```\n" + "".join(kept) + "\n```"
 
 

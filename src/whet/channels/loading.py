@@ -1,8 +1,7 @@
-"""The door for platforms: finds the one that a `[[channel]]` names, opens it, and contains its failures.
+"""Find and open the platform that a `[[channel]]` names, and contain its failures.
 
-Our own are in a table; others come from installed packages, by entry points in the group `whet.channels`. A
-package that can't be loaded, or whose code raises, is a channel that is off with its reason, and nothing else
-is.
+Our own platforms are in a table. Others come from installed packages, through entry points in the group
+`whet.channels`. If a package can't be loaded or its code raises, only its channel is off, with the reason.
 """
 
 from __future__ import annotations
@@ -43,22 +42,22 @@ _OURS = ("telegram", "discord", "slack", "webhook")
 
 
 def kinds() -> list[str]:
-    """Give the names of all platforms that there are: ours, then the installed packages'. Imports none."""
+    """Return the names of all platforms: ours, then those of installed packages. Imports none."""
     return list(dict.fromkeys([*_OURS, *(entry.name for entry in entry_points(group=GROUP))]))
 
 
 def is_known(kind: str) -> bool:
-    """Whether there is such a platform; installed packages are looked through for one that is not ours."""
+    """Whether the platform exists. Installed packages are searched if it is not one of ours."""
     return kind in _OURS or kind in kinds()
 
 
 def open_channel(
     kind: str, name: str, fields: Mapping[str, object], secrets: Mapping[str, str]
 ) -> tuple[Channel, tuple[str, ...]]:
-    """Open a channel with its platform's own fields of the file; gives its tokens too.
+    """Open a channel with its platform's own fields from the file. Returns the channel and its tokens.
 
-    Raises ConfigError for a platform that there is not, fields that it does not know, and tokens that are not
-    set. A package that fails is a channel that is off.
+    Raises ConfigError if the platform or a field is unknown, or a token is not set. If a package fails,
+    the returned channel is off.
     """
     try:
         platform = _load_ours(kind, name) if kind in _OURS else _loaded(kind)
@@ -78,8 +77,11 @@ def open_channel(
 
 
 def account_of(kind: str, fields: Mapping[str, object], tokens: Sequence[str]) -> tuple[object, ...]:
-    """Name whom a channel is on its platform. Two channels that are the same there can't both listen: a
-    platform gives one of them each update, or both."""
+    """Return a key for a channel's account on its platform.
+
+    Two channels of the same account can't both listen: the platform would send each update to one of them,
+    or to both.
+    """
     rest = sorted((name, repr(value)) for name, value in fields.items() if not name.endswith("_env"))
     return (kind, *tokens, *rest)
 
@@ -105,8 +107,8 @@ def _load_ours(kind: str, name: str) -> Platform:
 
 
 def _loaded(kind: str) -> Platform:
-    """Load an installed package's platform. Raises ConfigError where there is none, SendFailed where it
-    fails, whatever it raises."""
+    """Load an installed package's platform. Raises ConfigError if no package has it, SendFailed for any
+    failure of the package."""
     for entry in entry_points(group=GROUP, name=kind):
         with _contained(kind):
             found: object = entry.load()
@@ -132,7 +134,7 @@ def _settings(name: str, shape: type[msgspec.Struct], fields: Mapping[str, objec
 
 
 def secret_of(channel: str, variable: str, secrets: Mapping[str, str]) -> str:
-    """Give what an environment variable of this name holds. Raises ConfigError where it is not set."""
+    """Return the value of an environment variable. Raises ConfigError if it is not set."""
     found = secrets.get(variable, "").strip()
     if not found or not found.isprintable() or not found.isascii():
         raise ConfigError(
@@ -143,7 +145,7 @@ def secret_of(channel: str, variable: str, secrets: Mapping[str, str]) -> str:
 
 @contextmanager
 def _contained(name: str, *, is_final: bool = True, maybe_sent: bool = False) -> Generator[None]:
-    """Turn whatever a platform's code raises into a SendFailed that says so; the stack goes to the log."""
+    """Convert any exception of a platform's code into a SendFailed and log the traceback."""
     try:
         yield
     except (SendFailed, WhetError):  # as agreed; a WhetError is ours, from `take`
@@ -155,8 +157,10 @@ def _contained(name: str, *, is_final: bool = True, maybe_sent: bool = False) ->
 
 
 class IsolatedChannel:
-    """A channel whose calls end in time and raise nothing but SendFailed. In the place of one that could not
-    be opened stands the reason: every call says it, and what is to be sent waits."""
+    """A channel whose calls end in time and raise only SendFailed.
+
+    If the channel could not be opened, every call raises the reason, and messages wait in the outbox.
+    """
 
     def __init__(self, name: str, channel: Channel | str) -> None:
         self.name = name
@@ -172,7 +176,7 @@ class IsolatedChannel:
         return self._opened
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Bring in what is wanted, and nothing else."""
+        """Take only the updates that are wanted."""
 
         async def wanted(updates: Sequence[Incoming]) -> None:
             if kept := [update for update in updates if update.verb in wants]:
@@ -182,11 +186,11 @@ class IsolatedChannel:
             await self._channel.listen(wanted, memo, wants)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Send a message; where the code fails it may have got through."""
+        """Send a message. If the platform's code fails, the message may have been sent."""
         return await self._call(lambda: self._channel.send(place, message, key), maybe_sent=True)
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
-        """Change a message."""
+        """Edit a message."""
         await self._call(lambda: self._channel.edit(place, ref, message))
 
     async def typing(self, place: ChatPlace) -> None:
@@ -194,15 +198,15 @@ class IsolatedChannel:
         await self._call(lambda: self._channel.typing(place))
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
-        """Get a file that somebody sent."""
+        """Download a file that a person sent."""
         return await self._call(lambda: self._channel.fetch(file, most_bytes))
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
-        """Tell whoever pressed a button."""
+        """Reply to the person who pressed a button."""
         await self._call(lambda: self._channel.answer(press, text, is_alert=is_alert))
 
     async def aclose(self) -> None:
-        """Close connections; what goes wrong with that is in the log."""
+        """Close connections; errors are only logged."""
         with suppress(SendFailed):
             await self._call(lambda: self._channel.aclose())
 

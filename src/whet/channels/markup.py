@@ -1,8 +1,8 @@
-"""Markdown as the platforms show it: Telegram's HTML and Slack's mrkdwn; Discord reads Markdown itself.
+"""Convert Markdown for the platforms: Telegram's HTML and Slack's mrkdwn. Discord reads Markdown itself.
 
-Only what both sides know is carried over: headings, bold, italics, strike-through, code, links, lists and
-quotes. Everything else stands as it was written, escaped, so that no text becomes markup, a mention or a
-command. Pure.
+Only markup that both sides know is converted: headings, bold, italics, strike-through, code, links, lists
+and quotes. Everything else is escaped literally, so that no text becomes markup, a mention or a command.
+This module does no I/O.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HELD = re.compile("\x00(\\d+)\x00")
 
 
 def fenced(text: str) -> str:
-    """Put text into a code block whose fence it does not hold."""
+    """Put text into a code block with a fence that is longer than any in the text."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -35,7 +35,7 @@ def fenced(text: str) -> str:
 
 
 def telegram_html(text: str) -> str:
-    """Write Markdown as the HTML that Telegram knows."""
+    """Convert Markdown to the HTML that Telegram accepts."""
     return _blocks(
         text,
         lambda code, language: f"<pre>{_html(code)}</pre>",
@@ -45,7 +45,7 @@ def telegram_html(text: str) -> str:
 
 
 def slack_mrkdwn(text: str) -> str:
-    """Write Markdown as Slack's mrkdwn."""
+    """Convert Markdown to Slack's mrkdwn."""
     return _blocks(
         text,
         lambda code, language: f"```\n{_slack(code)}\n```",
@@ -55,7 +55,7 @@ def slack_mrkdwn(text: str) -> str:
 
 
 class _Marks(msgspec.Struct, frozen=True):
-    """How a platform writes what is marked."""
+    """A platform's notation for marked text."""
 
     strong: tuple[str, str]
     em: tuple[str, str]
@@ -111,7 +111,8 @@ def _blocks(
 
 
 def _inline(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
-    """Write one line; what must not be looked at again is held back behind a number."""
+    """Convert one line. Finished parts are replaced by numbered placeholders, so that they are not converted
+    again."""
     held: list[str] = []
 
     def hold(text: str) -> str:

@@ -1,7 +1,8 @@
-"""Long answers in pieces that a platform takes, cut where Markdown allows it.
+"""Split long answers into messages of a platform's length, at points where Markdown allows it.
 
-A piece ends between blocks, else between lines, else between words. A code fence that a cut goes through is
-closed in the one piece and opened again, with its language, in the next. Pure.
+A message ends between blocks, otherwise between lines, otherwise between words. If a split goes through a
+code fence, the fence is closed in one message and reopened, with its language, in the next. This module
+does no I/O.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import re
 
 _FENCE = re.compile(r"^ {0,3}(`{3,20}|~{3,20})(?![`~])[^\n`]*$")
-_ROOM = 40  # for a fence that is closed, and one that is opened again
+_ROOM = 40  # for closing a fence and reopening it
 
 
 def pieces(text: str, limit: int) -> list[str]:
-    """Split Markdown into pieces of at most `limit` characters (at least 200), those beyond U+FFFF counted
-    twice, as platforms do; nothing is lost but white space at the cuts, and fences are added."""
+    """Split Markdown into messages of at most `limit` characters (at least 200).
+
+    Characters beyond U+FFFF count twice, as on the platforms. Only white space at the splits is lost, and
+    fences are added.
+    """
     limit = max(limit, 200)
     text = text.strip("\n")
     found: list[str] = []
@@ -42,7 +46,7 @@ def _units(text: str) -> int:
 
 
 def _fitting(text: str, room: int) -> int:
-    """Give how many of the first characters take at most `room` units."""
+    """Return how many of the first characters take at most `room` units."""
     count = min(room, len(text))
     while _units(text[:count]) > room:
         count -= (_units(text[:count]) - room + 1) // 2
@@ -50,7 +54,7 @@ def _fitting(text: str, room: int) -> int:
 
 
 def _cut(text: str, room: int, *, in_code: bool) -> int:
-    """Give where to cut the first `room` characters: after half of them at the earliest."""
+    """Return where to split the first `room` characters: after half of them at the earliest."""
     marks = ("\n",) if in_code else ("\n\n", "\n", ". ", " ")
     for mark in marks:
         at = text.rfind(mark, room // 2, room)
@@ -59,7 +63,7 @@ def _cut(text: str, room: int, *, in_code: bool) -> int:
     at = text.rfind(" ", room // 2, room)
     cut = at if at > 0 else room
     while cut > 1 and _joins(text[cut - 1], text[cut] if cut < len(text) else ""):
-        cut -= 1  # never between the two halves of what is seen as one character
+        cut -= 1  # never split a character from its combining parts
     return cut
 
 
@@ -68,7 +72,7 @@ def _joins(left: str, right: str) -> bool:
 
 
 def _after(fence: str, piece: str) -> str:
-    """Give the line of the fence that is open after a piece, empty for none."""
+    """Return the opening line of the fence that is open after a piece, or an empty string."""
     for line in piece.split("\n"):
         found = _FENCE.match(line)
         if found is None:

@@ -1,9 +1,9 @@
-"""Slack: an app that hears in Socket Mode and answers over the Web API.
+"""Slack: an app that receives in Socket Mode and sends over the Web API.
 
-Slack brings an envelope again until it was acknowledged, and that is done after its event was stored. What
-begins with ! counts as a command, for Slack keeps / for itself; so does the text of a slash command of the
-app. What others wrote goes into a card's `rich_text_preformatted` elements, which Slack does not parse at
-all: no links, no mentions, no markup.
+Slack repeats an event until it is acknowledged, which is done after the event was stored. A message that
+begins with ! is a command, because Slack reserves /; so is the text of the app's slash command. Other
+people's text goes into a card's `rich_text_preformatted` elements, in which Slack parses no links,
+mentions or markup.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LEAST_CHARS = 500
 
 
 class SlackSettings(msgspec.Struct, frozen=True):
-    """What a Slack channel takes in the file."""
+    """The settings of a Slack channel in the file."""
 
     token_env: str = "SLACK_BOT_TOKEN"
     app_token_env: str = "SLACK_APP_TOKEN"
@@ -84,7 +84,7 @@ class _Slash(msgspec.Struct):
 
 
 class Slack:
-    """One app: a bot token (xoxb-) to speak, an app token (xapp-) to hear."""
+    """One app: a bot token (xoxb-) for sending, an app token (xapp-) for receiving."""
 
     limits: PlatformLimits = PlatformLimits(
         _SECTION_CHARS, edit_every_s=1.3, group_edit_every_s=1.5, shows_cards=True
@@ -97,8 +97,8 @@ class Slack:
         self._me = ""
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Hear until cancelled, before each connection what was missed. Raises SendFailed when Slack refuses
-        the app for good."""
+        """Receive until cancelled. Before each connection, read the messages that were missed. Raises
+        SendFailed if Slack refuses the app for good."""
 
         async def ready() -> None:
             if "message" not in wants:
@@ -109,7 +109,7 @@ class Slack:
 
         async def heard(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
             if envelope.type == "interactive":
-                await acknowledge()  # Slack waits three seconds, and a press that comes again decides nothing
+                await acknowledge()  # Slack waits three seconds, and a repeated press decides nothing
             update = self._update(envelope)
             if update is not None:
                 await take([update])
@@ -126,23 +126,23 @@ class Slack:
             return await self._share(place, message)
         where = {"thread_ts": place.thread} if place.thread else {}
         result = await self._api.call("chat.postMessage", {"channel": place.chat, **where, **_body(message)})
-        # A channel may be named to post into it; to change a message takes the channel's id.
+        # A channel may be named to post into it; editing a message needs the channel's id.
         return result.ts if result.channel in ("", place.chat) else f"{result.channel}/{result.ts}"
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
-        """Change a message, buttons included."""
+        """Edit a message, buttons included."""
         chat, _, stamp = ref.rpartition("/")
         await self._api.call("chat.update", {"channel": chat or place.chat, "ts": stamp, **_body(message)})
 
     async def typing(self, place: ChatPlace) -> None:
-        """Do nothing: apps can't show that they write."""
+        """Do nothing: apps can't show a typing indicator."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
-        """Get a file with the bot's token."""
+        """Download a file with the bot's token."""
         return await self._api.bot.download(file.where, most_bytes)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
-        """Tell the presser alone."""
+        """Reply only to the person who pressed the button."""
         body = {"channel": press.place.chat, "user": press.place.user, "text": escape(text)[:2900]}
         await self._api.call("chat.postEphemeral", body)
 
@@ -213,7 +213,7 @@ class Slack:
         try:
             file_id = await self._upload(name, data)
         except SendFailed as error:
-            if error.status:  # a refusal: nobody sees a file before it is completed
+            if error.status:  # a refusal: the file is not visible before the upload is completed
                 error.maybe_sent = False
             raise
         body: dict[str, Any] = {"files": [{"id": file_id, "title": name}], "channel_id": place.chat}
@@ -284,7 +284,7 @@ def _blocks(card: MessageCard) -> list[dict[str, Any]]:
         lines.append(f"*{card.warning}*")
     if card.address:
         lines.append(escape(card.address))
-    # Letters and digits of ours; escaping would put unseen characters into what is copied.
+    # Our own letters and digits; escaping would add invisible characters to copied text.
     footer = " ".join(f"{name} `{value}`" for name, value in card.ids)
     alarm = f"  :warning: {card.alarm}" if card.alarm else ""
     return [
@@ -310,14 +310,14 @@ def _verbatim(text: str) -> dict[str, Any]:
 
 
 def escape(text: str) -> str:
-    """Write text for mrkdwn so that none of it is a mention, a link or markup."""
+    """Escape text for mrkdwn so that none of it is a mention, a link or markup."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # Slack has no escape for these; a zero-width space after each keeps them as they look.
+    # Slack has no escape for these. A zero-width space after each keeps their appearance.
     return "".join(f"{c}\u200b" if c in "*_~`@" else c for c in text)
 
 
 def _sections(text: str) -> list[str]:
-    """Write Markdown as the sections that it takes; escaped, a text may be five times as long."""
+    """Convert Markdown to sections of Slack's size. Escaping can make a text five times as long."""
     room = _SECTION_CHARS
     while True:
         found = [slack_mrkdwn(piece) or "…" for piece in pieces(text, room)]

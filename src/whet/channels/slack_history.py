@@ -1,9 +1,9 @@
-"""What was said on Slack while nobody was connected: read from the history before each connection.
+"""Read the Slack messages that were missed while disconnected, from the history before each connection.
 
-Slack brings an event again for a while only. So how far each conversation was read is kept, and before events
-are heard what came since is taken in, in its order; an event that is brought late then comes a second time,
-and such are dropped where messages are stored. A conversation that Slack does not let the app read is left
-out and said once. It does not know what a message means.
+Slack repeats an event only for a while. So the read position of each conversation is stored, and before
+events are processed, missed messages are taken in order. An event that is repeated late then arrives
+twice, and the second one is dropped when messages are stored. A conversation that the app may not read is
+skipped, and logged once. This module does not interpret messages.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from whet.vendors.slack import SlackApi, SlackMessage
 _LOG = logging.getLogger(__name__)
 _MOST_THREADS = 50
 Reading = Callable[[str, bytes], Incoming | None]
-"""Reads a message of a channel's history as what came in; None for what is none of a person's."""
+"""Converts a message of a channel's history into an update; None if a person did not write it."""
 
 
 class SlackHistory:
-    """The conversations of one app, and how far each was read: a channel, or one thread of it."""
+    """The conversations of one app with their read positions. A conversation is a channel, or one thread of
+    it."""
 
     def __init__(self, name: str, api: SlackApi) -> None:
         self._name = name
@@ -31,8 +32,8 @@ class SlackHistory:
         self._refused: set[str] = set()
 
     async def catch_up(self, take: Take, memo: Memo, reading: Reading) -> None:
-        """Take in what every known conversation missed. Raises SendFailed where Slack can't say now: then
-        nothing newer may be heard before; StoreError."""
+        """Take the missed messages of every known conversation. Raises StoreError, and SendFailed if Slack
+        can't be read now: nothing newer may be taken before."""
         self._read.update(await memo.all())
         threads = sorted((key for key in self._read if "/" in key), key=self._last)[-_MOST_THREADS:]
         for key in [*(key for key in self._read if "/" not in key), *threads]:
@@ -40,7 +41,7 @@ class SlackHistory:
                 await self._catch_up(key, take, memo, reading)
 
     async def heard(self, update: Incoming, memo: Memo) -> None:
-        """Keep that a message was taken in, and so its conversation was read so far."""
+        """Store that a message was taken, and so its conversation was read up to it."""
         place = update.place
         is_reply = bool(place.thread) and place.thread != update.ref
         await self._keep(f"{place.chat}/{place.thread}" if is_reply else place.chat, update.ref, memo)
@@ -77,5 +78,5 @@ class SlackHistory:
 
 
 def _stamp(body: bytes) -> str:
-    """Give a message's time stamp; such are of one length, so that they sort as texts do."""
+    """Return a message's time stamp. Time stamps have the same length, so they sort as texts."""
     return (read(body, SlackMessage) or SlackMessage()).ts

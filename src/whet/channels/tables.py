@@ -1,7 +1,8 @@
-"""The shape that the gateway's file and the confirmation service's share: `[[channel]]` and `[people.NAME]`.
+"""The format that the gateway's file and the confirmation service's file share: `[[channel]]` and
+`[people.NAME]`.
 
-What stands in a channel's table besides the reader's own fields is its platform's, and what stands in a
-person's are their ids on platforms: `telegram = 7` says the same as `ids = {telegram = 7}`.
+Further fields in a channel's table belong to its platform. Further fields in a person's table are ids on
+platforms: `telegram = 7` means the same as `ids = {telegram = 7}`.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from whet.contract.texts import from_values
 
 F = TypeVar("F", bound=msgspec.Struct)
 Ids = dict[str, str | int]
-"""Somebody's user ids, by platform."""
+"""A person's user ids, by platform."""
 
 
 def convert_tables(
     raw: Mapping[str, Any], file: type[F], channel: type[msgspec.Struct], person: type[msgspec.Struct]
 ) -> F:
-    """Read a file's tables. `channel` has a field `settings` for its platform's part, `person` one `ids`.
+    """Read a file's tables. `channel` has a field `settings` for its platform's fields, `person` has a field
+    `ids`.
 
-    Raises ConfigError for an id on a platform that there is not, msgspec.ValidationError for the rest.
+    Raises ConfigError if an id is for an unknown platform, msgspec.ValidationError for other errors.
     """
     tables: Any = dict(raw)
     if isinstance(channels := raw.get("channel"), list):
@@ -37,13 +39,13 @@ def convert_tables(
 
 
 def ids_of(ids: Ids) -> dict[str, str]:
-    """Give somebody's ids as texts, without those left empty."""
+    """Return a person's ids as texts, without empty ones."""
     return {kind: str(user) for kind, user in ids.items() if str(user)}
 
 
 def _gathered(table: Any, shape: type[msgspec.Struct], into: str, *, is_id: str = "") -> Any:
-    """Move what `shape` has no field for into the table `into`; where these are ids of somebody (`is_id`),
-    each has to be on a platform that there is."""
+    """Move the fields that `shape` does not have into the table `into`. If they are ids of a person
+    (`is_id`), each must be for a known platform."""
     if not isinstance(table, dict):
         return table
     fields = dict(cast(dict[str, Any], table))

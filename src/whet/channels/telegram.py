@@ -1,9 +1,9 @@
-"""Telegram: a bot that hears by long polling and answers in Telegram's HTML.
+"""Telegram: a bot that receives by long polling and sends Telegram's HTML.
 
-Long polling, because it needs no address that the internet can reach. An update is acknowledged (by the next
-poll's offset) only after it was stored. Sends are not idempotent here: what may have arrived is not sent
-again. In HTML three characters are special; what others wrote stands in a card's `<pre>`, where Telegram
-makes no links, mentions or commands of it.
+Long polling needs no address that is reachable from the internet. An update is acknowledged (by the next
+poll's offset) only after it was stored. Sending is not idempotent here, so a message that may have arrived
+is not sent again. HTML has three special characters; other people's text goes into a card's `<pre>`, in
+which Telegram makes no links, mentions or commands.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _RETRY_S = 3.0
 _LONGEST_RETRY_S = 60.0
 _LOG = logging.getLogger(__name__)
 _WANTED: dict[Verb, str] = {"message": "message", "edit": "edited_message", "press": "callback_query"}
-# 4096 UTF-16 units after the markup is taken out; half the room covers what escapes and entities add.
+# 4096 UTF-16 units without markup; the rest of the room is for escapes and entities.
 _MOST_CHARS = 3_500
 
 
 class TelegramSettings(msgspec.Struct, frozen=True):
-    """What a Telegram channel takes in the file."""
+    """The settings of a Telegram channel in the file."""
 
     token_env: str = "TELEGRAM_BOT_TOKEN"
     base_url: str = ""
@@ -163,7 +163,7 @@ class Telegram:
         return str(found.message_id) if found else ""
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
-        """Change a message, buttons included."""
+        """Edit a message, buttons included."""
         try:
             await self._write("editMessageText", {"chat_id": place.chat, "message_id": int(ref)}, message)
         except SendFailed as error:
@@ -171,14 +171,14 @@ class Telegram:
                 raise
 
     async def typing(self, place: ChatPlace) -> None:
-        """Show that somebody writes, for five seconds."""
+        """Show the typing indicator for five seconds."""
         body: dict[str, Any] = {"chat_id": place.chat, "action": "typing"}
         if place.thread:
             body["message_thread_id"] = int(place.thread)
         await self._api.call("sendChatAction", body)
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
-        """Get a file; bots can have 20 MB."""
+        """Download a file; bots can get at most 20 MB."""
         found = read(await self._api.call("getFile", {"file_id": file.where}), _Path) or _Path()
         if not found.file_path:
             raise SendFailed("Telegram gave no path for the file", is_final=True)
@@ -187,7 +187,7 @@ class Telegram:
         return await self._api.http.download(f"{self._api.files_url}/{found.file_path}", most_bytes)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
-        """End the button's spinning; an alert stays until it is tapped away."""
+        """End the button's spinner. An alert stays until it is dismissed."""
         body: dict[str, Any] = {"callback_query_id": press.token, "text": text[:200]}
         await self._api.call("answerCallbackQuery", {**body, "show_alert": True} if is_alert else body)
 
@@ -237,7 +237,7 @@ class Telegram:
         )
 
     async def _write(self, method: str, where: dict[str, Any], message: Outgoing) -> bytes:
-        """Write text as HTML; where Telegram can't read that, as it stands."""
+        """Send text as HTML, or as plain text if Telegram can't parse it."""
         body = {**where, "link_preview_options": {"is_disabled": True}, **_keyboard(message)}
         text = telegram_html(message.text) if message.card is None else card_html(message.card)
         try:
@@ -259,7 +259,7 @@ PLATFORM = Platform(TelegramSettings, lambda name, given, tokens: Telegram(name,
 
 
 def _keyboard(message: Outgoing) -> dict[str, Any]:
-    """Two buttons in a row; under a card only the yes and the no, and each reason on a row of its own."""
+    """Two buttons in a row. Under a card, only approve and deny share a row; each reason has its own."""
     buttons = message.buttons
     if not buttons:
         return {}
@@ -297,12 +297,12 @@ def _e(part: str) -> str:
 
 
 def mentions(text: str, name: str) -> bool:
-    """Whether a text names somebody, as @name."""
+    """Whether a text mentions this name, as @name."""
     return bool(name) and re.search(rf"(?<!\w)@{re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def _without_name(text: str, name: str) -> str:
-    """Take the bot's name off a command: in groups it is written /stop@name."""
+    """Remove the bot's name from a command: in groups it is written /stop@name."""
     head, space, rest = text.partition(" ")
     if name and head.startswith("/") and head.lower().endswith(f"@{name.lower()}"):
         head = head[: -len(name) - 1]
@@ -323,11 +323,11 @@ class TelegramApi:
         self.files_url: str = f"{root}/file/bot{token}"
 
     async def call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
-        """Call a method and give its result. Raises SendFailed."""
+        """Call a method and return its result. Raises SendFailed."""
         return _checked(await self.http.call("POST", f"/{method}", body, timeout_s=timeout_s))
 
     async def upload(self, method: str, content: bytes, kind: str) -> bytes:
-        """Call a method with a form and give its result. Raises SendFailed."""
+        """Call a method with a form and return its result. Raises SendFailed."""
         return _checked(await self.http.raw("POST", f"/{method}", content, {"content-type": kind}, 120.0))
 
     async def hear(
@@ -336,12 +336,12 @@ class TelegramApi:
         take: Callable[[list[bytes]], Awaitable[None]],
         ready: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Hand on updates, as JSON, until cancelled; those that `take` returns from are acknowledged.
+        """Pass on updates, as JSON, until cancelled. They are acknowledged once `take` returns.
 
-        `ready` is awaited before each poll. A failure waits and tries again. Raises SendFailed where
+        `ready` is awaited before each poll. After a failure, wait and try again. Raises SendFailed if
         Telegram refuses the bot for good.
         """
-        offset, wait_s = 0, _RETRY_S  # Telegram knows what was acknowledged
+        offset, wait_s = 0, _RETRY_S  # Telegram remembers the acknowledged offset
         while True:
             body = {"offset": offset, "timeout": _POLL_S, "limit": 50, "allowed_updates": list(wanted)}
             try:
@@ -365,7 +365,7 @@ class TelegramApi:
         await self.http.aclose()
 
     async def _wait(self, error: SendFailed, wait_s: float) -> None:
-        """Say why nothing is heard and wait. Raises the error where waiting can't help."""
+        """Log why nothing is received, and wait. Raises the error if waiting can't help."""
         if error.status == 409:
             _LOG.error("channel %s: another program polls with this bot's token", self._name)
         elif error.is_final:

@@ -1,4 +1,4 @@
-"""Files for platforms: read from disk, and written as the form with one file that they take."""
+"""Files for platforms: read from disk, and encoded as a form with one file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whet.contract.channels import Outgoing, SendFailed
 
 
 def form(fields: Mapping[str, str], name: str, file_name: str, data: bytes) -> tuple[bytes, str]:
-    """Write fields and one file as multipart/form-data; gives the body and its content type."""
+    """Encode fields and one file as multipart/form-data. Returns the body and its content type."""
     mark = secrets.token_hex(16)
     parts = [
         f'--{mark}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'.encode()

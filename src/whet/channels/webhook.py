@@ -1,8 +1,9 @@
-"""A signed webhook: any program can be a channel. In: a POST to us; out: a POST to its address.
+"""A signed webhook: any program can be a channel. It posts messages to us, and we post messages to its
+address.
 
-Both ways are signed as Standard Webhooks 1.0 says, with one secret. A message is answered with 202 after it
-was stored; the same `webhook-id` again is the same message. What goes out keeps its id when it is repeated,
-so that the receiver can drop what it had.
+Both directions are signed according to Standard Webhooks 1.0, with one secret. A message is answered with
+202 after it was stored; the same `webhook-id` again is the same message. A repeated outgoing message keeps
+its id, so that the receiver can drop it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class WebhookSettings(msgspec.Struct, frozen=True):
-    """What a webhook takes in the file: where it listens, and the address that it posts to."""
+    """The settings of a webhook in the file: the address to listen on, and the URL to post to."""
 
     token_env: str = "GATEWAY_WEBHOOK_SECRET"
     listen: str = "127.0.0.1:6090"
@@ -95,7 +96,7 @@ class Webhook:
         self._take: Take | None = None
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Serve until cancelled. Raises SendFailed where the address can't be had."""
+        """Serve until cancelled. Raises SendFailed if the address can't be used."""
         self._take = take
         try:
             listener = listen(*self._at)
@@ -111,7 +112,7 @@ class Webhook:
             listener.close()
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Post a message. Raises SendFailed unless it is answered with 2xx."""
+        """Post a message. Raises SendFailed if the answer is not 2xx."""
         data: dict[str, Any] = {
             "id": key,
             "conversation": place.chat,
@@ -133,14 +134,14 @@ class Webhook:
         return key
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
-        """Refuse: messages of a webhook are not changed."""
+        """Refuse: a webhook's messages can't be edited."""
         raise SendFailed("a webhook's message can't be changed", is_final=True)
 
     async def typing(self, place: ChatPlace) -> None:
         """Do nothing."""
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
-        """Give a file that came with its message."""
+        """Return a file that came with its message."""
         try:
             data = base64.b64decode(file.where, validate=True)
         except binascii.Error:
@@ -172,7 +173,7 @@ class Webhook:
             return _no(400, str(error)[:200])
         if not said.data.conversation or not said.data.user:
             return _no(400, "conversation and user may not be empty")
-        assert self._take is not None  # it is set before the socket listens
+        assert self._take is not None  # set before the socket listens
         try:
             await self._take([self._incoming(message_id, said)])
         except StoreError as error:

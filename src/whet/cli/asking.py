@@ -139,7 +139,9 @@ class PickQuestion(TerminalQuestion):
         rows: list[list[Fragment]] = [[("bold", wording.clip(self._title, width))]]
         preview: list[str] = []
         if matches:
-            preview = wrap_lines(wording.printable(self._choices[matches[self._at]][1]), max(width - 4, 8))[:3]
+            preview = wrap_lines(wording.printable(self._choices[matches[self._at]][1]), max(width - 4, 8))[
+                :3
+            ]
         max_rows = max(height - 2 - len(preview), 3)
         first = max(0, min(self._at - max_rows // 2, len(matches) - max_rows))
         for at in range(first, min(first + max_rows, len(matches))):

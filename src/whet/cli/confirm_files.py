@@ -389,7 +389,9 @@ def verify(
             took += f" ({report.events / report.seconds:,.0f} events/s)"
         click.echo(", ".join(plural(*pair) for pair in counts) + took)
         click.echo(
-            style_text("Nothing was altered.", "green") if report.is_good else "The log or a record WAS ALTERED."
+            style_text("Nothing was altered.", "green")
+            if report.is_good
+            else "The log or a record WAS ALTERED."
         )
     if not report.is_good:
         raise click.exceptions.Exit(1)

@@ -200,7 +200,9 @@ _add_transcripts("codex", "Codex", (codex.ORIGIN, codex.files, codex.read))
 _add_transcripts("pi", "pi", (pi.ORIGIN, pi.files, pi.read))
 
 
-def _import_sessions(home: Home, origin: str, sessions: Iterable[PastSession], total: int, dry: bool) -> CarrySums:
+def _import_sessions(
+    home: Home, origin: str, sessions: Iterable[PastSession], total: int, dry: bool
+) -> CarrySums:
     line = ProgressLine("reading", SystemClock())
 
     def show_progress(done: int, messages: int) -> None:

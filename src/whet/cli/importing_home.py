@@ -142,7 +142,9 @@ def _let_in(people: Sequence[PairedPerson], records: _Records, dry: bool) -> lis
     before, results, now = records.imported_names(_PAIRED), list[TakenOver](), iso(records.clock.now())
     for person in people:
         name = f"{person.channel} {person.user}"
-        if name in before or records.ask(lambda db, pairing=person: paired.is_paired(db, pairing.channel, pairing.user)):
+        if name in before or records.ask(
+            lambda db, pairing=person: paired.is_paired(db, pairing.channel, pairing.user)
+        ):
             results.append(TakenOver(name, "kept", "came before, or is let in already"))
             continue
 

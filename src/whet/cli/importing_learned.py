@@ -55,13 +55,17 @@ def take_skills(
         library.offer_built_in()
         return _read_existing(home, lambda db: skills.foresee(db, library, intakes)) + skipped
 
-    async def add_skills(learning: LearningService, intakes: Sequence[SkillIntake] = tuple(intakes)) -> list[TakenOver]:
+    async def add_skills(
+        learning: LearningService, intakes: Sequence[SkillIntake] = tuple(intakes)
+    ) -> list[TakenOver]:
         return await skills.take(learning, intakes, source, lambda done: progress(done, len(intakes)))
 
     return with_learning(home, add_skills) + skipped
 
 
-def _foresee(home: Home, connection: apsw.Connection | None, imported_notes: Sequence[Note]) -> list[TakenOver]:
+def _foresee(
+    home: Home, connection: apsw.Connection | None, imported_notes: Sequence[Note]
+) -> list[TakenOver]:
     settings = load(home, {}, environ=os.environ).settings.memory
     limits_chars: dict[Target, int] = {"memory": settings.memory_chars, "user": settings.user_chars}
     texts: dict[Target, str] = {

@@ -69,9 +69,7 @@ async def jobs(chat: ChatControl, arguments: str) -> None:
     rows = [*process_lines(chat.app, chat.width()), *await _helper_lines(chat)]
     for line in rows:
         chat.say(line, "")
-    chat.say(
-        "/jobs ID shows its output, /jobs stop ID ends it" if rows else "nothing runs in the background"
-    )
+    chat.say("/jobs ID shows its output, /jobs stop ID ends it" if rows else "nothing runs in the background")
 
 
 async def _helper_lines(chat: ChatControl) -> list[str]:

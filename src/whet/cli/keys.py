@@ -142,7 +142,9 @@ class InputKeys:
             keys.add(key, filter=~has_question & ~has_completions, eager=True)(send_signal(signal))
         keys.add("c-b", filter=running & ~has_question, eager=True)(send_signal(PromptSignal.BACKGROUND))
         keys.add("c-g", filter=~has_question & ~is_searching)(_edit)
-        keys.add("c-v", filter=~has_question & (emacs_insert_mode | vi_insert_mode))(send_signal(PromptSignal.IMAGE))
+        keys.add("c-v", filter=~has_question & (emacs_insert_mode | vi_insert_mode))(
+            send_signal(PromptSignal.IMAGE)
+        )
 
         @keys.add("up", filter=picking, eager=True)
         @keys.add("down", filter=picking, eager=True)

@@ -40,7 +40,9 @@ def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -
     home.ensure()
     clock = SystemClock()
     with stored.open_database(home) as database:
-        learning = LearningService(MemoryReader(database, clock, home.root, (settings.memory, settings.review)))
+        learning = LearningService(
+            MemoryReader(database, clock, home.root, (settings.memory, settings.review))
+        )
         learning.library.offer_built_in()
 
         async def run() -> T:
@@ -85,7 +87,9 @@ def change_lines(row: LedgerRow) -> list[str]:
         lines.append(wrap_text(printable(f"reason  {row.reason}"), indent=2))
     for quote in row.evidence:
         speaker = f"{quote.role} {quote.tool}".strip()
-        lines.append(wrap_text(printable(f"quote   “{quote.quote}” (message {quote.seq}, {speaker})"), indent=2))
+        lines.append(
+            wrap_text(printable(f"quote   “{quote.quote}” (message {quote.seq}, {speaker})"), indent=2)
+        )
     for sign, text in (("-", row.before), ("+", row.after)):
         lines += [f"  {sign} {printable(line)}" for line in text.splitlines()[:40]]
     if row.undoes:

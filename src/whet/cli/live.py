@@ -223,7 +223,10 @@ class TerminalTurnView:
     def report_interruption(self) -> None:
         """End a turn that the person stopped, and list the stopped calls and the work done so far."""
         width, took = self.surface.width(), wording.duration(self._turn_seconds())
-        stopped, not_run = list(self._running.values()), self._turn.not_run_line(self.marks, self.painter, width)
+        stopped, not_run = (
+            list(self._running.values()),
+            self._turn.not_run_line(self.marks, self.painter, width),
+        )
         self.stop()
         for call in stopped:
             rows = call.stopped_lines(self.marks, self.painter, width, self.now_s())

@@ -120,7 +120,9 @@ def _row(home: Home, name: str, server: McpServerSettings) -> _Row:
     if record.failure and server.enabled:
         state = "failed"
     if record.failure and not (record.tools or record.offers):
-        return _Row(name, kind, target, server.enabled, state, None, known_since=since, problem=record.failure)
+        return _Row(
+            name, kind, target, server.enabled, state, None, known_since=since, problem=record.failure
+        )
     listing = read_listing(name, server, record.catalogue)
     counts = len(listing.offered), len(listing.left_out)
     return _Row(name, kind, target, server.enabled, state, *counts, since, record.failure)
@@ -165,7 +167,9 @@ class _Add(click.Command):
 @click.option("--no-network", is_flag=True, help="It may reach no host.")
 @click.option("--no-test", is_flag=True, help="Do not reach it now.")
 @home_and_json
-def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json: bool, **options: Any) -> None:
+def add(
+    home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json: bool, **options: Any
+) -> None:
     """Add a server to config.yaml, or replace it, and start it once to see what it offers.
 
     Its command runs in the sandbox with a private folder and the network. It may read what its command line
@@ -197,7 +201,9 @@ def add(home: Home, name: str, command: tuple[str, ...], no_test: bool, as_json:
     else:
         click.echo(wrap_text(f"{name} is {'replaced' if replaced else 'added'} in {home.config}"))
         if folder:
-            click.echo(wrap_text(f"it starts in {folder}, where its file is (--cwd DIR names another folder)"))
+            click.echo(
+                wrap_text(f"it starts in {folder}, where its file is (--cwd DIR names another folder)")
+            )
         for report in reports:
             show_briefly(report)
     end_if_failed(reports, as_json=as_json)

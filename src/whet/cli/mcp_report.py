@@ -70,10 +70,17 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
 
     jailed: set[str] = set()
     with closing(confinement):
-        reports = await asyncio.gather(*(_reach(home, name, server, jail) for name, server in servers.items()))
-    reports = [_with_way_out(report, servers[report.name]) if report.name in jailed else report for report in reports]
+        reports = await asyncio.gather(
+            *(_reach(home, name, server, jail) for name, server in servers.items())
+        )
+    reports = [
+        _with_way_out(report, servers[report.name]) if report.name in jailed else report for report in reports
+    ]
     allowed = set(settings.approval.allow)
-    return [msgspec.structs.replace(report, asked_about=_asked_about(report, patterns, allowed)) for report in reports]
+    return [
+        msgspec.structs.replace(report, asked_about=_asked_about(report, patterns, allowed))
+        for report in reports
+    ]
 
 
 def _with_way_out(report: ServerReport, server: McpServerSettings) -> ServerReport:

@@ -77,7 +77,9 @@ async def _new_changes(learning: LearningService) -> list[LedgerRow]:
     newest = await learning.database.read(lambda db: ledger.select(db, 1, profile=learning.profile))
     before = newest[0].id if newest else 0
     await learning.reader.notes()
-    rows = await learning.database.read(lambda db: ledger.select(db, 50, profile=learning.profile, kind="memory"))
+    rows = await learning.database.read(
+        lambda db: ledger.select(db, 50, profile=learning.profile, kind="memory")
+    )
     return [row for row in rows if row.id > before]
 
 

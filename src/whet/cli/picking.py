@@ -81,10 +81,21 @@ def turn_texts(connection: apsw.Connection, session_id: str) -> list[tuple[int, 
 
 def last_exchange(transcript: Sequence[Message]) -> tuple[str, str]:
     """Return the person's last message and the last answer; an empty string for each that is missing."""
-    question = next((typed_text(message.text) for message in reversed(transcript) if message.role == "user" and message.text), "")
-    answer = next((message.text for message in reversed(transcript) if message.role == "assistant" and message.text), "")
+    question = next(
+        (
+            typed_text(message.text)
+            for message in reversed(transcript)
+            if message.role == "user" and message.text
+        ),
+        "",
+    )
+    answer = next(
+        (message.text for message in reversed(transcript) if message.role == "assistant" and message.text), ""
+    )
     return question, answer
 
 
 def _preview(transcript: Sequence[Message]) -> str:
-    return " — ".join(text for part in last_exchange(transcript) if (text := wording.clip(part, _PREVIEW_CHARS)))
+    return " — ".join(
+        text for part in last_exchange(transcript) if (text := wording.clip(part, _PREVIEW_CHARS))
+    )

@@ -64,7 +64,9 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
     """Complete an installed plugin's name."""
     home = ctx.find_object(Home)
     return (
-        [name for name in _discover(home, _settings(home)).found if name.startswith(incomplete)] if home else []
+        [name for name in _discover(home, _settings(home)).found if name.startswith(incomplete)]
+        if home
+        else []
     )
 
 
@@ -100,7 +102,9 @@ def _rows(home: Home, settings: PluginSettings, discovery: Discovery) -> tuple[l
     on = wanted(discovery, settings, missing)
     problems += [problem for problem in missing if problem not in problems]
     names = [plugin.name for plugin in on]
-    probes = {probe.name: probe for probe in look(home, names, workspace=_workspace(settings))} if names else {}
+    probes = (
+        {probe.name: probe for probe in look(home, names, workspace=_workspace(settings))} if names else {}
+    )
     return [_row(plugin, probes.get(plugin.name)) for plugin in discovery.found.values()], problems
 
 
@@ -139,7 +143,9 @@ def enable(home: Home, name: str) -> None:
         broken = next((problem for problem in discovery.problems if problem.plugin == name), None)
         if broken:
             raise WhetError(broken.line)
-        raise NotFound(f"there is no plugin {name}", hint=f"installed: {', '.join(discovery.found) or 'none'}")
+        raise NotFound(
+            f"there is no plugin {name}", hint=f"installed: {', '.join(discovery.found) or 'none'}"
+        )
     if {name, plugin.key, plugin.name} & set(settings.disabled):
         _write(home, "disabled", [n for n in settings.disabled if n not in (name, plugin.key, plugin.name)])
     if not {plugin.key, plugin.name} & set(settings.enabled):

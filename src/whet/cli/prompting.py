@@ -53,7 +53,10 @@ class InputCompleter(Completer):
             self.finder.look(self._folder())
             completions = list(self._paths(match[1]))
             yield from completions
-            listed = {match[1].rpartition("/")[0] + "/" * ("/" in match[1]) + completion.text for completion in completions}
+            listed = {
+                match[1].rpartition("/")[0] + "/" * ("/" in match[1]) + completion.text
+                for completion in completions
+            }
             if len(match[1]) >= _FEWEST_LETTERS and len(completions) < _MOST:
                 for path in self.finder.find(match[1], _FOUND):
                     if path not in listed:

@@ -134,7 +134,12 @@ class TerminalChat:
     """One terminal's conversation; slash commands get it as their context."""
 
     def __init__(
-        self, app: App, session: Session, screen: Screen, commands: Commands[ChatControl], state: _TerminalState
+        self,
+        app: App,
+        session: Session,
+        screen: Screen,
+        commands: Commands[ChatControl],
+        state: _TerminalState,
     ) -> None:
         self.app = app
         self.session = session
@@ -293,7 +298,9 @@ class TerminalChat:
             self._echo(typed.line)
         if command:
             if command[0] in self.commands:
-                slash_command = await announced(self.app, self.commands.get(command[0]), command, self.session.id)
+                slash_command = await announced(
+                    self.app, self.commands.get(command[0]), command, self.session.id
+                )
                 await slash_command.run(self, argument_of(typed.text))
             else:
                 await run_skill(self, command[0], argument_of(typed.marked))

@@ -110,7 +110,8 @@ def _list(home: Home, name: str, *, as_json: bool) -> None:
         if as_json:
             emit_json(points_answer(finished, steps, left_out))
         return finished, rewind_report.points(steps) + [
-            f"  not recorded: {rewind_report.display_path(omission.path)} ({omission.why})" for omission in left_out
+            f"  not recorded: {rewind_report.display_path(omission.path)} ({omission.why})"
+            for omission in left_out
         ]
 
     finished, lines = _with(home, name, gather)

@@ -160,7 +160,9 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
             token_path = tokens.make_first(app.database, home, app.clock)
             pace = SiteTimings(answer_wait_s=options["answer_wait_s"])
             async with kept_small():
-                await run(hosted, listening, pace, lambda port: _ready(listening, port, token_path, workspace))
+                await run(
+                    hosted, listening, pace, lambda port: _ready(listening, port, token_path, workspace)
+                )
         finally:
             await hosted.aclose()
             await app.reviews.leave()

@@ -94,7 +94,10 @@ def _user_parts(message: Message) -> Iterator[str]:
 def _call(call: ToolCall, result: Message | None) -> str:
     is_failed = result is not None and result.is_error
     head = f"{'✗' if is_failed else '✓' if result is not None else '…'} <b>{_safe(call.name)}</b>"
-    parts = [f'<div class="name">{_safe(name)}</div><pre>{_safe(text)}</pre>' for name, text in _argument_texts(call)]
+    parts = [
+        f'<div class="name">{_safe(name)}</div><pre>{_safe(text)}</pre>'
+        for name, text in _argument_texts(call)
+    ]
     if result is not None:
         parts.append(f'<div class="name">result</div><pre>{_safe(result.text)}</pre>')
     kind = ' class="failed"' if is_failed else ""

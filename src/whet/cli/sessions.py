@@ -90,8 +90,14 @@ def list_(  # noqa: PLR0913 - one for each option
             rows = database.read_now(lambda db: forks.as_trees(db, store.list_sessions(db, limit, **filters)))
             total = database.read_now(store.count)
     if as_json:
-        fork_rows = [{"session": tree_row.row.id, "origin": tree_row.origin, "turn": tree_row.turn} for tree_row in rows if tree_row.origin]
-        return emit_json({"sessions": [tree_row.row for tree_row in rows], "forks": fork_rows, "total": total})
+        fork_rows = [
+            {"session": tree_row.row.id, "origin": tree_row.origin, "turn": tree_row.turn}
+            for tree_row in rows
+            if tree_row.origin
+        ]
+        return emit_json(
+            {"sessions": [tree_row.row for tree_row in rows], "forks": fork_rows, "total": total}
+        )
     if not rows:
         return click.echo("No session fits. All of them: whet sessions list" if total else _NONE_YET)
     click.echo(_table(rows))
@@ -146,14 +152,17 @@ def search(home: Home, words: tuple[str, ...], limit: int, **options: Any) -> No
     unindexed = 0
     if has_store(home):
         with stored.open_database(home) as database:
-            scope = SearchScope(role=options["role"], since=options["since"], include_private=options["private"])
+            scope = SearchScope(
+                role=options["role"], since=options["since"], include_private=options["private"]
+            )
             if options["session"]:
                 scope["session_id"] = database.read_now(lambda db: store.resolve(db, options["session"]))
             hits = index.find_now(database, " ".join(words), limit, **scope)
             unindexed = database.read_now(count_unindexed)
     if options["as_json"]:
         return emit_json(
-            {"query": " ".join(words), "hits": hits} | ({"unindexed_sessions": unindexed} if unindexed else {})
+            {"query": " ".join(words), "hits": hits}
+            | ({"unindexed_sessions": unindexed} if unindexed else {})
         )
     if unindexed:
         note = f"The search index is being rebuilt: {unindexed} older sessions are not in it yet. "

@@ -123,7 +123,9 @@ class StatusBoard:
         self._branch = branch_of(app.workspace)
         self._sandbox = "no sandbox" if app.settings.sandbox.mode == "off" else ""
         home, workspace = str(Path.home()), str(app.workspace)
-        self._folder = "~" + workspace[len(home) :] if home != "/" and workspace.startswith(home) else workspace
+        self._folder = (
+            "~" + workspace[len(home) :] if home != "/" and workspace.startswith(home) else workspace
+        )
 
     def record_usage(self, event: Event) -> None:
         """Record the tokens that a step used."""

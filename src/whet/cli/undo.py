@@ -75,7 +75,9 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
         _say(purged, session_id)
 
 
-async def _find_learning(home: Home, learning: LearningService, session_id: str) -> tuple[LearningService, str]:
+async def _find_learning(
+    home: Home, learning: LearningService, session_id: str
+) -> tuple[LearningService, str]:
     """Return the learning service of the session's owner or guest, and the session's whole id.
 
     Raises NotFound if no session is named.

@@ -84,7 +84,12 @@ async def receipt(chat: ChatControl, arguments: str) -> None:
     if turn_receipt is None:
         raise NotFound(f"turn {turn} changed, ran and sent nothing", hint="/receipt TURN shows another one")
     chat.say(
-        "\n".join((wording.receipt(turn_receipt, chat.width()), *(f"  {wording.exact(row)}" for row in turn_receipt.rows))),
+        "\n".join(
+            (
+                wording.receipt(turn_receipt, chat.width()),
+                *(f"  {wording.exact(row)}" for row in turn_receipt.rows),
+            )
+        ),
         "",
     )
 

@@ -213,14 +213,18 @@ def review_line(finished: ReviewFinished) -> str:
 def _confirmation_lines(event: ConfirmationAsked) -> str:
     """Describe a pending confirmation request, and on a line of its own how to decide it."""
     subject = clip(event.subject, _ABOUT_COLUMNS)
-    statement = f"{event.action} waits for a human's decision, {duration(event.expires_in_s)} at most: {subject}"
+    statement = (
+        f"{event.action} waits for a human's decision, {duration(event.expires_in_s)} at most: {subject}"
+    )
     where = event.page_url or f"decide with: whet confirm approve {event.request_id}"
     return printable(f"{statement}\n{where}")
 
 
 def receipt(receipt: TurnReceipt, width: int = 0) -> str:
     """Describe the effects of a turn in lines of at most `width` columns, broken between the parts."""
-    return _join_parts(["did: " + receipt.parts[0], *receipt.parts[1:]] if receipt.parts else ["did: ?"], width)
+    return _join_parts(
+        ["did: " + receipt.parts[0], *receipt.parts[1:]] if receipt.parts else ["did: ?"], width
+    )
 
 
 def footer(end: TurnEnd, width: int = 0) -> str:

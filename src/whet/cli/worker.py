@@ -95,7 +95,9 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
 
     run_on_loop(_run(home, (show_review, show_run), patience_s if drain else None))
     if as_json:
-        emit_json({"reviews": done, "runs": [{"name": ended.schedule.name, "run": ended.run} for ended in runs]})
+        emit_json(
+            {"reviews": done, "runs": [{"name": ended.schedule.name, "run": ended.run} for ended in runs]}
+        )
 
 
 def run_line(finished: FinishedRun) -> str:

@@ -1,1 +1,1 @@
-"""Settings: their schema, where each value came from, the home's paths, and secrets."""
+"""Settings: their schema, the origin of each value, the home's paths, and secrets."""

@@ -1,9 +1,9 @@
-"""Change one setting in config.yaml and leave every other line, comments included, as it was.
+"""Change one setting in config.yaml and leave every other line, including comments, unchanged.
 
-The value's place comes from the parsed file; the changed text is parsed again before it is written, and
-nothing is written unless exactly that one setting changed. (ruamel.yaml's round trip changed other lines in 9
-of 10 files as people write them: indentation, the columns of comments, line ends, `---`, `~`.) It does not
-know where else a value may come from (environment, flags).
+The position of the value comes from the parsed file. The changed text is parsed again before it is
+written, and nothing is written unless exactly that one setting changed. (ruamel.yaml's round trip changed
+other lines in 9 of 10 typical files: indentation, the columns of comments, line ends, `---`, `~`.) This
+module does not know other sources of values (environment, flags).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[A-Za-z/~][A-Za-z0-9_./~+@-]*(?::[A-Za-z0-9_./~+@-]+)*")
 _NOT_TEXT = {"~", "true", "false", "yes", "no", "on", "off", "null", "y", "n"}
-# The line ends of YAML 1.1, so that line numbers mean the same here and there.
+# The line ends of YAML 1.1, so that line numbers agree with the parser's.
 _LINES = re.compile(r"[^\r\n\x85\u2028\u2029]*(?:\r\n|[\r\n\x85\u2028\u2029])|[^\r\n\x85\u2028\u2029]+")
 _MODE = 0o600
 
 
 class SettingChange(msgspec.Struct, frozen=True):
-    """What an edit did; None stands for "not in the file"."""
+    """The effect of an edit. None means "not in the file"."""
 
     key: str
     before: Value | None
@@ -41,10 +41,10 @@ class SettingChange(msgspec.Struct, frozen=True):
 
 
 def set_value(home: Home, key: str, text: str) -> SettingChange:
-    """Write a setting to config.yaml, made where there is none. Lists are comma-separated.
+    """Write a setting to config.yaml, creating the file if needed. Lists are comma-separated.
 
-    On return it is on disk. Raises ConfigError for an unknown key, a value that is not allowed, a file
-    that is broken or can't be edited by line.
+    On return it is on disk. Raises ConfigError if the key is unknown, the value is not allowed, or the
+    file is broken or can't be edited by line.
     """
     field = known(key)
     try:
@@ -57,13 +57,13 @@ def set_value(home: Home, key: str, text: str) -> SettingChange:
 
 
 def unset_value(home: Home, key: str) -> SettingChange:
-    """Take a setting out of config.yaml, so that its default counts. Raises ConfigError as set_value does."""
+    """Remove a setting from config.yaml, so that the default applies. Raises as set_value does."""
     return _apply(home, known(key), None)
 
 
 def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SettingChange:
-    """Add to a list and take from it; what else the file has in it stays. Raises ConfigError as set_value
-    does."""
+    """Add items to a list and remove others; the rest of the list in the file stays. Raises ConfigError as
+    set_value does."""
     setting = check_file(home, paths.read_small(home.config) or "").get(key)
     before = setting.value if setting and isinstance(setting.value, tuple) else ()
     kept = [one for one in before if one not in remove]
@@ -71,7 +71,7 @@ def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[
 
 
 def put_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> bool:
-    """Write one named entry of a table, its fields a line each; True where it replaced one.
+    """Write one named entry of a table, one field a line. Returns True if it replaced an entry.
 
     Raises ConfigError as set_value does.
     """
@@ -84,7 +84,7 @@ def put_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> boo
 
 
 def remove_part(home: Home, key: str, name: str) -> bool:
-    """Take one named entry out of a table; False where it is not there. Raises as set_value does."""
+    """Remove one named entry from a table. Returns False if it does not exist. Raises as set_value does."""
     parts = _parts(home, key)
     if name not in parts:
         return False
@@ -124,7 +124,7 @@ def _apply_table(
 
 
 def _textual(value: object) -> object:
-    """Give a value as the file's reader gives it: every scalar as text."""
+    """Return a value as the file's reader would: every scalar as text."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
         return {key: _textual(inner) for key, inner in fields.items()}
@@ -175,7 +175,7 @@ def _by_hand(home: Home, key: str) -> ConfigError:
 
 
 def _flat(field: Field, value: Value) -> Value:
-    """Give a value for comparing; a table in the same spelling whether it came as JSON or as YAML."""
+    """Return a value for comparison. A table has the same spelling whether it came from JSON or YAML."""
     return json.dumps(_textual(json.loads(str(value))), sort_keys=True) if field.kind == "table" else value
 
 
@@ -206,20 +206,21 @@ def _yaml(field: Field, value: Value) -> str:
 def _quoted(text: str) -> str:
     if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT:
         return text
-    # YAML's double quotes understand JSON's escapes; what YAML takes for a line end must be escaped too.
+    # JSON's escapes are valid in YAML's double quotes; characters that YAML treats as line ends must be
+    # escaped too.
     plain = json.dumps(text, ensure_ascii=False)
     return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff]", lambda m: f"\\u{ord(m[0]):04x}", plain)
 
 
 def _blank(lines: list[str], span: Span) -> None:
-    """Take out a `~` or `null` that stands for an empty section."""
+    """Remove a `~` or `null` that marks an empty section."""
     if span.line == span.end_line and span.line < len(lines):
         line = lines[span.line]
         lines[span.line] = line[: span.column] + line[span.end_column :]
 
 
 class _NoColon(Exception):
-    """A key's colon is not behind it in its line: `? key` with `: value` below."""
+    """A key's colon does not follow it on its line: `? key` with `: value` below."""
 
 
 class _Page:
@@ -232,7 +233,7 @@ class _Page:
             self.lines[-1] += self.newline
 
     def put(self, entry: YamlEntry, value: str) -> str:
-        """Replace an entry's value; a comment behind it stays."""
+        """Replace an entry's value. A comment after it stays."""
         span = entry.span
         end_line, end_column = self._end(span)
         if entry.value is None and (end_line, end_column) == (span.line, span.column):
@@ -240,13 +241,13 @@ class _Page:
             return self._splice((end_line, end_column), (end_line, end_column), f" {value}")
         start = (span.line, span.column)
         if span.line > entry.key.line:
-            # A list below its key moves up beside it.
+            # A list below its key moves up to the key's line.
             start = (entry.key.line, self._after_colon(entry))
             value = f" {value}"
         return self._splice(start, (end_line, end_column), value)
 
     def remove(self, section: SectionNode, entry: YamlEntry) -> str:
-        """Take an entry out; in a block, its whole lines."""
+        """Remove an entry; in a block, its whole lines."""
         end_line, end_column = self._end(entry.span)
         if not section.is_flow:
             del self.lines[entry.key.line : max(end_line, entry.key.line) + 1]
@@ -273,14 +274,14 @@ class _Page:
         return "".join(self.lines)
 
     def add_part(self, entry: YamlEntry, lines: Sequence[str]) -> str:
-        """Add lines behind a table's last entry, as deep as that."""
+        """Add lines after a table's last entry, with its indentation."""
         last = entry.parts[-1]
         at = max(self._end(last.span)[0], last.key.line)
         self.lines[at + 1 : at + 1] = [" " * last.key.column + line + self.newline for line in lines]
         return "".join(self.lines)
 
     def remove_part(self, entry: YamlEntry, name: str) -> str:
-        """Take a table's entry out, its whole lines."""
+        """Remove a table's entry with its whole lines."""
         part = next(one for one in entry.parts if one.name == name)
         del self.lines[part.key.line : max(self._end(part.span)[0], part.key.line) + 1]
         return "".join(self.lines)
@@ -297,7 +298,8 @@ class _Page:
         return found + 1
 
     def _end(self, span: Span) -> tuple[int, int]:
-        """Give where a value really ends: a block's mark stands before the next key, behind comments."""
+        """Return the real end of a value. The parser puts a block's end before the next key, after any
+        comments. Positions count from 0."""
         line, column = span.end_line, span.end_column
         while line > span.line and (line >= len(self.lines) or self._is_beside(line, column)):
             line -= 1

@@ -1,8 +1,8 @@
-"""The settings as a flat list of keys, and the one way to read a value from text.
+"""The settings as a flat list of keys, and the single parser of their values.
 
-The file, the environment, flags and `whet config set` all go through `read_text`, so that a value means
-the same wherever it is written. Help texts are the docstrings under the fields in `config/schema.py`,
-read from its source on demand. This module does not know where values come from.
+The file, the environment, flags and `whet config set` all use `read_text`, so that a value means the same
+everywhere. Help texts are the docstrings under the fields in `config/schema.py`, read from its source on
+demand. This module does not know the sources of values.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from whet.contract.texts import from_json, from_values
 
 Kind = Literal["text", "whole number", "number", "yes or no", "choice", "list", "table"]
 Value = str | int | float | bool | tuple[str, ...]
-"""What a setting holds; a table is the text of a JSON object here, whatever it was written in."""
+"""The value of a setting. A table is the text of a JSON object here, in whatever form it was written."""
 _LARGEST = 10**12
-"""The largest number: 30,000 years of seconds. What is larger fits neither a clock nor a database."""
+"""The largest number: 30,000 years in seconds. Larger numbers fit neither a clock nor a database."""
 _YES = {
     "true": True,
     "yes": True,
@@ -40,8 +40,8 @@ _YES = {
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One setting: `key` is section.name; numbers are at least `minimum`, texts and a list's items have a
-    `form`, or are of the `choices`."""
+    """One setting. `key` is section.name. Numbers are at least `minimum`; texts and a list's items match a
+    `form` or are one of the `choices`."""
 
     key: str
     kind: Kind
@@ -57,7 +57,7 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What may stand there, for a person."""
+        """The allowed values, described for a person."""
         match self.kind:
             case "choice":
                 return ", ".join(choice or "(empty)" for choice in self.choices)
@@ -81,7 +81,7 @@ class Field(msgspec.Struct, frozen=True):
                 return "text"
 
     def takes(self, item: str) -> bool:
-        """Whether a text may stand here, or in the list."""
+        """Return whether a text is allowed here, or in the list."""
         if self.choices:
             return item in self.choices
         return not self.form or bool(FORMS[self.form].fits(item))
@@ -89,13 +89,13 @@ class Field(msgspec.Struct, frozen=True):
 
 @cache
 def sections() -> dict[str, type[msgspec.Struct]]:
-    """Give the sections of config.yaml in the schema's order."""
+    """Return the sections of config.yaml in the schema's order."""
     return {field.name: field.type for field in msgspec.structs.fields(schema.Settings)}
 
 
 @cache
 def fields() -> dict[str, Field]:
-    """Give every setting by key, in the schema's order."""
+    """Return every setting by key, in the schema's order."""
     found: dict[str, Field] = {}
     for section, struct in sections().items():
         for field in msgspec.structs.fields(struct):
@@ -128,8 +128,8 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def read_text(field: Field, text: str) -> Value:
-    """Read one value; a list is comma-separated, or a JSON array where its items have commas of their own.
-    Raises ValueError with what is allowed."""
+    """Parse one value. A list is comma-separated, or a JSON array if its items contain commas. Raises
+    ValueError with the allowed values."""
     match field.kind:
         case "text" | "choice" if field.takes(text) or not (text or field.default):
             return text
@@ -146,7 +146,7 @@ def read_text(field: Field, text: str) -> Value:
 
 
 def read_table(field: Field, text: str) -> str:
-    """Check a table given as the text of a JSON object. Raises ValueError saying which part is wrong."""
+    """Check a table written as the text of a JSON object. Raises ValueError naming the wrong part."""
     section, _, name = field.key.partition(".")
     kinds = {one.name: one.type for one in msgspec.structs.fields(sections()[section])}
     part_kind: Any = get_args(kinds[name])[1]
@@ -175,9 +175,9 @@ def _number(field: Field, text: str) -> float | int | None:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Split at the commas that stand outside parentheses, so that rules such as terminal(a, b) survive.
+    """Split at the commas outside parentheses, so that rules such as terminal(a, b) stay whole.
 
-    A JSON array of texts is taken as it is.
+    A JSON array of texts is read as such.
     """
     if text.lstrip().startswith("["):
         with contextlib.suppress(msgspec.DecodeError):
@@ -194,7 +194,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def show(value: Value) -> str:
-    """Write a value for a person, as `whet config set` takes it."""
+    """Format a value for a person, in the form that `whet config set` reads."""
     if isinstance(value, tuple):
         return ", ".join(value)
     if isinstance(value, bool):
@@ -203,7 +203,7 @@ def show(value: Value) -> str:
 
 
 def nearest(word: str, candidates: Sequence[str]) -> str:
-    """Give the candidate that `word` most likely meant, or ""; a key's last part counts too."""
+    """Return the candidate that `word` most likely meant, or "". A key's last part is compared too."""
     close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     if close:
         return close[0]
@@ -214,7 +214,7 @@ def nearest(word: str, candidates: Sequence[str]) -> str:
 
 @cache
 def helps() -> dict[str, str]:
-    """Give each setting's help, the docstring under its field; a section's own where a field has none."""
+    """Return each setting's help, the docstring under its field, or the section's if a field has none."""
     tree = ast.parse(inspect.getsource(schema))
     by_class = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     texts: dict[str, str] = {}

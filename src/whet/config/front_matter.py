@@ -1,7 +1,7 @@
-"""YAML front matter of Markdown files, between two `---` lines: of skills, and of commands made of prompts.
+"""YAML front matter of Markdown files, between two `---` lines: of skills and of prompt commands.
 
-Plain `key: value` lines are read here, with colons in the value, which YAML forbids and many write; anything
-richer goes to YAML, without anchors, tags or depth, since such files come from strangers.
+Plain `key: value` lines are parsed here, because many values contain colons, which YAML forbids. Anything
+richer goes to YAML, without anchors, tags or deep nesting, since such files come from untrusted sources.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _DEEPEST = 5
 
 
 def split(text: str, what: str) -> tuple[str, str]:
-    """Give the front matter and the body. Raises ConfigError where `what` has no front matter."""
+    """Return the front matter and the body. Raises ConfigError if the text has no front matter; `label` names
+    it in the message."""
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         raise ConfigError(f"{what} has no front matter", hint="begin it with ---, name, description, ---")
@@ -28,7 +29,7 @@ def split(text: str, what: str) -> tuple[str, str]:
 
 
 def fields(text: str) -> dict[str, Any]:
-    """Give the front matter's fields. Raises ConfigError, with the line where it is no YAML."""
+    """Return the front matter's fields. Raises ConfigError, with the line if it is not valid YAML."""
     if len(text) > _LARGEST_CHARS:
         raise ConfigError(f"the front matter has more than {_LARGEST_CHARS:,} characters")
     found: dict[str, Any] = {}
@@ -45,7 +46,7 @@ def fields(text: str) -> dict[str, Any]:
 def _parse(text: str) -> dict[str, Any]:
     from whet.config import yaml_file  # noqa: PLC0415 - 35 ms of CPU, and most files don't need it
 
-    # It begins in the file's second line.
+    # The front matter begins on the file's second line.
     values: object = yaml_file.values(f"\n{text}", "the front matter", _DEEPEST)
     if not isinstance(values, dict):
         raise ConfigError("the front matter must hold fields such as `name: ...`")

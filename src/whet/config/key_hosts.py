@@ -1,9 +1,11 @@
-"""Which server a key may go to: a provider's key to that provider, any other to the server it was named for.
+"""Decide which server a key may be sent to: a provider's key to that provider, any other key only to the
+server configured with it.
 
-The one place where a key meets an address. A server's settings stand in layers (config.yaml, environment,
-flags), so an address from one layer could meet a key of another: `settle` keeps them apart when settings are
-made, `beside` when a second model leaves out what the first one says, `key_names` when a connection is made.
-Addresses are compared whole, as the HTTP client reads them: scheme, host and port. Knows no values of keys.
+This is the only place that combines keys with addresses. A server's settings come from layers
+(config.yaml, environment, flags), so an address from one layer could be combined with a key from another.
+`settle` prevents that when settings are loaded, `derive_second_model` when a second model inherits
+settings of the first, `key_names` when a connection is made. Addresses are compared as the HTTP client
+reads them: scheme, host and port. This module knows no values of keys.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _LOOPBACK = ("localhost", "::1")
 
 
 class KeyHome(msgspec.Struct, frozen=True):
-    """Where a provider is, and the variables that hold its keys; none are needed where there are none."""
+    """A provider's address, and the variables that hold its keys; empty if it needs no key."""
 
     url: str
     keys: tuple[str, ...] = ()
@@ -39,7 +41,7 @@ _OWNERS = {key: home.url for home in _ALL_HOMES.values() for key in home.keys}
 
 
 def origin(url: str) -> tuple[str, str, int] | None:
-    """Give a URL's scheme, host and port as the HTTP client connects; None where it is no http(s) URL."""
+    """Return the scheme, host and port that the HTTP client connects to, or None if it is no http(s) URL."""
     parts = parts_of(url)
     if parts is None or not parts.hostname:
         return None
@@ -47,9 +49,10 @@ def origin(url: str) -> tuple[str, str, int] | None:
 
 
 def is_theirs(url: str, root: str) -> bool:
-    """Whether `url` leads to the server at `root` or to a subdomain of it, by the same scheme and port.
+    """Return whether `url` leads to the server at `root` or to a subdomain of it, with the same scheme and
+    port.
 
-    A platform's own files and sockets are on such hosts, and want its token.
+    A platform's own files and sockets are on such hosts and need its token.
     """
     here, there = origin(root), origin(re.sub(r"^ws(s?)://", r"http\1://", url))
     if here is None or there is None or (here[0], here[2]) != (there[0], there[2]):
@@ -58,29 +61,33 @@ def is_theirs(url: str, root: str) -> bool:
 
 
 def is_this_machine(url: str) -> bool:
-    """Whether a URL leads to this machine's loopback."""
+    """Return whether a URL leads to this machine's loopback."""
     found = origin(url)
     return found is not None and (found[1] in _LOOPBACK or bool(re.fullmatch(r"127(\.\d{1,3}){3}", found[1])))
 
 
 def goes_home(name: str, url: str) -> bool:
-    """Whether the key in the variable `name` may go to `url` without being paired with it in config.yaml.
+    """Return whether the key in the variable `name` may be sent to `url` without being paired with it in
+    config.yaml.
 
-    NAME_2, NAME_3 ... are the provider's, too; a variable of nobody we know may go where it was named for.
+    NAME_2, NAME_3 ... belong to the provider too. A variable that belongs to no known provider may be sent
+    to the server configured with it.
     """
     owner = _OWNERS.get(re.sub(r"_\d+$", "", name))
     return owner is None or origin(owner) == origin(url)
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Give the variables that a comma-separated api_key_env names."""
+    """Return the variables in a comma-separated api_key_env."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def key_names(model: ModelSettings) -> tuple[str, ...]:
-    """Give the variables whose keys may go to the model's server; empty where none may or none is needed.
+    """Return the variables whose keys may be sent to the model's server, or an empty tuple if none may or
+    none is needed.
 
-    Where one block names both an address and keys, they are paired: `settle` and `beside` saw to that.
+    If one block names both an address and keys, they are paired: `settle` and `derive_second_model` ensure
+    that.
     """
     home = HOMES.get(model.provider, KeyHome(""))
     named = split_names(model.api_key_env)
@@ -91,24 +98,24 @@ def key_names(model: ModelSettings) -> tuple[str, ...]:
 
 
 def search_server(search: SearchSettings) -> KeyHome:
-    """Give where an engine is and the variables whose keys may go there; no address where none is known."""
+    """Return a search engine's address, empty if unknown, and the variables whose keys may be sent there."""
     home = SEARCH_HOMES.get(search.provider, KeyHome(""))
     address = search.base_url or home.url
     named = split_names(search.api_key_env)
-    if named and search.base_url:  # settings pair them only where one layer says both
+    if named and search.base_url:  # settings are paired only if one layer sets both
         return KeyHome(address, named)
     return KeyHome(address, tuple(name for name in named or home.keys if goes_home(name, address)))
 
 
 def withheld(model: ModelSettings) -> tuple[str, ...]:
-    """Give the variables that would hold the provider's keys but must not go to this address."""
+    """Return the variables that would hold the provider's keys but must not be sent to this address."""
     sent = key_names(model)
     wanted = split_names(model.api_key_env) or HOMES.get(model.provider, KeyHome("")).keys
     return tuple(name for name in wanted if name not in sent)
 
 
 def beside(model: ModelSettings, other: FallbackSettings | ReviewSettings | JudgeSettings) -> ModelSettings:
-    """Give the settings of a second model: the first one's, where it has the same server."""
+    """Return the settings of a second model. It inherits the first one's server if it names none."""
     if other.provider or other.base_url:
         server = (other.provider, other.base_url, other.format, other.api_key_env)
     else:
@@ -129,7 +136,7 @@ def beside(model: ModelSettings, other: FallbackSettings | ReviewSettings | Judg
 
 
 class Named(msgspec.Struct, frozen=True):
-    """What one block says of its server, each with the strength of the layer that says it: 0 nobody, 1
+    """A block's settings of its server, each with the strength of the layer that sets it: 0 default, 1
     config.yaml, 2 the environment, 3 a flag."""
 
     provider: tuple[str, int]
@@ -139,23 +146,23 @@ class Named(msgspec.Struct, frozen=True):
 
     @property
     def names_server(self) -> bool:
-        """Whether the block says where its server is."""
+        """Whether the block names its server."""
         return bool(self.provider[0] or self.base_url[0])
 
     @property
     def address(self) -> str:
-        """The server's address; empty where it is not known."""
+        """The server's address, empty if unknown."""
         return self.base_url[0] or _ALL_HOMES.get(self.provider[0], KeyHome("")).url
 
     @property
     def strength(self) -> int:
-        """The strength of what decides on the address."""
+        """The strength of the setting that decides on the address."""
         return self.base_url[1] if self.base_url[0] else self.provider[1]
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What becomes of a block: the fields that no longer count, by name, with their new values; and a line
-    for the person where a key stays here."""
+    """The result of settling a block: the fields that no longer apply, by name, with their new values, and a
+    notice for the person if a key is withheld."""
 
     block: Named
     changed: Mapping[str, str]
@@ -163,9 +170,10 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 def settle(section: str, named: Named, first: Named | None = None) -> Settled:
-    """Let the strongest layer that names a server decide on it alone, and drop the keys named for another.
+    """Let the strongest layer that names a server decide on it alone, and drop keys that belong to another
+    server.
 
-    `first` is the settled block of the first model, whose server this one has where it names none.
+    `first` is the settled block of the first model, whose server this one inherits if it names none.
     """
     block, dropped = _one_server(named)
     place = block if block.names_server or first is None else first
@@ -185,7 +193,7 @@ def settle(section: str, named: Named, first: Named | None = None) -> Settled:
 
 
 def _one_server(named: Named) -> tuple[Named, dict[str, str]]:
-    """Drop the provider, address and format of weaker layers than the one that names the server."""
+    """Drop the provider, address and format of layers weaker than the one that names the server."""
     dropped: dict[str, str] = {}
     provider, base_url = named.provider, named.base_url
     if base_url[0] and provider[0] and base_url[1] > provider[1]:
@@ -200,7 +208,7 @@ def _one_server(named: Named) -> tuple[Named, dict[str, str]]:
 
 
 def _lost(named: Named, block: Named, names: Sequence[str]) -> tuple[str, ...]:
-    """Give the variables that somebody might think would be sent, and are not."""
+    """Return the variables that a person might expect to be sent although they are not."""
     if names:
         return tuple(names)
     if block.api_key_env[0]:

@@ -1,7 +1,7 @@
-"""Keys in the system's own keyring: .env says that they are there, and holds nothing of them.
+"""Keys in the system's keyring. .env contains a marker for such a key and no part of it.
 
-The package `keyring` is an extra, and is imported only where a key is in a keyring or is put there. A key
-that can't be had from it is an error that says so, never an empty one.
+The package `keyring` is an extra, imported only if a key is read from or stored in a keyring. If a key
+can't be read, an error says so; an empty key is never returned.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from whet.contract.errors import ConfigError
 
 
 class _Ring(Protocol):
-    """What is used of the package."""
+    """The part of the package that is used."""
 
     def get_password(self, service_name: str, username: str) -> str | None: ...
 
@@ -22,7 +22,7 @@ class _Ring(Protocol):
 
 
 def is_there() -> bool:
-    """Whether the extra is installed and this system has a keyring that can keep something."""
+    """Return whether the extra is installed and this system has a usable keyring."""
     if find_spec("keyring") is None:
         return False
     import keyring  # noqa: PLC0415 - 100 ms, only where somebody logs in
@@ -31,7 +31,7 @@ def is_there() -> bool:
 
 
 def put(home: Home, name: str, value: str) -> None:
-    """Keep a key of this home in the keyring. Raises ConfigError."""
+    """Store a key of this home in the keyring. Raises ConfigError."""
     ring, fails = _ring()
     try:
         ring.set_password(_service(home), name, value)
@@ -40,7 +40,7 @@ def put(home: Home, name: str, value: str) -> None:
 
 
 def fetch(home: Home, name: str) -> str:
-    """Give a key of this home from the keyring. Raises ConfigError where it can't be had."""
+    """Return a key of this home from the keyring. Raises ConfigError if it can't be read."""
     ring, fails = _ring()
     try:
         found = ring.get_password(_service(home), name)
@@ -53,7 +53,7 @@ def fetch(home: Home, name: str) -> str:
 
 
 def _ring() -> tuple[_Ring, tuple[type[Exception], ...]]:
-    """Give the keyring, and what it raises where it fails."""
+    """Return the keyring, and the exceptions that it raises when it fails."""
     if find_spec("keyring") is None:
         raise ConfigError(
             "a key is in the system's keyring, and the extra for that is not installed",

@@ -1,7 +1,7 @@
-"""Make the settings from config.yaml < environment < flags, and remember where each value came from.
+"""Load the settings from config.yaml < environment < flags, and record the origin of each value.
 
-Every value is checked, the overridden ones too, so that a mistake is named where it stands. This module
-does not know secrets; a missing file is the same as an empty one.
+Every value is checked, even an overridden one, so that an error names its source. This module does not
+know secrets. A missing file is the same as an empty one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from whet.config.yaml_file import SectionNode
 
 FLAGS = {"approval.mode": "--approvals", "tools.disabled": "--disable-tool"}
-"""Flags whose name is not the field's own."""
+"""Flags whose name differs from the field's."""
 NOT_SETTINGS = {"WHET_HOME", "WHET_PROFILE", "WHET_COMPLETE"}
 
 
 class SettingOrigin(msgspec.Struct, frozen=True):
-    """One value of a key and where it stands: "config.yaml line 3", "environment WHET_MODEL_MODEL",
-    "flag --model" or "default"."""
+    """One value of a key and its source: "config.yaml line 3", "environment WHET_MODEL_MODEL", "flag --model"
+    or "default"."""
 
     value: Value
     origin: str
@@ -45,7 +45,7 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:
-        """Give the value of a known key such as model.provider; a table as the text of its JSON."""
+        """Return the value of a known key such as model.provider; a table as the text of its JSON."""
         section, _, name = key.partition(".")
         value = getattr(getattr(self.settings, section), name)
         return msgspec.json.encode(value).decode() if fields()[key].kind == "table" else value
@@ -54,9 +54,9 @@ class LoadedSettings(msgspec.Struct, frozen=True):
 def load(
     home: Home, flags: Mapping[str, object] | None = None, *, environ: Mapping[str, str]
 ) -> LoadedSettings:
-    """Load the settings of `home`. `flags` maps keys to values, None where not given.
+    """Load the settings of `home`. `flags` maps keys to values, None if not given.
 
-    Raises ConfigError naming the key, the value, where it stands and what is allowed.
+    Raises ConfigError naming the key, the value, its source and the allowed values.
     """
     layers = (
         {key: SettingOrigin(spec.default, "default") for key, spec in fields().items()},
@@ -78,7 +78,8 @@ def load(
 def _settle_servers(
     chosen: dict[str, SettingOrigin], overridden: dict[str, tuple[SettingOrigin, ...]]
 ) -> Iterator[str]:
-    """Keep keys from servers that they were not named for, in place; give what a person should know."""
+    """Withhold keys from servers that they don't belong to, changing `chosen` and `overridden`. Yields
+    notices for the person."""
     first: Named | None = None
     for section in ("model", "fallback", "review", "judge", "search"):
         own = chosen | {"search.format": SettingOrigin("auto", "default")}
@@ -102,7 +103,7 @@ def _settle_servers(
 
 
 def _strength(setting: SettingOrigin) -> int:
-    """Say which layer a value comes from: 1 config.yaml, 2 the environment, 3 a flag; 0 for a default."""
+    """Return the layer of a value: 1 config.yaml, 2 the environment, 3 a flag, 0 a default."""
     if not setting.value or setting.origin == "default":
         return 0
     return {"environment": 2, "flag": 3}.get(setting.origin.partition(" ")[0], 1)
@@ -126,7 +127,7 @@ def parse_file(home: Home, text: str) -> tuple[SectionNode, ...]:
 
 
 def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:
-    """Read the text of a config.yaml and give its settings by key. Raises ConfigError."""
+    """Parse the text of a config.yaml and return its settings by key. Raises ConfigError."""
     found: dict[str, SettingOrigin] = {}
     for section in parse_file(home, text):
         if section.name not in sections():
@@ -163,7 +164,7 @@ def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, SettingOrigi
 
 
 def known(key: str) -> Field:
-    """Give the field of `key`. Raises ConfigError with the nearest key."""
+    """Return the field of `key`. Raises ConfigError with the nearest key."""
     if key not in fields():
         raise _unknown(key, list(fields()), "")
     return fields()[key]

@@ -1,8 +1,8 @@
-"""Where everything of one home lives, and how its small text files are read and replaced safely.
+"""The paths of one home, and the safe reading and replacing of its small text files.
 
-`WHET_HOME` (default ~/.whet); a profile is its own home below it. Reading turns every way a file can be wrong
-into a ConfigError; replacing is atomic and durable (a temporary file, fsync, rename), and goes through a
-symbolic link to what it points at. What the files hold is not known here.
+`WHET_HOME` (default ~/.whet); a profile is its own home below it. Reading turns every fault of a file into
+a ConfigError. Replacing is atomic and durable (a temporary file, fsync, rename), and follows a symbolic
+link to its target. This module does not know the files' contents.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> Path:
-        """The folder that holds every profile: the root itself, or that of the home which a profile is in."""
+        """The folder that holds every profile: the root itself or, for a profile, the home that it is in."""
         above = self.root.parent
         return above.parent if above.name == "profiles" else self.root
 
     @property
     def no_sandbox(self) -> Path:
-        """There where the last look found no engine that confines commands (`sandbox/known.py`)."""
+        """Marks that the last check found no engine that confines commands (`sandbox/known.py`)."""
         return self.whole / "no-sandbox.txt"
 
     @property
@@ -75,12 +75,12 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def rewind(self) -> Path:
-        """What workspaces were before and after steps, a folder for each."""
+        """The contents of workspaces before and after steps, one folder for each."""
         return self.root / "rewind"
 
     @property
     def gateway(self) -> Path:
-        """Chat platforms, and who is who on them."""
+        """The settings of chat platforms and their people."""
         return self.root / "gateway.toml"
 
     @property
@@ -95,11 +95,11 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def history(self) -> Path:
-        """What was typed in the chat, for the arrow keys."""
+        """The history of the chat's input line."""
         return self.root / "history"
 
     def ensure(self) -> None:
-        """Make the home, readable by its owner only. Raises StoreUnwritable."""
+        """Create the home, readable by its owner only. Raises StoreUnwritable."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -110,7 +110,7 @@ class Home(msgspec.Struct, frozen=True):
 
 
 def find_home(profile: str = "") -> Home:
-    """Give the home from WHET_HOME and the profile's name; nothing is made."""
+    """Return the home for WHET_HOME and a profile's name. Creates nothing."""
     root = Path(os.environ.get("WHET_HOME") or "~/.whet").expanduser().absolute()
     if not profile:
         return Home(root)
@@ -120,15 +120,15 @@ def find_home(profile: str = "") -> Home:
 
 
 def read_small(path: Path) -> str | None:
-    """Give the text of `path`, None where there is no file. Raises ConfigError for anything else."""
+    """Return the text of `path`, or None if there is no file. Raises ConfigError for anything else."""
     raw = read_whole(path, LARGEST_BYTES)
     return None if raw is None else as_text(raw, path)
 
 
 def read_whole(path: Path, limit_bytes: int, *, through_links: bool = True) -> bytes | None:
-    """Give the bytes of `path`, None where there is no file. Raises ConfigError for anything else, what
-    is larger than the limit, and a link where none is followed."""
-    # Not a plain open: a named pipe in the file's place would hang it for ever.
+    """Return the bytes of `path`, or None if there is no file. Raises ConfigError for anything else, for a
+    file larger than the limit, and for a link if `through_links` is False."""
+    # Not a plain open: a named pipe under that name would block it for ever.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if through_links else os.O_NOFOLLOW)
     try:
         handle = os.open(path, flags)
@@ -161,7 +161,7 @@ def read_whole(path: Path, limit_bytes: int, *, through_links: bool = True) -> b
 
 
 def as_text(raw: bytes, path: Path) -> str:
-    """Decode what `path` holds. Raises ConfigError with the line."""
+    """Decode the bytes of `path`. Raises ConfigError with the line."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -170,9 +170,9 @@ def as_text(raw: bytes, path: Path) -> str:
 
 
 def replace(path: Path, text: str, *, mode: int) -> None:
-    """Put `text` in the file's place with `mode`; on return it is on disk, and never half of it.
+    """Replace the file's content by `text` with `mode`. On return it is on disk, and never half of it.
 
-    Raises ConfigError where the folder can't be written.
+    Raises ConfigError if the folder can't be written.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -191,7 +191,7 @@ def replace(path: Path, text: str, *, mode: int) -> None:
 
 
 def fill(path: Path, content: bytes, mode: int) -> None:
-    """Make a new file with `mode` that holds this; it is on the disk on return. Raises OSError."""
+    """Create a new file with `mode` and this content, durable on return. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with open(os.open(path, flags, mode), "wb") as file:
         file.write(content)
@@ -202,8 +202,8 @@ def fill(path: Path, content: bytes, mode: int) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Keep other processes of ours out of a folder's files meanwhile; a person is not kept out. The folder is
-    made where there is none. Raises StoreUnwritable."""
+    """Lock a folder against our other processes, but not against people. Creates the folder if needed. Raises
+    StoreUnwritable."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -219,7 +219,7 @@ def locked(folder: Path) -> Generator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put a folder's names on the disk."""
+    """Sync a folder's entries to the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -228,7 +228,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def mode_of(path: Path) -> int | None:
-    """Give the permission bits of `path`, None where it is not there."""
+    """Return the permission bits of `path`, or None if it does not exist."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:

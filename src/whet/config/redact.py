@@ -1,9 +1,10 @@
-"""Take out of a text what must not travel: secrets, the home folder's name, e-mail addresses.
+"""Remove private data from texts: secrets, the home folder's name, e-mail addresses.
 
-`log.mask` knows loaded secret values and the shapes of vendors' keys; this module adds what needs the text
-around it (`password: ...`, `--token ...`, headers, query parameters), tokens that look random, and what
-names a person. Everything that is kept for later use or goes into another session's prompt passes through
-here; learned memory, skills and warm templates share it. It stores nothing and reads no file.
+`log.mask` knows loaded secret values and the shapes of vendors' keys. This module adds secrets that are
+recognised by their context (`password: ...`, `--token ...`, headers, query parameters), tokens that look
+random, and data that identifies a person. All text that is stored for later use or goes into another
+session's prompt passes through here; learned memory, skills and warm templates share it. It stores nothing
+and reads no file.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _NAMES = (
     r"|encryption[_-]?key|shared[_-]?key|client[_-]?secret|authorization|x-api-key|dsn|webhook[_-]?url)"
 )
 _VALUE = r"[^\s\"'`,;&)}\]]"
-# NAME=value as the shell and .env write it: an upper-case name needs no further proof.
+# NAME=value as the shell and .env write it: an upper-case name is sufficient.
 _SHELL = re.compile(
     r"\b((?:[A-Z][A-Z0-9]*_)*(?:API_?KEY|KEY|SECRET|TOKEN|AUTH|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|DSN)"
     r"(?:_[A-Z0-9]+)?=)([\"']?)(" + _VALUE + r"{4,})"
 )
-# "name": "value" and name = 'value': a quoted value after a name that says secret.
+# "name": "value" and name = 'value': a quoted value after a name that suggests a secret.
 _QUOTED = re.compile(
     rf"(?i)([\"']?\b[\w.-]{{0,40}}?{_NAMES}[\"']?\s*(?:[:=]|=>|:=)\s*)([bru]?[\"'])((?:(?!\2)[^\n\\]|\\.){{4,}})(?=\2)"
 )
@@ -51,7 +52,7 @@ _LOGIN = re.compile(
     r"|ldap\w+\b[^\n|;]*?\s-w|(?:mongo\w*|login)\b[^\n|;]*?\s-p"
     r"|(?:sqlcmd|zip|unzip)\b[^\n|;]*?\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{2,})"
 )
-# A value after a short option, and a word with a short prefix as vendors write keys: told by their shape.
+# A value after a short option, and a word with a vendor's key prefix: recognised by their shape.
 _SHORT = re.compile(r"((?<=\s)-[A-Za-z]\s+[\"']?)([^\s\"'|;&<>()]{8,})")
 _PREFIXED = re.compile(r"(?<![\w/.-])([a-z]{2,8}(?:[-_][a-z]{1,8})?[-_])([A-Za-z0-9_-]{16,})(?![\w/.-])")
 _CREDENTIAL_URL = re.compile(r"(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)")
@@ -86,9 +87,10 @@ _CARD = re.compile(r"(?<!\d)(?<!\d\.)(?:\d[ -]?){13,19}(?!\d)")
 
 
 def redact(text: str, *, home: str = "") -> str:
-    """Give `text` with secrets as [REDACTED], e-mail addresses as [EMAIL], home folders as ~.
+    """Return `text` with secrets as [REDACTED], e-mail addresses as [EMAIL], home folders as ~.
 
-    `home` is a home folder that is not below /home, /Users or /root. Doing it twice changes nothing more.
+    `home` is a home folder that is not below /home, /Users or /root. Applying it twice changes nothing
+    more.
     """
     text = secrets_masked(text)
     text = _EMAIL.sub(EMAIL, text)
@@ -98,7 +100,7 @@ def redact(text: str, *, home: str = "") -> str:
 
 
 def secrets_masked(text: str) -> str:
-    """Give `text` with every secret that can be told as [REDACTED], and nothing else changed."""
+    """Return `text` with every recognised secret as [REDACTED], and nothing else changed."""
     text = mask(text)
     for pattern, change in _RULES:
         text = pattern.sub(change, text)
@@ -106,7 +108,7 @@ def secrets_masked(text: str) -> str:
 
 
 def secret_said(text: str) -> str:
-    """Name the kind of secret that a text holds, also one that its prose tells; empty where there is none."""
+    """Return the kind of secret in a text, including one described in prose, or an empty string."""
     if holds_secret(text):
         return "a key or a password"
     if _SAID.search(text):
@@ -117,7 +119,7 @@ def secret_said(text: str) -> str:
 
 
 def holds_secret(text: str) -> bool:
-    """Whether `secrets_masked` would take something out."""
+    """Return whether `mask_secrets` would change the text."""
     return secrets_masked(text) != text
 
 
@@ -138,7 +140,7 @@ def _plain(found: re.Match[str]) -> str:
         return found[0]
     named_so = re.search(r"(?i)passw(?:or)?d|passphrase|passwd|pwd", name) is not None
     if value.isalpha() or _WORD.fullmatch(value):
-        # A word alone may be a type or another variable; after `password: ` or `password=` it is one.
+        # A word alone may be a type or another variable; after `password: ` or `password=` it is a password.
         is_meant = named_so and value.isalpha() and re.search(r":\s|\w=$", name)
         is_meant = is_meant and not _NAME.fullmatch(value)
         return f"{name}{MASK}" if is_meant else found[0]
@@ -182,7 +184,7 @@ def _prefixed(found: re.Match[str]) -> str:
 
 
 def is_mixed(word: str) -> bool:
-    """Whether letters and digits change so often that nobody made up the word to be read."""
+    """Return whether letters and digits alternate too often for a readable word."""
     letters = [char for char in word if char.isalnum()]
     digits = sum(char.isdigit() for char in letters)
     if digits < 2 or len(letters) - digits < 4 or _HEX.fullmatch(word):
@@ -200,7 +202,7 @@ def _random(found: re.Match[str]) -> str:
 
 
 def looks_random(token: str) -> bool:
-    """Whether a word looks like a key: long, of mixed kinds of characters that change all the time.
+    """Return whether a word looks like a key: long, with constantly changing kinds of characters.
 
     Hexadecimal digests, UUIDs, paths and names in camelCase do not.
     """
@@ -214,7 +216,7 @@ def looks_random(token: str) -> bool:
     counts = [kinds.count(kind) for kind in range(3)]
     if min(counts[1], counts[2]) >= 3 and counts[0] >= 2:
         return changes >= 0.4
-    # Lower case and digits alone: only without separators, or file names and versions would do.
+    # Lower case and digits alone must come without separators; otherwise file names and versions would match.
     run = max((len(part) for part in _RUN.findall(token)), default=0)
     return run >= 24 and counts[0] >= 5 and counts[2] >= 8 and changes >= 0.3
 

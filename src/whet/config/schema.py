@@ -1,8 +1,8 @@
-"""Every setting, its type, its default and what it does.
+"""Every setting with its type, its default and its effect.
 
 `config.yaml` has this shape; each field can be overridden by `WHET_<SECTION>_<FIELD>` in the environment
-and by a flag. Keys are secrets and live in the environment or `.env`, never here. Loading and origins are
-`config/load.py`'s business.
+and by a flag. Keys are secrets and are set in the environment or `.env`, never here. `config/load.py`
+loads the settings and records their origins.
 """
 
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ ApprovalMode = Literal["ask", "auto", "deny"]
 StatusPart = Literal["mode", "model", "branch", "folder", "context", "cost", "sandbox", "jobs", "plan"]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
-# A form is one of contract/forms.py; an empty text needs none where that is the default.
+# A form is one of contract/forms.py. If the default is an empty text, an empty text needs no form.
 Rules = Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "rule"})]
 Address = Annotated[str, msgspec.Meta(extra={"form": "address"})]
 Variables = Annotated[str, msgspec.Meta(extra={"form": "variables"})]
@@ -48,7 +48,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patience_s: Annotated[float, msgspec.Meta(ge=0)] = 300.0
     """How long a turn waits for a server that is down while a person watches. 0: max_retries alone counts."""
     patience_unattended_s: Annotated[float, msgspec.Meta(ge=0)] = 900.0
-    """The same where nobody is: scripts, schedules, the gateway, the API."""
+    """The same without a person: scripts, schedules, the gateway, the API."""
 
 
 class FallbackSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: WireFormat | Literal["auto"] = "auto"
     api_key_env: Variables = ""
     answers: bool = False
-    """It also marks the sentences of an answer that the turn's receipt does not bear out: a call a turn."""
+    """It also marks the sentences of an answer that the turn's receipt does not support: one call a turn."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,18 +112,19 @@ class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_cap_chars: Count = 30_000
     """The most characters of a result that the model sees; the rest is cut in the middle."""
     terminal_timeout_s: Seconds = 120.0
-    """A foreground command's limit where the call names none."""
+    """The limit of a foreground command that sets none itself."""
     web_allow_private: bool = False
     """Whether web_fetch may reach private and loopback addresses."""
 
 
 class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The engine of web_search; without one there is no such tool."""
+    """The engine of web_search; without one the tool does not exist."""
 
     provider: Literal["", "searxng", "brave", "tavily", "exa", "google"] = ""
-    """searxng: an instance of your own or one that lets you, no key; the others with a key in .env."""
+    """searxng: an instance of your own, or one that permits you, without a key; the others need a key in
+    .env."""
     base_url: Address = ""
-    """Where it is: needed for searxng; empty: the engine's own address."""
+    """Its address: required for searxng; empty: the engine's own address."""
     api_key_env: Variables = ""
     """The variable that holds its key. Empty: BRAVE_API_KEY, TAVILY_API_KEY, EXA_API_KEY or
     GOOGLE_SEARCH_API_KEY."""
@@ -137,22 +138,23 @@ class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What runs without a question. Rules are `tool`, or `tool(pattern)`, e.g. terminal(git push *)."""
 
     mode: ApprovalMode = "ask"
-    """ask: a person decides on anything that changes something; auto: only on what is dangerous; deny:
-    whatever would be asked is denied."""
+    """ask: a person decides on everything that changes something; auto: only on dangerous actions; deny:
+    every action that would need a decision is denied."""
     allow: Rules = ()
     ask: Rules = ()
     deny: Rules = ()
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What commands may reach, held by the system: shell commands, MCP servers, verifiers of evaluations."""
+    """The files and hosts that commands may reach, enforced by the system: shell commands, MCP servers,
+    verifiers of evaluations."""
 
     mode: Literal["auto", "strict", "off"] = "auto"
-    """auto: commands are confined where the system can; strict: none runs where it can't; off: they have all
-    your rights, and only the gate's reading holds."""
+    """auto: commands are confined if the system supports it; strict: no command runs if it does not; off:
+    commands have all your rights, and only the approval gate checks them."""
     backend: Annotated[str, msgspec.Meta(extra={"form": "backend"})] = "local"
-    """Where commands of the shell run: local; "container IMAGE", by docker or podman; "ssh HOST" or "ssh HOST
-    FOLDER", where the workspace is brought over before each command and back after it."""
+    """The place where shell commands run: local; "container IMAGE", by docker or podman; "ssh HOST" or "ssh
+    HOST FOLDER", to which the workspace is copied before each command and back after it."""
     write: tuple[str, ...] = ()
     """Files and folders outside the workspace that commands may write, e.g. ~/.cargo."""
     read: tuple[str, ...] = ()
@@ -172,7 +174,7 @@ class ConfirmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The confirmation service that decides on high-risk actions, and which actions those are."""
 
     url: Annotated[str, msgspec.Meta(extra={"form": "service"})] = ""
-    """The service's address, e.g. http://127.0.0.1:6000 (`whet confirm serve`). Empty: none is asked."""
+    """The service's address, e.g. http://127.0.0.1:6000 (`whet confirm serve`). Empty: no service is used."""
     token_env: Variables = "CONFIRMATION_TOKEN"
     """The variable that holds the agent's submit token; without it, the one that the first start of
     `whet confirm serve` left in this home."""
@@ -187,15 +189,15 @@ class ConfirmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What decides which part of a long conversation the model sees."""
+    """The engine that decides which part of a long conversation the model sees."""
 
     engine: str = "compressor"
     """The context engine's name; `whet context engines` lists them."""
     summary_model: str = ""
-    """The model of the same provider that writes summaries; the session's own takes over where it fails.
-    Empty: the session's own."""
+    """The model of the same provider that writes summaries; the session's own takes over if it fails. Empty:
+    the session's own."""
     compress_timeout_s: Seconds = 300.0
-    """An engine's limit for one compaction or tool call; past it the built-in engine stands in."""
+    """An engine's limit for one compaction or tool call; after that the built-in engine takes over."""
     hook_timeout_s: Seconds = 10.0
     """An engine's limit for every other call."""
 
@@ -208,27 +210,28 @@ class MemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_chars: Count = 1_500
     """The most characters of USER.md."""
     skill_index_chars: Count = 5_000
-    """The most characters of the skill index in the system prompt; what does not fit is found by search."""
+    """The most characters of the skill index in the system prompt; skills beyond that are found by search."""
     brought_along: Annotated[int, msgspec.Meta(ge=0, le=10)] = 3
-    """The most notes that come along with a message for the words that they share with it. 0: none."""
+    """The most notes that are added to a message because they share words with it. 0: none."""
     holdout_share: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.0
     """The chance that a session starts without one learned item or another, so that `whet memory stats` can
     say what each is worth; 0.05 is a good value. 0: never."""
 
 
 class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The review of finished turns: what is worth keeping becomes memory and skills, with its evidence."""
+    """The review of finished turns. It turns lasting lessons into memory and skills, with evidence."""
 
     writes: Literal["auto", "ask", "off"] = "auto"
-    """auto: what passes the gate holds at once; ask: it waits in `whet review inbox`; off: no review runs."""
+    """auto: lessons that pass the gate apply at once; ask: they wait in `whet review inbox`; off: no review
+    runs."""
     turns: Annotated[int, msgspec.Meta(ge=0)] = 10
     """Your turns since a memory write after which a conversation is reviewed. 0: never for that reason."""
     steps: Annotated[int, msgspec.Meta(ge=0)] = 10
     """Steps with tools since a skill write after which it is reviewed. 0: never for that reason."""
     on_correction: bool = True
-    """Whether your correcting the agent calls for a review."""
+    """Whether a correction of yours triggers a review."""
     on_recovery: bool = True
-    """Whether a failure that another way got round calls for a review."""
+    """Whether a failure that another attempt overcame triggers a review."""
     max_steps: Count = 16
     """Model calls of one review."""
     timeout_s: Seconds = 900.0
@@ -239,7 +242,7 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     free_tokens: Annotated[int, msgspec.Meta(ge=0)] = 100_000
     """A day counts as at least so many uncached tokens, so that a short one has reviews, too."""
     daily_tokens: Annotated[int, msgspec.Meta(ge=0)] = 5_000_000
-    """The most tokens of reviews per day, those asked for by hand included. 0: no limit."""
+    """The most tokens of reviews per day, including those requested by hand. 0: no limit."""
     daily_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """The most that reviews may cost per day. 0: no limit."""
     worker: Literal["auto", "off"] = "auto"
@@ -258,8 +261,8 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest_tokens: Count = 24_000
     """The most tokens of the digest that another model gets."""
     probes: bool = True
-    """Whether a review runs the reading commands that a fact rests on once more, in the sandbox; the note
-    says `checked DATE` then. Without a sandbox nothing is run."""
+    """Whether a review runs the reading commands behind a fact again, in the sandbox; the note then says
+    `checked DATE`. Without a sandbox nothing is run."""
 
 
 class WarmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -284,21 +287,22 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TracesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where turns are told of as OpenTelemetry traces."""
+    """Where turns are reported as OpenTelemetry traces."""
 
     url: Address = ""
-    """http://collector:4318/v1/traces: names, times and token counts go there, no content. Empty: nowhere."""
+    """http://collector:4318/v1/traces gets names, times and token counts, no content. Empty: no traces."""
 
 
 class RewindSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is recorded of a workspace, so that what a step did to its files can be taken back."""
+    """The recording of workspaces, so that the changes of a step to its files can be undone."""
 
     record: bool = True
     """Whether steps that may change files are recorded."""
     file_mb: Count = 50
-    """The largest file that is recorded; larger ones are named and left out."""
+    """The largest file that is recorded; larger ones are listed and left out."""
     total_mb: Count = 2_000
-    """The most that the record of one workspace takes; past it old records go, then the largest files."""
+    """The most space that the record of one workspace takes; beyond it old records are deleted, then the
+    largest files."""
     max_files: Count = 200_000
     """A workspace with more files and folders is not recorded: a home folder, say."""
     keep_days: Count = 30
@@ -311,16 +315,17 @@ class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: tuple[str, ...] = ()
     """Plugins to load, in this order."""
     disabled: tuple[str, ...] = ()
-    """Plugins that stay off even where they are enabled."""
+    """Plugins that stay off even if they are enabled."""
     project: bool = False
-    """Whether the workspace's .whet/plugins is looked at too; a downloaded project brings its own."""
+    """Whether plugins in the workspace's .whet/plugins are considered too; a downloaded project brings its
+    own."""
     entries: dict[str, dict[str, Any]] = {}
-    """By plugin what it reads with `ctx.get_config`: NAME: {settings: {...}}."""
+    """The settings of each plugin, for `ctx.get_config`: NAME: {settings: {...}}."""
 
 
 class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One MCP server: a command that is started and spoken to over its pipes, or a url. In the values of
-    `env` and `headers`, ${NAME} is a variable of the environment or .env."""
+    """One MCP server: a command that is started and connected by its pipes, or a url. In the values of `env`
+    and `headers`, ${NAME} is a variable of the environment or .env."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -350,11 +355,11 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "write ~/notes", or the only hosts that it may reach, e.g. "reach api.example.com"; confined: false for
     all that you may."""
     search_above_tokens: Annotated[int, msgspec.Meta(ge=0)] = 3_000
-    """Where the servers' tools take up more of a prompt than this, they are found by words instead of all
-    being sent."""
+    """If the servers' tools take up more of a prompt than this, the model searches for them instead of
+    receiving all."""
     client_metadata_url: Address = ""
     """The https address of a document that describes this client to authorization servers, if you host one;
-    those that take such need no registration then."""
+    servers that accept it need no registration then."""
 
 
 HookEvent = Literal["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop"]
@@ -375,57 +380,56 @@ class HooksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     commands: dict[str, HookSettings] = {}
     """Hooks by name: event (PreToolUse, PostToolUse, UserPromptSubmit, Stop), command, tools (names as a
-    regular expression), timeout_s. Exit code 2 of one before something is a no, with its error output as the
+    regular expression), timeout_s. Exit code 2 before an event denies it, with the error output as the
     reason."""
 
 
 class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the notifiers that plugins bring are told."""
+    """The events that are sent to plugins' notifiers."""
 
     turns_over_s: Seconds = 60.0
-    """A turn that took longer is told when it ends."""
+    """The end of a turn is reported if it took longer than this."""
     questions: bool = True
-    """Whether a question that waits for you is told."""
+    """Whether a question that waits for you is reported."""
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How people on chat platforms are served; gateway.toml says which platforms and which people."""
 
     busy: Literal["steer", "queue"] = "steer"
-    """What becomes of a message while a turn runs: steer, it is read before the turn's next step; queue, it
-    is a turn of its own afterwards."""
+    """The handling of a message during a turn: steer, it is read before the turn's next step; queue, it
+    becomes a turn of its own afterwards."""
     stream_after_s: Annotated[float, msgspec.Meta(ge=0)] = 1.5
     """How long a turn runs before its growing answer is shown. 0: only whole answers are sent."""
     reviews: bool = False
-    """Whether what a review of a conversation saved is told there, quietly."""
+    """Whether results of a conversation's review are reported there, without a sound."""
     flood_per_minute: Count = 20
     """The most messages that one person may send in a minute."""
     max_turns: Count = 200
-    """The most turns that run at a time; what comes more waits."""
+    """The most turns that run at a time; further ones wait."""
     idle_after_s: Seconds = 60.0
     """How long a conversation stays in memory after its last turn."""
     file_bytes: Count = 20_000_000
     """The largest file that is taken in or sent."""
     drain_s: Seconds = 20.0
-    """How long turns that run have to end when the gateway is told to stop; the next start goes on with the
-    others."""
+    """How long running turns have to end when the gateway is stopped; the next start continues the others."""
 
 
 class ScheduleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `whet cron` has run, and what becomes of a time at which nothing could run."""
+    """How `whet cron` runs schedules, and how it handles missed times."""
 
     catch_up_s: Annotated[float, msgspec.Meta(ge=0)] = 43_200.0
-    """A missed time is made up once, if the latest of those missed is no longer ago. 0: never."""
+    """A missed time is run once, if the latest missed one is no longer ago than this. 0: never."""
     worker: Literal["auto", "off"] = "auto"
-    """auto: a program that is open (chat, editor, gateway) starts a worker for what is due; off: only
-    `whet worker` runs schedules."""
+    """auto: an open program (chat, editor, gateway) starts a worker for due schedules; off: only `whet
+    worker` runs schedules."""
 
 
 class WalletSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most that model calls may cost together: turns, helpers, summaries and reviews. 0: no cap."""
 
     daily_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """Per day, of everybody."""
+    """Per day, of all people."""
     session_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Per session, its helpers and reviews included."""
     person_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
@@ -433,17 +437,17 @@ class WalletSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schedule_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Per schedule and day."""
     daily_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Tokens per day, of everybody."""
+    """Tokens per day, of all people."""
     session_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Tokens per session."""
     unpriced_tokens: Annotated[int, msgspec.Meta(ge=0)] = 2_000_000
-    """Tokens per day of models whose price is not known, where any cap is in USD."""
+    """Tokens per day of models whose price is unknown, if any cap is in USD."""
     near: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.8
-    """The share of a cap from which on you are told that it is near."""
+    """The share of a cap from which a notice says that it is near."""
 
 
 class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the terminal shows."""
+    """The display of the terminal."""
 
     show_reasoning: bool = False
     """Whether the model's visible reasoning is printed."""

@@ -1,8 +1,8 @@
-"""What the environment says: keys, over those of the home's .env, and the proxy for a host.
+"""Read the environment: keys, which override those of the home's .env, and the proxy for a host.
 
-.env holds NAME=VALUE lines: quotes, `export` and comments are understood, nothing is expanded or run.
-Values that look like secrets are masked in every log and error from the moment they are loaded. Messages
-name variables and lines, never values.
+.env has NAME=VALUE lines: quotes, `export` and comments are understood, nothing is expanded or run. Values
+that look like secrets are masked in every log and error from the moment they are loaded. Messages name
+variables and lines, never values.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTA
 _SECRET = re.compile(r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)(?:_|\d|$)")
 _HAS_SYSTEM_SETTINGS = sys.platform in ("darwin", "win32")
 IN_KEYRING = "keyring:"
-"""What .env has in place of a key that is in the system's keyring."""
+"""The marker in .env for a key that is in the system's keyring."""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class EnvFile(msgspec.Struct, frozen=True):
-    """What .env holds: values by name, and the numbers of the lines that can't be read."""
+    """The contents of .env: values by name, and the numbers of the lines that can't be read."""
 
     values: dict[str, str]
     bad_lines: tuple[int, ...] = ()
 
 
 def parse_env(text: str) -> EnvFile:
-    """Read the lines of a .env file; of a name that stands twice, the last one counts."""
+    """Parse the lines of a .env file. If a name occurs twice, the last one counts."""
     values: dict[str, str] = {}
     bad: list[int] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -64,12 +64,12 @@ def _value(text: str) -> str | None:
 
 
 def read_env(home: Home) -> EnvFile:
-    """Read the home's .env; a missing one is empty. Raises ConfigError where it can't be read."""
+    """Read the home's .env. A missing file is empty. Raises ConfigError if it can't be read."""
     return parse_env(paths.read_small(home.env) or "")
 
 
 def env_warnings(home: Home) -> list[str]:
-    """Say what is wrong with .env: lines that can't be read, a mode that lets others read it."""
+    """Return the problems of .env: lines that can't be read, a mode that lets others read it."""
     mode = paths.mode_of(home.env)
     if mode is None:
         return []
@@ -80,10 +80,10 @@ def env_warnings(home: Home) -> list[str]:
 
 
 def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
-    """Give .env's values and the environment's over them; an empty variable does not hide .env's.
+    """Return .env's values, overridden by the environment's. An empty variable does not hide .env's.
 
-    From now on, log.mask replaces every value whose name looks like a secret's. Raises ConfigError where .env
-    says that a key is in the system's keyring, and it can't be had from there.
+    From now on, log.mask replaces every value whose name looks like a secret's. Raises ConfigError if a
+    key is marked as in the system's keyring and can't be read from there.
     """
     merged = {**read_env(home).values, **{name: value for name, value in environ.items() if value}}
     if IN_KEYRING in merged.values():
@@ -95,12 +95,13 @@ def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable's name says that its value is secret."""
+    """Return whether a variable's name suggests that its value is secret."""
     return _SECRET.search(name.upper()) is not None
 
 
 def set_secret(home: Home, name: str, value: str) -> None:
-    """Store NAME=VALUE in .env, other lines kept, mode 0600; on return it is on disk. Raises ConfigError."""
+    """Store NAME=VALUE in .env with mode 0600, keeping other lines. On return it is on disk. Raises
+    ConfigError."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ConfigError(f"{name!r} is not a variable's name", hint="letters, digits and _ only")
     if any(char in value for char in "\n\r\0"):
@@ -115,8 +116,8 @@ def set_secret(home: Home, name: str, value: str) -> None:
 
 
 def keep_secret(home: Home, name: str, value: str) -> str:
-    """Store a key in the system's keyring where there is one, else in .env; gives where. On return it is
-    kept. Raises ConfigError."""
+    """Store a key in the system's keyring if there is one, else in .env, and return the location. Durable on
+    return. Raises ConfigError."""
     from whet.config.keychain import is_there, put  # noqa: PLC0415 - as above
 
     log.protect([value])
@@ -129,10 +130,11 @@ def keep_secret(home: Home, name: str, value: str) -> str:
 
 
 def proxy_for(scheme: str, host: str) -> str:
-    """Give the URL of the proxy for a request of this scheme to this host; empty for the direct way.
+    """Return the URL of the proxy for a request of this scheme to this host, or an empty string for a direct
+    connection.
 
-    It is that of HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or of the system's own settings; one answer
-    for everything that talks HTTP.
+    It follows HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's own settings. All HTTP code
+    uses this function.
     """
     names = {name.lower() for name in os.environ}
     if not _HAS_SYSTEM_SETTINGS and not any(name.endswith("_proxy") for name in names - {"no_proxy"}):
@@ -147,7 +149,7 @@ def proxy_for(scheme: str, host: str) -> str:
 
 
 def _is_in_network(host: str, no_proxy: str) -> bool:
-    """Whether NO_PROXY names a network, such as 192.168.0.0/16, that the address `host` lies in."""
+    """Return whether NO_PROXY names a network, such as 192.168.0.0/16, that contains the address `host`."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -1,9 +1,9 @@
-"""Read config.yaml into (section, field) entries that know their line and where their value stands.
+"""Parse config.yaml into (section, field) entries with their lines and the positions of their values.
 
-Two levels of plain mappings, nothing of YAML's types: a value is its text or a list of texts, and
-`config/fields.py` gives it meaning. Tables (mcp.servers) may hold mappings of their own and become JSON text.
-Anchors, tags and deep nesting have no use in a settings file, nor in one from elsewhere (`values`), and are
-refused before anything is expanded. Imported only where a config.yaml exists: yaml costs 35 ms of CPU.
+Two levels of plain mappings without YAML's types: a value is its text or a list of texts, and
+`config/fields.py` interprets it. Tables (mcp.servers) may hold mappings of their own and become JSON text.
+Anchors, tags and deep nesting have no use in a settings file, nor in one from elsewhere (`values`), and
+are refused before anything is expanded. Imported only if a config.yaml exists: yaml costs 35 ms of CPU.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import yaml
 
 from whet.contract.errors import ConfigError
 
-# PyYAML has no types of its own; two untyped names keep that out of the rest.
+# PyYAML is untyped; these two names keep that out of the rest of the code.
 _yaml: Any = yaml
 _loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 8
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A stretch of the file: lines and columns from 0, the end exclusive."""
+    """A range of the file: lines and columns from 0, the end exclusive."""
 
     line: int
     column: int
@@ -32,8 +32,8 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class YamlEntry(msgspec.Struct, frozen=True):
-    """A key and its value: text, list of texts, or None where nothing is given. A table's value is the text
-    of its JSON, every scalar as text, and `parts` are its entries; `is_flow` when it is written as {a: b}."""
+    """A key and its value: text, list of texts, or None if there is no value. A table's value is the text of
+    its JSON, every scalar as text, and `parts` are its entries. `is_flow`: it is written as {a: b}."""
 
     name: str
     value: str | tuple[str, ...] | None
@@ -49,7 +49,7 @@ class YamlEntry(msgspec.Struct, frozen=True):
 
 
 class SectionNode(msgspec.Struct, frozen=True):
-    """A section of the file; `is_flow` when it is written as {a: b}."""
+    """A section of the file. `is_flow`: it is written as {a: b}."""
 
     name: str
     key: Span
@@ -59,8 +59,8 @@ class SectionNode(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, where: str, tables: Collection[str] = ()) -> tuple[SectionNode, ...]:
-    """Give the sections of `text`. `where` names the file in errors, `tables` the keys (section.name) that
-    hold entries of their own. Raises ConfigError with the line."""
+    """Return the sections of `text`. `where` names the file in errors, `tables` the keys (section.name) that
+    have entries of their own. Raises ConfigError with the line."""
     try:
         _refuse_cleverness(text, where, _DEEPEST)
         root: Any = _yaml.compose(text, Loader=_loader)
@@ -74,8 +74,8 @@ def parse(text: str, where: str, tables: Collection[str] = ()) -> tuple[SectionN
 
 
 def values(text: str, where: str, deepest: int) -> Any:
-    """Give what YAML of another program's making holds, with YAML's types, nested no deeper than this. Raises
-    ConfigError with the line."""
+    """Parse another program's YAML, with YAML's types, nested no deeper than `deepest`. Raises ConfigError
+    with the line."""
     try:
         _refuse_cleverness(text, where, deepest)
         return _yaml.load(text, Loader=_loader)
@@ -141,7 +141,7 @@ def _table(key: Any, node: Any, name: str, where: str) -> YamlEntry:
 
 
 def _plain(node: Any, where: str, name: str) -> Any:
-    """Give a node as JSON's values; what is null counts as not given."""
+    """Return a node as JSON values. Null counts as not set."""
     if isinstance(node, yaml.MappingNode):
         pairs = _pairs(node, where, f"{name}.")
         values = ((str(k.value), _plain(v, where, f"{name}.{k.value}")) for k, v in pairs)

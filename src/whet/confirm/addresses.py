@@ -1,7 +1,7 @@
-"""Where a webhook may go: resolve a host once, refuse private addresses, connect to what was checked.
+"""Check webhook addresses: resolve the host once, refuse private addresses, connect to the checked address.
 
-Because the connection goes to the address that was looked at, a name that resolves differently a moment
-later leads nowhere else.
+The connection goes to the address that was checked, so a name that resolves differently a moment later
+can't redirect it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NONE = "not an http or https address"
 
 
 class AddressRefused(WhetError):
-    """A webhook address that may not be called."""
+    """Raised for a webhook address that may not be called."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A checked address: connect to `url`, say `host` in the Host header and to TLS."""
+    """A checked address: connect to `url`, send `host_header` as the Host header and `server_name` to TLS."""
 
     url: str
     host_header: str
@@ -32,11 +32,11 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def taken_apart(url: str) -> SplitResult:
-    """Give the parts of an address that a webhook can go to. Raises AddressRefused."""
+    """Parse a webhook address. Raises AddressRefused if it is not a plain http or https address."""
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError as error:  # brackets, letters or a port that no address has
+    except ValueError as error:  # brackets, letters or a port that no valid address has
         raise AddressRefused(_NONE) from error
     if not is_one or parts.username is not None or not url.isascii() or not url.isprintable() or " " in url:
         raise AddressRefused(_NONE)
@@ -44,7 +44,10 @@ def taken_apart(url: str) -> SplitResult:
 
 
 async def resolve(url: str, *, allow_private: bool) -> Target:
-    """Check an address and give where to connect. Raises AddressRefused; OSError where it can't be found."""
+    """Check an address and return where to connect.
+
+    Raises AddressRefused, or OSError if the host can't be resolved.
+    """
     parts = taken_apart(url)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)

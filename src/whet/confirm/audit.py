@@ -1,8 +1,8 @@
-"""Check and export the audit log: the chain of hashes, the signed checkpoints, and every table beside it.
+"""Check and export the audit log: the hash chain, the signed checkpoints, and every table beside it.
 
-What is found wrong is a list of lines for a person; an empty list means that nothing was altered, removed,
-reordered or cut off before the newest checkpoint that is known. Events after the newest checkpoint are
-protected by the chain alone. Needs the public key, no running service.
+Problems are returned as lines for a person. An empty list means that nothing was altered, removed,
+reordered or cut off before the newest known checkpoint. Events after it are protected by the chain alone.
+Checking needs the public key but no running service.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A signed statement of how long the log was and what its newest hash was."""
+    """A signed statement of the log's length and its newest hash."""
 
     size: int
     head: str
@@ -40,7 +40,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class AuditReport(msgspec.Struct, frozen=True):
-    """What a check found."""
+    """The result of a check."""
 
     events: int
     records: int
@@ -51,7 +51,7 @@ class AuditReport(msgspec.Struct, frozen=True):
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the check found no problem."""
         return not self.problems
 
 
@@ -60,7 +60,7 @@ Tell = Callable[[int], None]
 
 
 def read_keys(path: Path) -> dict[str, PublicKey]:
-    """Read public keys, one a line, by their id. Raises NotFound, ConfigError."""
+    """Read public keys, one per line, and return them by id. Raises NotFound or ConfigError."""
     text = read_small(path)
     if text is None:
         raise NotFound(f"there is no public key file {path}", hint="it is made by: whet confirm serve")
@@ -69,7 +69,7 @@ def read_keys(path: Path) -> dict[str, PublicKey]:
 
 
 def read_checkpoints(path: Path) -> list[Checkpoint]:
-    """Read exported checkpoints, one JSON object a line. Raises ConfigError."""
+    """Read exported checkpoints, one JSON object per line. Raises ConfigError."""
     try:
         lines = path.read_bytes().splitlines()
         return [from_json(line, Checkpoint) for line in lines if line.strip()]
@@ -80,8 +80,10 @@ def read_checkpoints(path: Path) -> list[Checkpoint]:
 def verify(
     db: apsw.Connection, keys: Keys, outside: Iterable[Checkpoint] = (), tell: Tell | None = None
 ) -> AuditReport:
-    """Check everything; `outside` are checkpoints that were kept elsewhere, and the last of `keys` is the one
-    in use. Reads in one transaction."""
+    """Check the whole log in one read transaction.
+
+    `outside` are checkpoints that were stored elsewhere. The last of `keys` is the one in use.
+    """
     began = time.perf_counter()
     problems: list[str] = []
     base, before = _base(db)
@@ -111,8 +113,10 @@ def verify(
 
 
 def gaps(db: apsw.Connection, kept: Iterable[Checkpoint]) -> list[str]:
-    """Say which signed checkpoints were taken out of the file that they are exported to, but for its end,
-    which the service writes again."""
+    """Return one line for each signed checkpoint that was removed from the exported file.
+
+    Checkpoints missing at the end of the file don't count: the service writes those again.
+    """
     sizes = {mark.size for mark in kept}
     rows = db.execute("SELECT size FROM checkpoints WHERE size < ? ORDER BY size", (max(sizes, default=0),))
     return [
@@ -123,7 +127,8 @@ def gaps(db: apsw.Connection, kept: Iterable[Checkpoint]) -> list[str]:
 
 
 def _base(db: apsw.Connection) -> tuple[int, bytes]:
-    """Where the log begins: at event 1, or after what `prune` took away up to a checkpoint."""
+    """Return the event number and hash at which the log begins: 0, or the checkpoint up to which it was
+    pruned."""
     row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
     if row is None:
         return 0, GENESIS
@@ -151,7 +156,7 @@ def _check_chain(
     problems: list[str],
     tell: Tell | None,
 ) -> tuple[int, bytes]:
-    """Walk the log; gives the last event's number and hash."""
+    """Walk the log, append problems to `problems`, and return the last event's number and hash."""
     count, head = start
     sha256 = hashlib.sha256
     sql = "SELECT id, at, kind, request_id, principal, owner, data, hash FROM events WHERE id > ? ORDER BY id"
@@ -178,7 +183,7 @@ def _check_chain(
 
 
 def export(db: apsw.Connection, after_id: int = 0, until_id: int = 1 << 62) -> Iterator[bytes]:
-    """Give the log as JSON lines, one event each, whole and in order."""
+    """Yield the log as JSON lines, one complete event each, in order."""
     sql = "SELECT * FROM events WHERE id > ? AND id <= ? ORDER BY id"
     for row in db.execute(sql, (after_id, until_id)):
         number, at_s, kind, request_id, principal, owner, data, digest = row

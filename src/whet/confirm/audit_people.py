@@ -1,6 +1,6 @@
-"""Check what people signed: every vote that carries a passkey's signature, and every rule that demanded one.
+"""Check signed votes: every vote that carries a passkey signature, and every rule that demanded one.
 
-The public key comes from the log, where its enrolment stands, and must be the one that the table has.
+The public key is read from the enrolment event in the log and must be the same as the one in the table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Voted(msgspec.Struct, frozen=True):
 
 
 def check_signatures(db: apsw.Connection) -> list[str]:
-    """Give what is wrong, as lines for a person."""
+    """Return the problems, as lines for a person."""
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'passkeys'").fetchone():
         return []
     problems: list[str] = []
@@ -66,7 +66,7 @@ def _problem(vote: _Voted, principal: str, keys: dict[str, _Enrolled]) -> str:
 
 
 def _keys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolled]:
-    """Give the passkeys by id: as the log says, else (its beginning was pruned) as the table does."""
+    """Return the passkeys by id: from the log, or from the table if the log's beginning was pruned."""
     table = {row[0]: _Enrolled(row[1], *row[:1], *row[2:]) for row in db.execute(
         "SELECT id, name, public_key, host FROM passkeys"
     )}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Compare every stored request and vote with what the log says of it, and say which one was altered."""
+"""Compare every stored request and vote with the log, and name those that were altered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _ENDS = ("decided", "expired", "cancelled")
 
 
 def check_records(db: apsw.Connection, problems: list[str], is_pruned: bool) -> int:
-    """Compare every stored request with what the log says of it; gives how many there are."""
+    """Compare every stored request with the log, append differences to `problems`, and return the number of
+    requests."""
     count = 0
     for row in db.execute(_RECORD):
         count += 1
@@ -71,7 +72,7 @@ def _content_problem(request_id: str, content: list[Any], digest: str) -> str:
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """What an event's data says of the request."""
+    """The request's fields in the data of one event."""
 
     digest: str = ""
     status: str = ""
@@ -82,7 +83,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 def _said(data: str) -> _Said:
-    """Read an event's data; altered data, which the chain reports, reads as empty."""
+    """Decode an event's data. Data that can't be decoded counts as empty; the chain check reports it."""
     try:
         return from_json(data, _Said)
     except msgspec.DecodeError:
@@ -90,8 +91,11 @@ def _said(data: str) -> _Said:
 
 
 class _Told(msgspec.Struct):
-    """What the log says of a request: the digest last, how it ended, whether it was used, the votes that
-    count, and the hash of its row."""
+    """A request as the log records it.
+
+    It holds the newest digest, how the request ended, whether it was used, the votes that count, and the
+    hash of its row.
+    """
 
     digest: str = ""
     end: tuple[str, str, float, str] | None = None
@@ -100,7 +104,7 @@ class _Told(msgspec.Struct):
     record: str = ""
 
     def hear(self, kind: str, principal: str, at_s: float, said: _Said) -> None:
-        """Take one event in."""
+        """Apply one event."""
         self.record = said.record or self.record
         if kind in ("submitted", "amended", *_ENDS):
             self.digest = said.digest
@@ -122,7 +126,7 @@ def _told(db: apsw.Connection, request_id: str) -> _Told:
 
 
 def _may_be_pruned(db: apsw.Connection, request_id: str) -> bool:
-    """Whether the events of a request may have been pruned: it is older than what the log begins with."""
+    """Return whether a request is older than the log's first event: its events may have been pruned."""
     row = db.execute(
         "SELECT r.created_at < e.at FROM requests r, events e WHERE r.id = ? ORDER BY e.id LIMIT 1",
         (request_id,),
@@ -132,7 +136,7 @@ def _may_be_pruned(db: apsw.Connection, request_id: str) -> bool:
 
 def _row_problem(db: apsw.Connection, request_id: str, said: str) -> str:
     if not said:
-        return ""  # written by a version that kept no hash of the row
+        return ""  # written by a version that stored no hash of the row
     row = db.execute("SELECT * FROM requests WHERE id = ?", (request_id,)).fetchone()
     is_same = row is not None and row_digest("requests", row).hex() == said
     return "" if is_same else "its record was altered: it is not the one that the log has the hash of"
@@ -148,7 +152,8 @@ def _votes_problem(db: apsw.Connection, request_id: str, told: _Told) -> str:
 
 
 def request_problem(db: apsw.Connection, request_id: str) -> str:
-    """Say how a stored request or its votes differ from what the log says; "" where they do not."""
+    """Describe how a stored request or its votes differ from the log, or return an empty string if they
+    don't."""
     row = db.execute(f"{_RECORD} WHERE id = ?", (request_id,)).fetchone()
     is_pruned = db.execute("SELECT 1 FROM facts WHERE name = 'pruned_to'").fetchone() is not None
     return _record_problem(db, row, is_pruned) if row else ""

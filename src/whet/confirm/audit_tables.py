@@ -1,4 +1,4 @@
-"""Compare what every table holds with the sums that were signed, and the schema with the one that we make."""
+"""Compare the contents of every table with the signed sums, and the schema with the one that we create."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from whet.confirm.sealer import SEALED
 def check_tables(
     db: apsw.Connection, keys: Mapping[str, PublicKey], end: tuple[int, bytes], *, is_silent: bool
 ) -> list[str]:
-    """Give what is wrong: with the seal, the log's `end` (last event and hash), any table, the schema.
+    """Return the problems of the seal, the log's `end` (last event and hash), the tables and the schema.
 
-    `is_silent`: something was found already that says more than that a table's sum differs.
+    `is_silent`: skip the sums, because a more specific problem was already found.
     """
     problems = _schema_problems(db) + index_problems(db)
     if not _has_seals(db):
@@ -43,7 +43,7 @@ def check_tables(
 
 
 def _is_replaced(seal: seals.Seal, keys: Mapping[str, PublicKey]) -> str:
-    """Say that another key than the one in use has sealed: who has an old one could."""
+    """Return a problem if a replaced key made the seal: whoever has an old key could have made it."""
     in_use = [*keys][-1]
     return "" if seal.signer == in_use else f"is made with a key that was replaced ({seal.signer})"
 
@@ -59,8 +59,10 @@ def _has_seals(db: apsw.Connection) -> bool:
 
 
 def _schema_problems(db: apsw.Connection) -> list[str]:
-    """Say which tables, indexes, triggers or views are not as our own steps make them; in a team's database,
-    which has other steps, nothing."""
+    """Return which tables, indexes, triggers or views differ from the ones that our migration steps create.
+
+    A team's database has other steps and is not checked.
+    """
     if not isinstance(db, apsw.Connection):  # pyright: ignore[reportUnnecessaryIsInstance] a team's has the same calls
         return []
     version = int(db.pragma("user_version"))

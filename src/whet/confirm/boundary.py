@@ -1,7 +1,8 @@
-"""What of the confirmation service an agent must not touch: its files, its ports, the shape of its secrets.
+"""The parts of the confirmation service that an agent must not touch: its files, its ports and its secrets.
 
-For the gate, the sandbox and redaction, which forbid it; cheap to import. As long as the service runs as the
-user that agents run as, these are what stands between an agent and its own approval.
+Used by the gate, the sandbox and redaction, which forbid access; cheap to import. As long as the service
+runs as the same user as the agents, this boundary is all that prevents an agent from approving its own
+actions.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ _FILES = ("approve.token", "signing.key", "webhook.secret", "confirmations.db")
 
 
 class ServiceBoundary(msgspec.Struct, frozen=True):
-    """What belongs to the service. Below each of `paths` nothing may be read or written but `open_paths`; to
-    none of `ports` and `sockets` an agent's program may connect. `secrets` is a regular expression."""
+    """The files, ports, sockets and secrets of the service.
+
+    Below each of `paths` nothing may be read or written except `open_paths`. An agent's programs may not
+    connect to `ports` or `sockets`. `secrets` is a regular expression.
+    """
 
     paths: tuple[Path, ...]
     open_paths: tuple[Path, ...]
@@ -37,15 +41,18 @@ class ServiceBoundary(msgspec.Struct, frozen=True):
     secrets: str = SECRETS
 
     def forbids(self, path: Path) -> bool:
-        """Whether a path, its links followed, is the service's."""
+        """Return whether a path, after following its links, belongs to the service."""
         real = Path(os.path.realpath(path))
         if any(real == Path(os.path.realpath(one)) for one in self.open_paths):
             return False
         return any(real == one or one in real.parents for one in map(_real, (*self.paths, *self.sockets)))
 
     def touched_by(self, text: str) -> str:
-        """Say what of the service a command's text names, "" for nothing. A text can be written so that this
-        finds nothing: the sandbox forbids the same paths and ports, whatever the text is."""
+        """Return the part of the service that a command's text names, or an empty string.
+
+        A text can be written so that this finds nothing. The sandbox forbids the same paths and ports
+        regardless of the text.
+        """
         if re.search(self.secrets, text):
             return "a secret of the confirmation service"
         if found := _DECIDING.search(text):
@@ -65,14 +72,14 @@ class ServiceBoundary(msgspec.Struct, frozen=True):
 def boundary_of(
     home: Path, *, database: Path | None = None, ports: tuple[int, ...] = (API_PORT, PAGE_PORT)
 ) -> ServiceBoundary:
-    """Give what is the service's in a home, and where an installed one is."""
+    """Return the boundary of the service in a home, including the location of an installed service."""
     folder, db = home / "confirm", database or home / "confirmations.db"
     files = tuple(Path(f"{db}{end}") for end in ("", "-wal", "-shm", "-journal"))
     return ServiceBoundary((folder, *files, INSTALLED), (folder / "submit.token",), ports, (SOCKET,))
 
 
 def is_same_user(folder: Path) -> bool:
-    """Whether the service's files belong to the user who asks, who could then approve as anybody."""
+    """Return whether the service's files belong to the current user, who could then approve as anyone."""
     try:
         return folder.stat().st_uid == os.geteuid()
     except OSError:

@@ -1,8 +1,9 @@
-"""Webhooks to the address that a submission named, signed as Standard Webhooks says, tried for a day.
+"""Send webhooks to the address that a submission named, signed as Standard Webhooks, retried for a day.
 
-The row is written with the decision, so none is forgotten. The id stays the same over retries, the timestamp
-is new; whoever still does not answer with 2xx after 24 hours is a dead letter, kept and listed. A slow
-receiver delays nobody else: each has few at once, and nobody takes more than half of what is free.
+The row is written in the same transaction as the decision, so no webhook is lost. The id stays the same
+over retries; the timestamp is new. A webhook without a 2xx answer after 24 hours becomes a dead letter,
+which is kept and listed. A slow receiver doesn't delay the others: each receiver has few concurrent
+webhooks, and no principal takes more than half of the free slots.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _WHOLE_S = 60.0
 _AT_ONCE, _EACH_RECEIVER = 128, 2
 _PAGE, _MOST_PAGES = 200, 20
 _MOST_IDLE = 16
-_IDLE_S = 3.0  # servers hang up after five
+_IDLE_S = 3.0  # servers close idle connections after five
 _MOST_BYTES = 100_000
 _LOOK_S = 0.5
 _logger = logging.getLogger("whet.confirm.callbacks")
@@ -70,7 +71,8 @@ class DueCallback(msgspec.Struct, frozen=True):
 
 
 def load_secret(path: Path) -> str:
-    """Give the secret that receivers check webhooks with; made (0600) at first. Raises ConfigError."""
+    """Read the secret that receivers verify webhooks with, creating the file (0600) if needed. Raises
+    ConfigError."""
     text = read_small(path)
     if text is None:
         text = SECRET_PREFIX + base64.b64encode(os.urandom(32)).decode()
@@ -81,7 +83,7 @@ def load_secret(path: Path) -> str:
 
 
 def signatures(secret: str, key: SigningKey, message_id: str, timestamp: int, body: str) -> str:
-    """Give the webhook-signature header: `v1` by the shared secret and `v1a` by the service's key."""
+    """Return the webhook-signature header: `v1` with the shared secret and `v1a` with the service's key."""
     signed = f"{message_id}.{timestamp}.{body}".encode()
     shared = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     mac = base64.b64encode(hmac.new(shared, signed, hashlib.sha256).digest()).decode()
@@ -89,7 +91,7 @@ def signatures(secret: str, key: SigningKey, message_id: str, timestamp: int, bo
 
 
 def receiver_of(url: str) -> str:
-    """Give the host and port that a webhook goes to, "" for an address that leads nowhere."""
+    """Return the host and port of a webhook address, or an empty string if the address is invalid."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2].lower()
     except ValueError:
@@ -97,7 +99,7 @@ def receiver_of(url: str) -> str:
 
 
 class _Slots:
-    """Which webhooks are under way, for whose requests and to whom."""
+    """The webhooks that are being sent, with their receivers and principals."""
 
     def __init__(self) -> None:
         self._busy: dict[int, tuple[str, str]] = {}
@@ -107,11 +109,12 @@ class _Slots:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more may begin."""
+        """Whether no more webhooks may start."""
         return len(self._busy) >= _AT_ONCE
 
     def take(self, number: int, of: tuple[str, str]) -> bool:
-        """Take a slot for a webhook of a receiver and a principal; False while it waits or is under way."""
+        """Take a slot for a webhook of (receiver, principal). Returns False if it has to wait or is already
+        being sent."""
         receiver, principal = of
         free = _AT_ONCE - len(self._busy)
         if number in self._busy or self._receivers[receiver] >= _EACH_RECEIVER:
@@ -124,7 +127,7 @@ class _Slots:
         return True
 
     def free(self, number: int) -> None:
-        """Give a slot back."""
+        """Release a slot."""
         for counter, name in zip((self._receivers, self._principals), self._busy.pop(number), strict=True):
             counter[name] -= 1
             if not counter[name]:
@@ -132,7 +135,7 @@ class _Slots:
         self._freed.set()
 
     async def pause(self, left_over: bool) -> None:
-        """Wait for the next look; where something waits for a slot, at most until one is given back."""
+        """Wait until the next poll. If a webhook waits for a slot, wait at most until one is free."""
         self._freed.clear()
         if not left_over:
             await asyncio.sleep(in_step(_LOOK_S))
@@ -142,7 +145,7 @@ class _Slots:
 
 
 class Callbacks:
-    """Sends what is due, many at once, each receiver in its own time."""
+    """Sends due webhooks, many at once, without one receiver delaying another."""
 
     def __init__(self, service: ConfirmService, secret: str, *, allow_private: bool) -> None:
         self._service = service
@@ -165,9 +168,10 @@ class Callbacks:
                 await self._slots.pause(left_over)
 
     def _begin(self, send: Callable[[DueCallback], object]) -> bool:
-        """Send what is due and has room; say whether something that is due has to wait for others to end.
+        """Start the due webhooks that have a slot. Return whether some due webhook must wait for others to
+        end.
 
-        A long queue is looked through over several looks, so that no receiver's many hide another's.
+        A long queue is read over several polls, so that one receiver's many webhooks don't hide another's.
         """
         now_s, left_over = self._service.timeline.now_s(), False
         for _ in range(_MOST_PAGES):
@@ -204,7 +208,7 @@ class Callbacks:
             self._slots.free(item.id)
 
     async def _post(self, client: HttpClient, item: DueCallback) -> tuple[str, bool]:
-        """Send one; gives what went wrong ("" for nothing) and whether trying again is pointless."""
+        """Send a webhook. Return the problem (empty on success) and whether a retry is pointless."""
         if not self._is_ours(item):
             return "it is not what became of the request", True
         timestamp = int(self._service.timeline.now_s())
@@ -229,7 +233,7 @@ class Callbacks:
                 server_name=target.server_name,
             )
             async with asyncio.timeout(_WHOLE_S), client.exchange(request) as answer:
-                await answer.read(_MOST_BYTES)  # or the connection could not be used again
+                await answer.read(_MOST_BYTES)  # otherwise the connection can't be reused
         except AddressRefused as error:
             return error.message, True
         except ConfigError as error:
@@ -241,7 +245,8 @@ class Callbacks:
         return f"answered {answer.status}", answer.status == 410
 
     def _is_ours(self, item: DueCallback) -> bool:
-        """Whether it says what became of its request; a row that somebody else wrote gets no signature."""
+        """Return whether the row matches its request's outcome. A row that another program wrote gets no
+        signature."""
         try:
             request = self._service.get(item.request_id)
             data: object = msgspec.json.decode(item.body)["data"]
@@ -268,7 +273,7 @@ class Callbacks:
 
 
 def revive(db: apsw.Connection, callback_id: int, now_s: float) -> bool:
-    """Try a dead letter again for another day; False where there is none of that id."""
+    """Retry a dead letter for another day. Returns False if there is no dead letter with that id."""
     db.execute(
         "UPDATE callbacks SET status = 'waiting', run_after = ?, created_at = ?, attempts = 0"
         " WHERE id = ? AND status = 'dead'",

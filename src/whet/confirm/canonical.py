@@ -1,8 +1,8 @@
 """Canonical JSON (RFC 8785) and the digest that binds a decision to exactly one action.
 
-Numbers: floats as ECMAScript prints them; whole numbers keep every digit, also beyond 2^53, where RFC 8785
-is silent and rounding would give two actions one digest. What is not JSON (NaN, lone surrogates) raises
-ValueError.
+Floats are printed as ECMAScript prints them. Integers keep every digit, also beyond 2^53, where RFC 8785
+is silent and rounding could make two actions share a digest. Values that are not JSON (NaN, lone
+surrogates) raise ValueError.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from json.encoder import encode_basestring
 from typing import cast
 
-# Of the standard library's encoder only the strings are used: it escapes as RFC 8785 asks.
+# Only string encoding comes from the standard library's encoder: it escapes as RFC 8785 requires.
 _quote = encode_basestring
 _LOWEST_POWER, _HIGHEST_POWER = -6, 20
 
@@ -27,7 +27,7 @@ def canonical(value: object) -> bytes:
 def request_digest(
     request_id: str, action: str, details: object, requester: str, session_key: str, expiry_s: float
 ) -> str:
-    """Give what a decision is bound to; `expiry_s` is the record's `expires_at`."""
+    """Return the digest that a decision is bound to. `expiry_s` is the record's `expires_at`."""
     text = canonical(details).decode()
     return stored_digest(request_id, action, text, requester, session_key, expiry_s)
 
@@ -35,8 +35,10 @@ def request_digest(
 def stored_digest(
     request_id: str, action: str, details_json: str, requester: str, session_key: str, expiry_s: float
 ) -> str:
-    """Give the digest of details that are canonical text already, as they are stored: whichever version wrote
-    them, it is still theirs."""
+    """Return the digest of details that are already canonical text, as stored.
+
+    The text is not encoded again, so the digest stays the same whichever version wrote it.
+    """
     whole = (
         f'{{"action":{_quote(action)},"details":{details_json},"expiry":{_number(expiry_s)},'
         f'"id":{_quote(request_id)},"requester":{_quote(requester)},"session_key":{_quote(session_key)}}}'
@@ -84,7 +86,7 @@ def _utf16(key: str) -> bytes:
 
 
 def _number(value: float) -> str:
-    """Spell a float as ECMAScript does: exponents only below 1e-6 and from 1e21 on."""
+    """Format a float as ECMAScript does: an exponent only below 1e-6 and from 1e21 on."""
     if not math.isfinite(value):
         raise ValueError("NaN and infinities are not JSON")
     if value == 0:
@@ -97,6 +99,6 @@ def _number(value: float) -> str:
         return f"{mantissa.removesuffix('.0')}e{'+' if power > 0 else '-'}{abs(power)}"
     sign = "-" if value < 0 else ""
     digits = mantissa.removeprefix("-").removesuffix(".0").replace(".", "")
-    if power > 0:  # from 1e16 on: no digit stands behind the point
+    if power > 0:  # from 1e16 on: no digit follows the point
         return f"{sign}{digits.ljust(power + 1, '0')}"
     return f"{sign}0.{'0' * (-power - 1)}{digits}"

@@ -5,9 +5,9 @@
         ...                      # approved for exactly that, and used up: run it once
         await client.report(approved.id, "executed")
 
-`@requires_confirmation` does all of that around a function. Everything fails closed: no service, no answer in
-time, another digest, an approval used before, all raise ConfirmationRefused. `BlockingClient` has the same
-calls for programs without an event loop.
+`@requires_confirmation` does all of that around a function. Everything fails closed: if there is no
+service, no answer in time, another digest, or an approval that was already used, ConfirmationRefused is
+raised. `BlockingClient` has the same calls for programs without an event loop.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ DEFAULT_URL = "http://127.0.0.1:6000"
 _WAIT_S = 60.0
 _TIMEOUT_S = 15.0
 _RETRY_S = 2.0
-_BEAT_S = 60.0  # the service beats every 45 s
+_BEAT_S = 60.0  # the service sends a heartbeat every 45 s
 
 
 class ConfirmationRefused(WhetError):
-    """The action may not run. `status` is denied, expired, cancelled, unavailable or refused."""
+    """Raised if the action may not run. `status` is denied, expired, cancelled, unavailable or refused."""
 
     def __init__(self, message: str, *, status: str, request_id: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -49,7 +49,7 @@ class ConfirmationRefused(WhetError):
 
 
 class Failed(WhetError):
-    """The service answered with an error: its HTTP status and body."""
+    """Raised if the service answers with an error; holds its HTTP status and body."""
 
     def __init__(
         self, message: str, *, status: int, body: dict[str, Any], retry_after_s: float = 0.0
@@ -61,11 +61,11 @@ class Failed(WhetError):
 
 
 class Unreachable(WhetError):
-    """The service can't be reached or does not answer."""
+    """Raised if the service can't be reached or does not answer."""
 
 
 class ConfirmOptions(msgspec.Struct, frozen=True):
-    """How to ask. `idempotency_key` makes asking again after a crash find the same request."""
+    """How to ask. With an `idempotency_key`, asking again after a crash finds the same request."""
 
     requester: str = "agent"
     session_key: str = ""
@@ -75,7 +75,7 @@ class ConfirmOptions(msgspec.Struct, frozen=True):
 
 
 class Ticket(msgspec.Struct, frozen=True):
-    """A request that was submitted, approved, or (with a grant) used up."""
+    """A request that was submitted, approved, or (with a grant) consumed."""
 
     id: str
     status: str
@@ -89,19 +89,22 @@ _PLAIN = ConfirmOptions()
 
 
 class ConfirmClient:
-    """Calls of the service. Without `token`, CONFIRMATION_TOKEN or the home's first token of `role` is used;
-    without `url`, WHET_CONFIRM_URL or port 6000 on this machine. At `unix:/run/whet-confirm/api.sock`, a
-    socket, the service knows its callers without a token."""
+    """Calls of the service.
+
+    Without `token`, CONFIRMATION_TOKEN or the home's first token of `role` is used; without `url`,
+    WHET_CONFIRM_URL or port 6000 on this machine. At a socket such as `unix:/run/whet-confirm/api.sock`
+    the service identifies its callers without a token.
+    """
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
         self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
         token = token or os.environ.get("CONFIRMATION_TOKEN", "")
         local = not self.url.startswith("unix:") and is_this_machine(self.url)
         if local and not token:
-            token = _stored_token(role)  # it is for the service that made it, and that runs here
+            token = _stored_token(role)  # valid only for the service on this machine that created it
         headers = {"authorization": f"Bearer {token}"} if token else {}
         path = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
-        trust = trust_for(self.url) if local or path else trusted()  # a proxy may be https
+        trust = trust_for(self.url) if local or path else trusted()  # a proxy may use https
         self._http = httpx2.AsyncClient(
             base_url="http://localhost" if path else self.url,
             headers=headers,
@@ -130,9 +133,9 @@ class ConfirmClient:
         details: dict[str, Any] | None = None,
         ask: ConfirmOptions = _PLAIN,
     ) -> Ticket:
-        """Ask, wait for the decision and use it up; returns only where the action may run now, once.
+        """Ask, wait for the decision and consume it. Returns only if the action may run now, once.
 
-        Raises ConfirmationRefused in every other case. A cancelled wait takes the request back.
+        Raises ConfirmationRefused in every other case. If the wait is cancelled, so is the request.
         """
         try:
             ticket = await self.submit(action, description, details, ask)
@@ -153,8 +156,11 @@ class ConfirmClient:
         details: dict[str, Any] | None = None,
         ask: ConfirmOptions = _PLAIN,
     ) -> Ticket:
-        """Submit and return at once. Raises Failed, Unreachable, ConfirmationRefused for a digest that is
-        not of what was asked."""
+        """Submit a request and return at once.
+
+        Raises Failed, Unreachable, or ConfirmationRefused if the returned digest does not match the
+        request.
+        """
         body: dict[str, Any] = {
             "action": action,
             "description": description,
@@ -184,12 +190,14 @@ class ConfirmClient:
         return ticket
 
     async def status(self, request_id: str) -> dict[str, Any]:
-        """Give the record."""
+        """Return the request's record."""
         return await self.call("GET", f"/confirm/{request_id}")
 
     async def wait(self, request_id: str, timeout_s: float) -> dict[str, Any]:
-        """Give the record once it has ended, or as it is after `timeout_s`. A service that restarts meanwhile
-        is waited for; raises Unreachable when the time is up without an answer."""
+        """Return the record once the request has ended, or its current state after `timeout_s`.
+
+        Retries while the service restarts. Raises Unreachable if the time is up without an answer.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while True:
@@ -207,8 +215,10 @@ class ConfirmClient:
                 await asyncio.sleep(_RETRY_S)
 
     async def consume(self, request_id: str, digest: str, *, idempotency_key: str = "") -> Ticket:
-        """Use an approval up. Raises Failed where it is used, another action's, or none; the same
-        `idempotency_key` gets the same answer again."""
+        """Consume an approval. Repeating the call with the same `idempotency_key` returns the same answer.
+
+        Raises Failed if the approval was already used, belongs to another action, or does not exist.
+        """
         headers = {"idempotency-key": idempotency_key} if idempotency_key else {}
         answer = await self.call(
             "POST", f"/confirm/{request_id}/consume", {"digest": digest}, headers=headers
@@ -216,11 +226,11 @@ class ConfirmClient:
         return Ticket(request_id, "consumed", digest, answer["grant"])
 
     async def report(self, request_id: str, result: str, note: str = "") -> None:
-        """Say what came of it: executed or failed."""
+        """Report the result of the action: executed or failed."""
         await self.call("POST", f"/confirm/{request_id}/report", {"result": result, "note": note[:4000]})
 
     async def cancel(self, request_id: str, reason: str = "") -> dict[str, Any]:
-        """Take a request back."""
+        """Cancel a request."""
         return await self.call("POST", f"/confirm/{request_id}/cancel", {"reason": reason})
 
     # --- deciding
@@ -228,19 +238,23 @@ class ConfirmClient:
     async def decide(
         self, request_id: str, verdict: str, *, reason: str = "", digest: str = "", code: str = ""
     ) -> dict[str, Any]:
-        """Approve or deny; `digest` refuses when the request is not what was looked at, `code` is the second
-        factor's."""
+        """Approve or deny a request.
+
+        With a `digest`, the call is refused if the request is not the one that was viewed. `code` is the
+        second factor's.
+        """
         given = {"reason": reason, "digest": digest, "code": code}
         body = {name: value for name, value in given.items() if value}
         return await self.call("POST", f"/confirm/{request_id}/{verdict}", body)
 
     async def list(self, status: str = "pending", limit: int = 50) -> list[dict[str, Any]]:
-        """Give requests, newest first."""
+        """Return requests, newest first."""
         found = await self.call("GET", f"/confirm?status={status}&limit={limit}")
         return cast("list[dict[str, Any]]", found["requests"])
 
     async def events(self, after_id: int | None = None) -> AsyncIterator[dict[str, Any]]:
-        """Give events as they come, from `after_id` or from now; a lost connection goes on where it ended."""
+        """Yield events as they arrive, after `after_id` or from now on. A lost connection is resumed without
+        missing events if `after_id` is known."""
         while True:
             headers = {} if after_id is None else {"last-event-id": str(after_id)}
             try:
@@ -269,7 +283,7 @@ class ConfirmClient:
         headers: dict[str, str] | None = None,
         timeout_s: float = _TIMEOUT_S,
     ) -> dict[str, Any]:
-        """Make one call and give its JSON. Raises Failed for an answer of 400 or more, Unreachable."""
+        """Make one call and return its JSON. Raises Failed for a status of 400 or more, or Unreachable."""
         try:
             answer = await self._http.request(method, path, json=body, headers=headers, timeout=timeout_s)
             read: object = msgspec.json.decode(answer.content)
@@ -277,7 +291,7 @@ class ConfirmClient:
             raise self._unreachable(error) from error
         except msgspec.DecodeError as error:
             raise Unreachable(f"{self.url} is not a confirmation service") from error
-        except (ValueError, RecursionError) as error:  # NaN, a lone surrogate, thousands of levels
+        except (ValueError, RecursionError) as error:  # NaN, a lone surrogate, thousands of nesting levels
             raise Failed(f"this can't be asked: {error}", status=400, body={}) from error
         shown = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
         if answer.status_code >= 400:
@@ -308,12 +322,14 @@ class ConfirmClient:
         try:
             await self.cancel(request_id, "the caller stopped waiting")
         except (Failed, Unreachable):
-            return  # it will run out by itself
+            return  # the request expires by itself
 
 
 class BlockingClient:
-    """The same calls for programs without an event loop: `client.run(client.calls.confirm(...))`, and the
-    three that most programs need as plain methods."""
+    """The same calls for programs without an event loop.
+
+    Use `client.run(client.calls.confirm(...))`; the three calls that most programs need are plain methods.
+    """
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
         self.calls: ConfirmClient = ConfirmClient(url, token, role=role)
@@ -351,17 +367,18 @@ class BlockingClient:
         return self.run(self.calls.submit(action, description, details, ask))
 
     def report(self, request_id: str, result: str, note: str = "") -> None:
-        """Say what came of it; see ConfirmClient.report."""
+        """Report the result of the action; see ConfirmClient.report."""
         self.run(self.calls.report(request_id, result, note))
 
 
 def requires_confirmation(
     action: str, *, describe: str = "", ask: ConfirmOptions = _PLAIN, url: str = "", token: str = ""
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let a function, plain or async, run only after a person approved this very call.
+    """Decorate a function, plain or async, so that it runs only after a person approved this very call.
 
-    The call's arguments are the details; those that are not JSON are shown by their repr. `describe` may name
-    them in braces. Raises ConfirmationRefused instead of running; what came of the run is reported.
+    The call's arguments are the details; values that are not JSON are shown by their repr. `describe` may
+    name arguments in braces. Raises ConfirmationRefused instead of running. The result of the run is
+    reported.
     """
 
     def wrap(function: Callable[P, T]) -> Callable[P, T]:
@@ -407,7 +424,7 @@ async def _report(client: ConfirmClient, ticket: Ticket, result: str, note: str)
     try:
         await client.report(ticket.id, result, note)
     except (Failed, Unreachable):
-        return  # the action has run; a report that can't be filed must not change its outcome
+        return  # the action has run: a report that can't be stored must not change its outcome
 
 
 def _arguments(shape: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
@@ -422,7 +439,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
         named = {str(key): _plain(item) for key, item in items.items()}
-        return named if len(named) == len(items) else repr(items)  # two keys that read alike are both shown
+        return named if len(named) == len(items) else repr(items)  # show both if two keys have the same text
     if isinstance(value, list | tuple):
         return [_plain(item) for item in cast("list[Any]", value)]
     return repr(value)

@@ -1,6 +1,6 @@
 """The service's own database file: quick reads on the caller's thread, and a start that refuses a held lock.
 
-Every commit is synced before its writers hear of it. Several processes may share the file.
+Every commit is synced to disk before its writers are notified. Several processes may share the file.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from whet.sqlite.faults import FAULTS, as_store_error
 
 T = TypeVar("T")
 
-# The writer stands still while it moves the log into the file: most of that is done early, beside it. The log
-# stays small, because a sync that lengthens a file takes twice as long as one that writes over it.
+# The writer blocks while it checkpoints the WAL into the file, so most of that is done early, in parallel.
+# The WAL stays small, because a sync that lengthens a file takes twice as long as one that overwrites it.
 _EARLY_PAGES, _CHECKPOINT_PAGES = 500, 2_000
 _HINT = "check the folder's permissions, or name another file with --db-path"
 
 
 class ConfirmDatabase(DatabaseFile):
-    """An open confirmations.db. Reads on the loop's thread are for what an index answers at once."""
+    """An open confirmations.db. Read on the loop's thread only with queries that an index answers at once."""
 
     layout: ClassVar[Layout] = Layout(
         steps=STEPS,
@@ -44,12 +44,12 @@ class ConfirmDatabase(DatabaseFile):
     )
     writer: ClassVar[type[apsw.Connection]] = SealedConnection
     wall: Callable[[], float] = staticmethod(time.time)
-    """What time it is for all who use the database."""
+    """The clock that all users of the database share."""
     sealer: Sealer
     hears_of_writes_at_once: ClassVar[bool] = True
-    """Whether `other_writes` costs next to nothing."""
+    """Whether `change_counter` costs next to nothing."""
     committed: Callable[[], object] | None = None
-    """Called after each commit on the loop, before those who wait for it go on."""
+    """Called on the loop after each commit, before the waiting writers resume."""
     _watcher: apsw.Connection | None = None
     _identity: tuple[int, int] | None = None
 
@@ -61,14 +61,15 @@ class ConfirmDatabase(DatabaseFile):
 
     @classmethod
     def open(cls, path: Path, *, patience_s: float = 10.0) -> ConfirmDatabase:
-        """Open or make the file and its folder, and bring its schema up to date, as `open_file` does."""
+        """Open or create the file and its folder, and migrate its schema, as `open_file` does."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise StoreUnwritable(f"can't make {path.parent}: {error.strerror}", hint=_HINT) from error
         database = cls.open_file(path, "", patience_s)
         try:
-            database.write_now(lambda _: None)  # a lock held for good stops the start, not the first request
+            # a lock that is never released stops the start, not the first request
+            database.write_now(lambda _: None)
         except StoreError as error:
             database.close()
             raise cls.advised(error, path) from error
@@ -83,10 +84,13 @@ class ConfirmDatabase(DatabaseFile):
         self.sealer.seal(connection)
 
     def _check_place(self) -> None:
-        """Raise StoreCorrupt where another file stands in the place of the one that was opened: what is
-        written to that would be gone with this process, and what is read from the new one is not ours."""
+        """Raise StoreCorrupt if another file has replaced the one that was opened.
+
+        Writes to the old file would be lost when this process ends, and the new file's content is not
+        ours.
+        """
         try:
-            found = os.stat(self._place)  # a Path would be spelled by Python code, before each commit
+            found = os.stat(self._place)  # a str: formatting a Path runs Python code before each commit
             now = found.st_dev, found.st_ino
         except OSError:
             now = (0, 0)
@@ -108,7 +112,7 @@ class ConfirmDatabase(DatabaseFile):
 
     @classmethod
     def advised(cls, error: StoreError, path: Path) -> StoreError:
-        """Say what to do about a file that can't be opened."""
+        """Set the hint on an error about a file that can't be opened."""
         if isinstance(error, StoreCorrupt):
             error.hint = (
                 f"move it away (mv {path} {path}.broken) and restore a backup; without one, start over: "
@@ -121,7 +125,7 @@ class ConfirmDatabase(DatabaseFile):
         return error
 
     def read_one(self, sql: str, values: tuple[object, ...]) -> tuple[object, ...] | None:
-        """Give the first row of one statement, None for none; the quickest read."""
+        """Return the first row of a statement, or None. This is the fastest read."""
         reader = self._take_reader()
         try:
             return reader.execute(sql, values).fetchone()  # type: ignore[arg-type]
@@ -131,24 +135,25 @@ class ConfirmDatabase(DatabaseFile):
             self._put_back(reader)
 
     async def read_long(self, work: Work[T]) -> T:
-        """Read on a thread of its own with a connection of its own, for what may take long."""
+        """Read on a separate thread with its own connection, for queries that may take long."""
         return await asyncio.to_thread(self.read_now, work)
 
     async def move_log(self) -> None:
-        """Move most of a long log into the file, beside the writer, which then has little left to move."""
+        """Move most of a long WAL into the file on another thread, so that the writer has little left to
+        move."""
         if self._lane.log_pages >= _EARLY_PAGES:
             await asyncio.to_thread(self._move_log)
 
     def _move_log(self) -> None:
-        # A failure costs nothing: a later one moves what is left.
+        # A failure costs nothing: a later checkpoint moves the rest.
         with contextlib.suppress(apsw.Error, StoreError), contextlib.closing(self._connect()) as connection:
             connection.pragma("synchronous", "full")
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def other_writes(self) -> int:
-        """Give a number that changes whenever anybody, this process included, has committed."""
+        """Return a number that changes with every commit, whether by this process or another."""
         if self._watcher is None:
-            self._watcher = self._connect()  # the number is a connection's own
+            self._watcher = self._connect()  # the number belongs to the connection
         try:
             row = self._watcher.execute("PRAGMA data_version").fetchone()
         except FAULTS as error:
@@ -156,13 +161,13 @@ class ConfirmDatabase(DatabaseFile):
         return cast("int", row[0]) if row else 0
 
     def sign_the_end(self) -> None:
-        """Sign the last seal where this process made it without; the next start does where this fails."""
+        """Sign the last seal if this process left it unsigned. If that fails, the next start signs it."""
         if not self._closed and self.sealer.owes:
             with contextlib.suppress(StoreError):
                 self.write_now(lambda _: self.sealer.sign())
 
     def close(self) -> None:
-        """Commit what was submitted, sign the end, close every connection. Calling it again does nothing."""
+        """Commit pending writes, sign the last seal and close every connection. May be called again."""
         self.sign_the_end()
         super().close()
         if self._watcher is not None:

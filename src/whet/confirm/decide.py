@@ -1,7 +1,8 @@
-"""What can happen to a request after it was submitted, each as one transaction on its row.
+"""The changes that can happen to a request after it was submitted, each in one transaction on its row.
 
-A decision is compared and set inside one write transaction, so of two that race, in this process or another,
-one wins and the other is told who did. The deadline is checked there too, whether or not the sweeper runs.
+A decision is compared and set inside one write transaction, so of two that race, in this process or
+another, one wins and the other is refused with the winner's name. The deadline is checked there too,
+whether or not the sweeper runs.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ _CLOCK_SLACK_S = 60.0
 
 
 class DecisionInput(msgspec.Struct, frozen=True):
-    """A decision as it is asked for. `digest` "" means that the caller did not say what it looked at.
-    `passkey` is what the browser's authenticator signed, as JSON, on the page at `origin`."""
+    """A requested decision.
+
+    An empty `digest` means that the caller did not name the version that it viewed. `passkey` is the
+    signature of the browser's authenticator, as JSON, made on the page at `origin`.
+    """
 
     request_id: str
     verdict: Verdict
@@ -47,11 +51,12 @@ class DecisionInput(msgspec.Struct, frozen=True):
     passkey: str = ""
     origin: str = ""
     is_one_of_many: bool = False
-    """Decided together with others: each was looked at before, and takes nothing more than a yes."""
+    """Decided together with others: each request must have been viewed before and need nothing more than a
+    yes."""
 
 
 def decide(tx: Tx, ballot: DecisionInput, who: Caller, policy: ConfirmPolicy) -> RequestOutcome:
-    """Count a vote and settle the request where that is enough."""
+    """Count a vote, and settle the request if that is enough."""
     request, refusal = _open_request(tx, ballot.request_id, who)
     if refusal or request is None:
         return refusal or _missing()
@@ -104,8 +109,10 @@ def _counted(
 
 
 def _people(votes: list[Vote], verdict: Verdict) -> list[str]:
-    """Give who voted so, each person once however the name is spelled; who asked for changes in the details
-    counts like everybody else."""
+    """Return the people with that verdict, each once however the name is spelled.
+
+    A person who changed the details counts like everyone else.
+    """
     said = [vote.principal for vote in votes if vote.verdict == verdict]
     return [*{person_key(name): name for name in said}.values()] if len(said) > 1 else said
 
@@ -158,7 +165,7 @@ def _not_together(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcom
 def _signed(
     tx: Tx, request: ConfirmRequest, who: Caller, ballot: DecisionInput
 ) -> tuple[PasskeyProof | None, RequestOutcome | None]:
-    """Check what a passkey signed where there is something, and refuse an approval that lacks it."""
+    """Verify the passkey signature if there is one, and refuse an approval that lacks a required one."""
     if not ballot.passkey:
         if not request.plan.needs_passkey or ballot.verdict != "approve":
             return None, None
@@ -173,7 +180,8 @@ def _signed(
 def _without_code(
     tx: Tx, request: ConfirmRequest, who: Caller, ballot: DecisionInput
 ) -> RequestOutcome | None:
-    """Use the second factor's code up where an approval takes one; the last check, so that none is wasted."""
+    """Consume the second factor's code if the approval needs one. This is the last check, so no code is
+    wasted."""
     if not request.plan.needs_factor or ballot.verdict != "approve":
         return None
     if who.is_open:
@@ -189,7 +197,7 @@ def _without_code(
 def _replanned(
     tx: Tx, request: ConfirmRequest, policy: ConfirmPolicy
 ) -> tuple[ConfirmRequest, RequestOutcome | None]:
-    """Judge a pending request by the policy that holds now; a changed plan voids the votes so far."""
+    """Judge a pending request by the current policy. A changed plan voids the votes so far."""
     judged = _judged(tx, request, requests.details_of(request.details_json), policy)
     if judged.effect == "deny":
         settled = requests.settle(tx, request, "denied", f"policy:{judged.rule}", judged.why)
@@ -216,7 +224,7 @@ def _judged(
 
 
 def cancel(tx: Tx, request_id: str, who: Caller, reason: str) -> RequestOutcome:
-    """Take a pending request back; only who submitted it may, or an admin."""
+    """Cancel a pending request. Only its submitter or an admin may."""
     request, refusal = _open_request(tx, request_id, who, is_own=True)
     if refusal or request is None:
         return refusal or _missing()
@@ -224,8 +232,8 @@ def cancel(tx: Tx, request_id: str, who: Caller, reason: str) -> RequestOutcome:
 
 
 class Amendment(msgspec.Struct, frozen=True):
-    """A change of details as it is asked for: `digest` is of what was looked at, `text` of the new details,
-    canonical."""
+    """A requested change of details: `digest` is that of the viewed details, `text` is the new details in
+    canonical JSON."""
 
     request_id: str
     digest: str
@@ -235,8 +243,11 @@ class Amendment(msgspec.Struct, frozen=True):
 
 
 def amend(tx: Tx, change: Amendment, who: Caller, policy: ConfirmPolicy) -> RequestOutcome:
-    """Change the details of a pending request whose submitter accepts that. Only who may decide on it may do
-    so, and changes what they looked at; votes so far are void, and the rule is that for the new details."""
+    """Change the details of a pending request whose submitter accepts edits.
+
+    Only a person who may decide on the request can change it, and only the version that they viewed. Votes
+    so far are void, and the rule for the new details applies.
+    """
     request, refusal = _open_request(tx, change.request_id, who)
     if refusal or request is None:
         return refusal or _missing()
@@ -265,10 +276,10 @@ def amend(tx: Tx, change: Amendment, who: Caller, policy: ConfirmPolicy) -> Requ
 
 
 def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_s: float) -> RequestOutcome:
-    """Use an approval up: once, for exactly the approved digest, before it is `valid_s` old.
+    """Consume an approval: once, for exactly the approved digest, before it is `valid_s` old.
 
-    `proof` is the digest and an idempotency key ("" for none); who comes again with the key that used the
-    approval up gets the same answer.
+    `proof` is the digest and an idempotency key (empty if not used). A caller that repeats the key that
+    consumed the approval gets the same answer.
     """
     digest, key = proof
     request = requests.find(tx.connection, request_id, tx.now_s)
@@ -293,7 +304,7 @@ def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_
         tx.record("consume_refused", request.id, who.name, request.principal, {"why": "used up"})
         return RequestOutcome("already_decided", "the approval was used before", request)
     age_s = tx.now_s - (request.resolved_at or request.created_at)
-    if not -_CLOCK_SLACK_S <= age_s <= valid_s:  # decided in the future: by a clock that was wrong
+    if not -_CLOCK_SLACK_S <= age_s <= valid_s:  # in the future: decided with a wrong clock
         return RequestOutcome("late", "the approval is too old to be used: ask again", request)
     tx.connection.execute(
         "UPDATE requests SET consumed_at = ?, consumed_by = ?, consume_key = ? WHERE seq = ?",
@@ -305,7 +316,7 @@ def consume(tx: Tx, request_id: str, who: Caller, proof: tuple[str, str], valid_
 
 
 def report(tx: Tx, request_id: str, who: Caller, result: str, note: str) -> RequestOutcome:
-    """Close the record with what came of running the action: executed or failed. Once."""
+    """Record the result of running the action, executed or failed. Allowed once."""
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is None or not _owns(who, request):
         return _missing()
@@ -326,21 +337,21 @@ def report(tx: Tx, request_id: str, who: Caller, result: str, note: str) -> Requ
 
 
 def view(tx: Tx, seen: ConfirmRequest, who: Caller) -> None:
-    """Note that somebody who may decide has looked at a pending request, unless it was changed since."""
+    """Record that a possible approver viewed a pending request, unless it has changed since."""
     request = requests.find(tx.connection, seen.id, tx.now_s)
     if request is not None and request.is_pending and request.digest == seen.digest:
         requests.add_view(tx, request, who.name)
 
 
 def reveal(tx: Tx, request_id: str, who: Caller) -> None:
-    """Note that somebody had the hidden parts of a request shown."""
+    """Record that a person revealed the hidden parts of a request."""
     request = requests.find(tx.connection, request_id, tx.now_s)
     if request is not None:
         tx.record("revealed", request.id, who.name, request.principal, {"digest": request.digest})
 
 
 def expire(tx: Tx, limit: int) -> int:
-    """Write down what has run out; gives how many, at most `limit`."""
+    """Expire overdue requests, at most `limit`, and return their number."""
     found = requests.due(tx.connection, tx.now_s, limit)
     for request in found:
         requests.settle(tx, request, "expired", BY_TIMEOUT, is_altered=bool(_problem(tx, request)))
@@ -348,7 +359,7 @@ def expire(tx: Tx, limit: int) -> int:
 
 
 def end_all(tx: Tx, limit: int) -> int:
-    """Let pending requests run out now, whatever their deadline; gives how many, at most `limit`."""
+    """Expire pending requests now, regardless of their deadline, at most `limit`, and return their number."""
     found = requests.due(tx.connection, math.inf, limit)
     why = "the service's clock was corrected"
     for request in found:
@@ -357,13 +368,13 @@ def end_all(tx: Tx, limit: int) -> int:
 
 
 def escalate(tx: Tx, limit: int) -> int:
-    """Tell the next group about requests that nobody has answered; gives how many."""
+    """Escalate overdue requests to the next group, at most `limit`, and return their number."""
     found = requests.to_escalate(tx.connection, tx.now_s, limit)
     for request in found:
         group = request.plan.escalate_to
         is_altered = not group or _problem(tx, request)
         tx.connection.execute("UPDATE requests SET escalated_at = ? WHERE seq = ?", (tx.now_s, request.seq))
-        if is_altered:  # the log does not vouch for a row that somebody else has written
+        if is_altered:  # the log must not vouch for a row that another program wrote
             tx.sealer.newest.pop("requests", None)
         if group:
             tx.record("escalated", request.id, "system:policy", request.principal, {"group": group})
@@ -373,8 +384,11 @@ def escalate(tx: Tx, limit: int) -> int:
 def _open_request(
     tx: Tx, request_id: str, who: Caller, *, is_own: bool = False
 ) -> tuple[ConfirmRequest | None, RequestOutcome | None]:
-    """Give a request that is pending now, to a caller who still stands; where it is not, the outcome that
-    says so. An overdue one is written down as expired on the way."""
+    """Load a request that is pending now for a caller that is still valid.
+
+    Otherwise return the outcome that explains why not. An overdue request is recorded as expired on the
+    way.
+    """
     row = tx.connection.execute(requests.ONE, (request_id,)).fetchone()
     if row is None:
         return None, _missing()
@@ -392,7 +406,7 @@ def _open_request(
 
 
 def _not_as_seen(tx: Tx, request: ConfirmRequest, who: Caller, digest: str) -> RequestOutcome | None:
-    """Refuse who has looked at something else, of that digest."""
+    """Refuse a caller that viewed another version, the one with that digest."""
     if digest == request.digest:
         return None
     tx.record("digest_mismatch", request.id, who.name, request.principal, {"given": digest[:64]})
@@ -400,7 +414,7 @@ def _not_as_seen(tx: Tx, request: ConfirmRequest, who: Caller, digest: str) -> R
 
 
 def _altered(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcome | None:
-    """Refuse to go on with a record that something else than this service has written."""
+    """Refuse to use a record that this service did not write."""
     if not (problem := _problem(tx, request)):
         return None
     tx.record("tampering", request.id, who.name, request.principal, {"why": problem})
@@ -413,7 +427,7 @@ def _problem(tx: Tx, request: ConfirmRequest) -> str:
 
 
 def _gone(tx: Tx, request: ConfirmRequest, who: Caller) -> RequestOutcome | None:
-    """Refuse who was let in a moment ago by a token or a sign-in that this transaction does not find."""
+    """Refuse a caller whose token or login was just accepted but no longer exists in this transaction."""
     if stands(tx, who):
         return None
     return _refused(tx, request, who, "not_allowed", "your token or sign-in does not hold any more")

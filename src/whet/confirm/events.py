@@ -1,6 +1,6 @@
-"""The audit log as what happens: newly committed events made known and counted, older ones read again.
+"""The audit log as a stream: publish and count newly committed events, read older ones again.
 
-Used on one event loop's thread. Writing an event is the ledger's, checking the chain of hashes `audit.py`'s.
+Used on one event loop's thread. The ledger writes events; `audit.py` checks the hash chain.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ _LOG = logging.getLogger("whet.confirm.events")
 
 
 class EventLog:
-    """Every event of the service. `pending_by` is how many requests of a principal wait, `event_counts` how
-    often what has happened since the start."""
+    """Every event of the service.
+
+    `pending_by` is the number of pending requests by principal, `event_counts` the number of events by
+    kind since the start.
+    """
 
     def __init__(self, database: ConfirmDatabase) -> None:
         self._database = database
@@ -37,19 +40,19 @@ class EventLog:
         self.pending_by: dict[str, int] = database.read_now(lambda db: dict(db.execute(sql).fetchall()))
 
     def newer(self, after_id: int) -> Sequence[AuditEvent]:
-        """Give the next events after `after_id`: from memory while they are there, else from the database."""
+        """Return the next events after `after_id`, from memory if possible, otherwise from the database."""
         kept = self.hub.after(after_id)
         return self.history(after_id=after_id) if kept is None else kept
 
     def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[AuditEvent]:
-        """Give events, oldest first: of one request, or of all, after `after_id`."""
+        """Return events, oldest first, after `after_id`: of one request, or of all."""
         where = "request_id = ? AND request_id != '' AND id > ?" if request_id else "id > ?"
         values = (request_id, after_id, limit) if request_id else (after_id, limit)
         sql = f"SELECT {_COLUMNS} FROM events WHERE {where} ORDER BY id LIMIT ?"
         return self._database.read_now(lambda db: [AuditEvent(*row) for row in db.execute(sql, values)])
 
     def state(self) -> AuditState:
-        """How far the log and its signed checkpoints go."""
+        """Return how far the log and its signed checkpoints go."""
 
         def look(db: apsw.Connection) -> AuditState:
             last = db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone()
@@ -61,7 +64,7 @@ class EventLog:
         return self._database.read_now(look)
 
     def checkpoints_after(self, size: int) -> Sequence[dict[str, object]]:
-        """Give the signed checkpoints of more than `size` events, oldest first."""
+        """Return the signed checkpoints of more than `size` events, oldest first."""
         names = ("size", "head", "at", "key_id", "signature")
         sql = f"SELECT {', '.join(names)} FROM checkpoints WHERE size > ? ORDER BY size LIMIT 1000"
         return self._database.read_now(
@@ -69,32 +72,32 @@ class EventLog:
         )
 
     def newest_checkpoint(self) -> dict[str, object] | None:
-        """Give the newest signed checkpoint, None for none."""
+        """Return the newest signed checkpoint, or None."""
         names = ("size", "head", "at", "key_id", "signature")
         sql = f"SELECT {', '.join(names)} FROM checkpoints ORDER BY size DESC LIMIT 1"
         row = self._database.read_one(sql, ())
         return dict(zip(names, row, strict=True)) if row else None
 
     def catch_up(self, timeline: Timeline) -> None:
-        """Make known what other processes have written; time goes on from there."""
+        """Publish the events that other processes wrote, and advance the clock past them."""
         found = self.history(after_id=self.hub.last_id)
         if found:
             timeline.raise_floor(found[-1].at)
             self._make_known(found)
 
     def publish(self, result: tuple[object, list[AuditEvent]] | None, error: BaseException | None) -> None:
-        """Make known what a write that has ended has committed: its result's events, none where it failed."""
+        """Publish the events that a finished write committed, or nothing if it failed."""
         if error is None and result is not None and result[1]:
             self._newest = result[1][-1]
             self._make_known(result[1])
 
     def _mark(self) -> None:
-        """Have the watermark say so, once for all that one commit has written."""
+        """Update the watermark, once per commit."""
         newest, self._newest = self._newest, None
         if newest is not None and self.watermark is not None:
             try:
                 self.watermark.note(newest)
-            except OSError as error:  # what is committed is, and the next commit tries again
+            except OSError as error:  # the events are committed; the next commit tries again
                 _LOG.error("how far the log goes was not noted: %s", error.strerror)
 
     def _make_known(self, events: Sequence[AuditEvent]) -> None:

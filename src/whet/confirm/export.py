@@ -1,8 +1,8 @@
-"""The audit log sent on as it grows: to an OpenTelemetry collector (OTLP, HTTP/JSON) or to syslog (RFC 5424).
+"""Send the audit log on as it grows: to an OpenTelemetry collector (OTLP, HTTP/JSON) or to syslog (RFC 5424).
 
-Each destination has its place in the log, kept in the database: what it missed while it was away it gets
-later, in order; after a crash a few events may come twice, told apart by their number. By UDP and to a local
-syslog nobody says what arrived. Nothing waits for a destination.
+The position of each destination is stored in the database: after an outage it gets the missed events in
+order. After a crash a few events may arrive twice; their number identifies them. UDP and the local syslog
+don't confirm arrival. Nothing waits for a destination.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _logger = logging.getLogger("whet.confirm.export")
 
 
 class LogDestination(Protocol):
-    """Where events go. `send` raises OSError where they did not get there."""
+    """Where events are sent."""
 
     async def send(self, events: Sequence[AuditEvent]) -> None:
-        """Send events, oldest first."""
+        """Send events, oldest first. Raises OSError if they did not arrive."""
         ...
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close open connections."""
         ...
 
 
 def parse_destination(address: str, variables: Mapping[str, str]) -> LogDestination:
-    """Read an address as on the command line. Raises ConfigError."""
+    """Parse an address from the command line. Raises ConfigError."""
     kind, _, rest = address.partition(":")
     parts = urlsplit(address)
     try:
@@ -82,7 +82,7 @@ def _headers(text: str) -> dict[str, str]:
 
 
 class OtlpLogs:
-    """A collector that takes OTLP over HTTP as JSON."""
+    """A collector that accepts OTLP over HTTP as JSON."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url = url
@@ -91,7 +91,7 @@ class OtlpLogs:
         )
 
     async def send(self, events: Sequence[AuditEvent]) -> None:
-        """Post them as one request."""
+        """Post the events as one request."""
         body = msgspec.json.encode(otlp_logs(events))
         try:
             answer = await self._client.post(
@@ -105,12 +105,12 @@ class OtlpLogs:
             _logger.warning("%s did not keep all events: %s", self._url, answer.text[:300])
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the client's connections."""
         await self._client.aclose()
 
 
 def otlp_logs(events: Sequence[AuditEvent]) -> object:
-    """Give the body of an OTLP logs request."""
+    """Return the body of an OTLP logs request."""
     resource = {"attributes": [_attribute("service.name", "whet-confirm")]}
     scope = {"name": "whet.confirm.audit"}
     records = [_record(event) for event in events]
@@ -144,14 +144,14 @@ def _attribute(key: str, value: str | int) -> dict[str, object]:
 
 
 class SyslogStream:
-    """A syslog server over TCP, messages framed by their length (RFC 6587)."""
+    """A syslog server over TCP, with messages framed by their length (RFC 6587)."""
 
     def __init__(self, host: str, port: int) -> None:
         self._where = (host, port)
         self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def send(self, events: Sequence[AuditEvent]) -> None:
-        """Write them to the connection."""
+        """Write the events to the connection."""
         if self._open is not None and self._open[0].at_eof():
             await self.aclose()
         try:
@@ -174,14 +174,14 @@ class SyslogStream:
 
 
 class SyslogDatagrams:
-    """A syslog server by UDP, or this machine's own at a socket's path: one datagram an event."""
+    """A syslog server over UDP, or this machine's own at a socket path: one datagram per event."""
 
     def __init__(self, where: str | tuple[str, int]) -> None:
         self._where = where
         self._socket: socket.socket | None = None
 
     async def send(self, events: Sequence[AuditEvent]) -> None:
-        """Send each; one that is too long loses the end of its text."""
+        """Send each event. The text of one that is too long is cut at its end."""
         loop = asyncio.get_running_loop()
         if self._socket is None:
             self._socket = await self._connected()
@@ -217,7 +217,7 @@ class SyslogDatagrams:
 
 
 def syslog_line(event: AuditEvent) -> bytes:
-    """Write an event as a message of RFC 5424; its data, JSON, is the text."""
+    """Format an event as an RFC 5424 message. The event's data, JSON, is the text."""
     severity = _WARNING if event.kind in _ALARMING else _INFO
     at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     named = {
@@ -235,7 +235,7 @@ def _quoted(text: str) -> str:
 
 
 class LogExport:
-    """Sends the log to one destination, from where that was left off."""
+    """Sends the log to one destination, from the stored position on."""
 
     def __init__(self, service: ConfirmService, address: str, destination: LogDestination) -> None:
         self._service = service
@@ -248,7 +248,7 @@ class LogExport:
         self._noted_s = 0.0
 
     async def run(self) -> None:
-        """Send until cancelled; the place is noted then, too."""
+        """Send until cancelled, storing the position now and then."""
         failures = 0
         async with aclosing(self._destination):
             while True:
@@ -270,7 +270,7 @@ class LogExport:
                     self._service.hub.forget(future)
 
     async def _rest(self, future: asyncio.Future[None]) -> None:
-        """Wait for news; the place is noted before a long wait."""
+        """Wait for new events. The position is stored before a long wait."""
         if self._noted != self.sent_to:
             await asyncio.wait((future,), timeout=_PLACE_S)
             if not future.done():

@@ -1,9 +1,9 @@
-"""Second factors of people who approve: time-based one-time codes (TOTP, RFC 6238: SHA-1, 30 s, six digits).
+"""Second factors of approvers: time-based one-time codes (TOTP, RFC 6238: SHA-1, 30 s, six digits).
 
-A code is for one decision: its time step and all before it are used up in the transaction that counts the
-vote. Wrong codes are counted there too, and each one from the fifth on makes its person wait longer. The
-secret is stored sealed with a key that only the service's signing key gives, so a copy of the database alone
-makes no codes.
+A code is valid for one decision: the transaction that counts the vote uses up its time step and all
+earlier ones. Wrong codes are counted there too; from the fifth on, each makes its person wait longer. The
+secret is encrypted with a key derived from the service's signing key, so a copy of the database alone
+can't produce codes.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _FREE_TRIES, _LONGEST_WAIT_S = 5, 3600.0
 
 
 class Enrolment(msgspec.Struct, frozen=True):
-    """What a person's authenticator app needs, once: the secret as it is typed in, and as a link."""
+    """The secret for a person's authenticator app, shown once: as text to type in and as a link."""
 
     secret: str
     uri: str
 
 
 class CodeCheck(msgspec.Struct, frozen=True):
-    """What came of a code: `problem` is "" where it was right."""
+    """The result of checking a code. `problem` is empty if the code was right."""
 
     problem: str = ""
     retry_after_s: float = 0.0
 
 
 def code_at(secret: bytes, step: int) -> str:
-    """Give the six digits for a time step (RFC 4226's truncation of RFC 6238's counter)."""
+    """Return the six digits for a time step (RFC 4226's truncation of RFC 6238's counter)."""
     mac = hmac.new(secret, step.to_bytes(8, "big"), hashlib.sha1).digest()
     at = mac[-1] & 15
     number = int.from_bytes(mac[at : at + 4], "big") & 0x7FFFFFFF
@@ -52,7 +52,7 @@ def code_at(secret: bytes, step: int) -> str:
 
 
 def enrol(tx: Tx, name: str, *, by: str) -> Enrolment:
-    """Give a principal a second factor, in place of the one it may have had."""
+    """Create a second factor for a principal, replacing any earlier one."""
     secret = os.urandom(_SECRET_BYTES)
     sealed = _seal(tx.key, name, secret)
     tx.connection.execute(
@@ -65,7 +65,7 @@ def enrol(tx: Tx, name: str, *, by: str) -> Enrolment:
 
 
 def remove(tx: Tx, name: str, *, by: str) -> None:
-    """Take a principal's second factor away. Raises NotFound."""
+    """Remove a principal's second factor. Raises NotFound."""
     tx.connection.execute("DELETE FROM second_factors WHERE name = ?", (name,))
     if not tx.connection.changes():
         raise NotFound(f"{name} has no second factor", hint="whet confirm token list")
@@ -73,12 +73,12 @@ def remove(tx: Tx, name: str, *, by: str) -> None:
 
 
 def names(db: apsw.Connection) -> set[str]:
-    """Who has a second factor."""
+    """Return the principals that have a second factor."""
     return {str(row[0]) for row in db.execute("SELECT name FROM second_factors")}
 
 
 def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
-    """Use a code up, or count it as wrong and say why."""
+    """Consume a code. A wrong one is counted and its problem returned."""
     row = tx.connection.execute(
         "SELECT sealed, last_step, failures, failed_at FROM second_factors WHERE name = ?", (name,)
     ).fetchone()
@@ -106,14 +106,14 @@ def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
 
 
 def _pause_s(failures: int) -> float:
-    """How long nobody may try after so many wrong codes in a row."""
+    """Return how long a person must wait after that many wrong codes in a row."""
     if failures < _FREE_TRIES:
         return 0.0
     return min(60 * 2 ** (failures - _FREE_TRIES), _LONGEST_WAIT_S)
 
 
 def _step_of(secret: bytes, code: str, now_s: float) -> int | None:
-    """Give the step that a code is of, within one step of clock drift; the newest where it fits several."""
+    """Return the newest step that a code belongs to, within one step of clock drift, or None."""
     here = int(now_s) // STEP_S
     found = None
     for step in range(here - _DRIFT_STEPS, here + _DRIFT_STEPS + 1):
@@ -123,7 +123,7 @@ def _step_of(secret: bytes, code: str, now_s: float) -> int | None:
 
 
 def _box(key: SigningKey) -> AESGCM:
-    # A signature is as secret as its key and always the same: a key of its own for what is sealed.
+    # A signature is as secret as its key and deterministic, so it yields a separate encryption key.
     return AESGCM(hashlib.sha256(key.sign(b"whet-factors/1")).digest())
 
 
@@ -136,11 +136,11 @@ def _unseal(key: SigningKey, name: str, sealed: bytes) -> bytes:
     try:
         return _box(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
     except InvalidTag:
-        # Sealed with another signing key: no code can be right until the person enrols again.
+        # Encrypted with another signing key: no code can be right until the person enrols again.
         return os.urandom(_SECRET_BYTES)
 
 
 def secret_of(text: str) -> bytes:
-    """Read a secret as it is typed into an app. Raises ValueError."""
+    """Parse a secret as it is typed into an app. Raises ValueError."""
     plain = "".join(text.split()).upper()
     return b32decode(plain + "=" * (-len(plain) % 8))

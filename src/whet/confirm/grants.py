@@ -1,8 +1,8 @@
-"""Grants: a signed statement that exactly this action was approved, checked without asking the service.
+"""Grants: a signed statement that exactly this action was approved, verified without asking the service.
 
-A grant is a compact JWS (EdDSA). It says what was approved, by whom and until when it may be used. That it
-is used once only the service can say (`consume`); an executor that stays offline must remember the ids that
-it has run.
+A grant is a compact JWS (EdDSA). It names the approved action, the approvers and the time until which it
+may be used. Only the service can ensure that it is used once (`consume`); an executor that stays offline
+must remember the ids that it has run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CLOCK_SLACK_S, _LONGEST_S = 300.0, 31 * 86_400
 
 
 class GrantClaims(msgspec.Struct, frozen=True):
-    """What a grant says; times are Unix seconds."""
+    """The claims of a grant. Times are Unix seconds."""
 
     sub: str  # the request's id
     action: str
@@ -31,11 +31,11 @@ class GrantClaims(msgspec.Struct, frozen=True):
 
 
 class GrantRefused(WhetError):
-    """A grant that is not genuine, not for this action, or too old."""
+    """Raised for a grant that is not genuine, not for this action, or too old."""
 
 
 def sign_grant(key: SigningKey, request: ConfirmRequest, valid_s: float) -> str:
-    """Give the grant of an approved request, usable until `valid_s` after the decision."""
+    """Sign a grant for an approved request, valid until `valid_s` after the decision."""
     decided = request.resolved_at or request.created_at
     grant = GrantClaims(
         sub=request.id,
@@ -51,10 +51,10 @@ def sign_grant(key: SigningKey, request: ConfirmRequest, valid_s: float) -> str:
 
 
 def check_grant(text: str, key: PublicKey, *, digest: str, now_s: float) -> GrantClaims:
-    """Give what `text` grants if it is signed by `key`, made for `digest`, and not too old.
+    """Verify that `text` is signed by `key`, made for `digest` and not too old, and return its claims.
 
-    Raises GrantRefused. `digest` must be computed by the executor from what it is about to run
-    (`canonical.request_digest`), never taken from the grant.
+    Raises GrantRefused. The executor must compute `digest` from the action that it is about to run
+    (`canonical.request_digest`), never take it from the grant.
     """
     try:
         head, body, signature = text.split(".")

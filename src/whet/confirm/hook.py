@@ -1,6 +1,6 @@
-"""A hook for Claude Code: reads a PreToolUse or PermissionRequest event, asks a person, answers.
+"""A hook for Claude Code: reads a PreToolUse or PermissionRequest event, asks a person, prints the decision.
 
-Whatever goes wrong is a denial with its reason: no service, no answer in time, an event that can't be read.
+Every failure is a denial with its reason: no service, no answer in time, an event that can't be read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _PERMISSION = "PermissionRequest"
 
 
 def run_hook(text: str, *, url: str, patterns: Sequence[str], timeout_s: int) -> str:
-    """Give what the hook prints: the decision as JSON, or nothing for a tool that is not asked about."""
+    """Return the hook's output: the decision as JSON, or an empty object for a tool that needs no
+    confirmation."""
     try:
         read: object = json.loads(text)
     except (ValueError, RecursionError):

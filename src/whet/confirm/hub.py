@@ -1,7 +1,7 @@
-"""Wakes those who wait: for one request's end (long poll) or for every event (streams).
+"""Wakes waiting tasks: for the end of one request (long poll) or for every event (streams).
 
-Used on the event loop's thread only. Events are published in the order of their ids; what another process
-wrote is fetched from the database by whoever calls `publish` after a gap was seen.
+Used on the event loop's thread only. Events are published in the order of their ids; if `publish` sees a
+gap, it fetches the events of other processes from the database.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENDINGS = frozenset({"decided", "expired", "cancelled"})
 
 
 class Hub:
-    """Waiters by request, and the newest events for those who stream."""
+    """The waiters by request, and the newest events for streams."""
 
     def __init__(self, last_id: int, fetch: Callable[[int, int], list[AuditEvent]]) -> None:
         self.last_id = last_id
@@ -33,17 +33,17 @@ class Hub:
 
     @property
     def is_attended(self) -> bool:
-        """Whether somebody outside waits now, for one request's end or for any event."""
+        """Whether a client waits now, for one request's end or for any event."""
         return bool(self._waiters or self._streams)
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for one request's end."""
+        """The number of requests' ends that calls wait for."""
         return sum(len(group) for group in self._waiters.values())
 
     def publish(self, events: Sequence[AuditEvent]) -> list[AuditEvent]:
-        """Make committed events known; those that are known already are skipped, gaps are filled first. Gives
-        what is newly known."""
+        """Publish committed events and return the new ones. Known events are skipped and gaps are filled
+        first."""
         new: list[AuditEvent] = []
         last_id = self.last_id
         for event in events:
@@ -66,17 +66,20 @@ class Hub:
         return new
 
     def after(self, event_id: int) -> list[AuditEvent] | None:
-        """Give what is kept after `event_id`; None where that is not kept any more (read the database)."""
+        """Return the recent events after `event_id`, or None if they are no longer in memory (read the
+        database)."""
         if event_id >= self.last_id:
             return []
-        count = self.last_id - event_id  # their ids have no gaps
+        count = self.last_id - event_id  # ids have no gaps
         if count > len(self.recent):
             return None
         return [self.recent[at] for at in range(-count, 0)]
 
     def begin(self, request_id: str) -> asyncio.Future[AuditEvent | None]:
-        """Start listening for a request's end; what ends from now on is not missed. Its result is the event
-        that ended it, None where the hub closes."""
+        """Return a future for a request's end; no end from now on is missed.
+
+        Its result is the event that ended the request, or None if the hub closes.
+        """
         future: asyncio.Future[AuditEvent | None] = asyncio.get_running_loop().create_future()
         if self.is_closed:
             future.set_result(None)
@@ -86,7 +89,7 @@ class Hub:
         return future
 
     def drop(self, future: asyncio.Future[AuditEvent | None], request_id: str) -> None:
-        """Stop listening."""
+        """Stop waiting for a request's end."""
         group = self._waiters.get(request_id)
         if group is not None:
             group.discard(future)
@@ -94,8 +97,10 @@ class Hub:
                 del self._waiters[request_id]
 
     def next_event(self, *, is_background: bool = False) -> asyncio.Future[None]:
-        """A future that is done when there is a newer event or the hub closes; `is_background` where nobody
-        outside waits for it."""
+        """Return a future that is done when there is a newer event or the hub closes.
+
+        `is_background`: no client waits for it.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.is_closed:
             future.set_result(None)
@@ -112,7 +117,7 @@ class Hub:
         self._background.discard(future)
 
     async def pause(self, attended_s: float, alone_s: float) -> None:
-        """Sleep: `attended_s` while somebody outside waits, else until somebody does, `alone_s` at most."""
+        """Sleep for `attended_s` while a client waits; otherwise until one does, for at most `alone_s`."""
         if self.is_attended:
             await asyncio.sleep(attended_s)
             return
@@ -126,7 +131,7 @@ class Hub:
             timer.cancel()
 
     def close(self) -> None:
-        """Wake everybody: the service stops."""
+        """Wake all waiters, because the service stops."""
         self.is_closed: bool = True
         for group in self._waiters.values():
             wake(group)
@@ -138,7 +143,7 @@ class Hub:
 
 
 def wake(futures: Iterable[asyncio.Future[Any]], event: AuditEvent | None = None) -> None:
-    """End those of `futures` that still wait; `event` is their result."""
+    """Complete those of `futures` that are still pending, with `event` as the result."""
     for future in futures:
         if not future.done():
             future.set_result(event)

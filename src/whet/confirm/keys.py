@@ -1,9 +1,9 @@
 """The service's ed25519 key: signs checkpoints of the audit log, grants, and webhooks.
 
-A second key is made of it, which only the service has: its codes stand where a signature follows soon.
+A second, secret key is derived from it; its codes (MACs) are used until a signature follows soon after.
 
-The private key is a file of mode 0600. A database that has signed checkpoints and no key is not served:
-a new key would make the old signatures look like somebody else's.
+The private key is a file of mode 0600. If a database has signed checkpoints but the key is missing, the
+service refuses to start: with a new key the old signatures would look like another signer's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CODES = b"whet seal code"
 
 
 class PublicKey:
-    """Checks what the service signed; needs no secret."""
+    """Verifies the service's signatures; needs no secret."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
@@ -34,7 +34,7 @@ class PublicKey:
 
     @classmethod
     def parse(cls, text: str) -> PublicKey:
-        """Read the text form (base64url of the 32 bytes). Raises ConfigError."""
+        """Parse the text form (base64url of the 32 bytes). Raises ConfigError."""
         try:
             return cls(unbase64(text.strip()))
         except ValueError as error:
@@ -46,7 +46,7 @@ class PublicKey:
         return base64url(self.raw)
 
     def is_signed(self, message: bytes, signature: bytes) -> bool:
-        """Whether `signature` over `message` is this key's."""
+        """Return whether `signature` over `message` was made with this key."""
         try:
             self._key.verify(signature, message)
         except InvalidSignature:
@@ -55,7 +55,7 @@ class PublicKey:
 
 
 class SigningKey(PublicKey):
-    """Signs, and checks what it signed; `public` is the half that anybody may have."""
+    """Signs and verifies; `public` is the public half."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
@@ -66,30 +66,34 @@ class SigningKey(PublicKey):
 
     @classmethod
     def new(cls) -> SigningKey:
-        """Make one that nobody had before."""
+        """Generate a new random key."""
         return cls(os.urandom(32))
 
     def write(self, path: Path) -> None:
-        """Write it to its file (0600), in place of what was there."""
+        """Write the key to its file (0600), replacing any earlier one."""
         replace(path, f"{_PREFIX}{base64url(self._seed)}\n", mode=0o600)
 
     def sign(self, message: bytes) -> bytes:
-        """Give the 64 bytes of the signature."""
+        """Return the 64-byte signature."""
         return self._private.sign(message)
 
     def code(self, message: bytes) -> bytes:
-        """Give the 32 bytes that only the holder of this key can make, or check: a fiftieth of a
-        signature's work."""
+        """Return a 32-byte code that only the holder of this key can make or check.
+
+        It costs a fiftieth of a signature.
+        """
         return hashlib.blake2b(message, key=self._secret, digest_size=32).digest()
 
     def is_coded(self, message: bytes, code: bytes) -> bool:
-        """Whether `code` over `message` is this key's."""
+        """Return whether `code` over `message` was made with this key."""
         return hmac.compare_digest(self.code(message), code)
 
 
 def load_key(path: Path, *, may_make: bool) -> SigningKey:
-    """Read the key file, or make it (0600) where there is none and `may_make`. Raises ConfigError with what
-    to do: key gone, readable by others, not a key."""
+    """Read the key file, or create it (0600) if it does not exist and `may_make`.
+
+    Raises ConfigError with a hint if the key is missing, readable by others, or invalid.
+    """
     text = read_small(path)
     if text is None:
         if not may_make:
@@ -121,7 +125,7 @@ def base64url(raw: bytes) -> str:
 
 
 def unbase64(text: str) -> bytes:
-    """Decode base64url without padding, as `base64url` writes it and in no other way. Raises ValueError."""
+    """Decode base64url without padding, exactly as `base64url` writes it. Raises ValueError."""
     raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     if base64url(raw) != text:
         raise ValueError("not base64url as it is written")

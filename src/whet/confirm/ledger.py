@@ -1,8 +1,8 @@
-"""One write transaction: the rows it changes and the events that say so, chained by hash.
+"""One write transaction: the rows that it changes and the events that record it, chained by hash.
 
-The hash of an event covers its fields and the hash before it; an event about a request holds the hash of its
-whole row as it then is. Every hundredth event brings a signed checkpoint (how many events, the newest hash)
-in the same transaction. This module does not know what events mean.
+The hash of an event covers its fields and the previous hash; an event about a request contains the hash of
+its whole row. Every hundredth event adds a signed checkpoint (number of events, newest hash) in the same
+transaction. This module does not know the meaning of events.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _INSERT = (
 
 
 def event_hash(before: bytes, fields: tuple[object, ...]) -> bytes:
-    """Give the hash of an event whose columns but the last are `fields`, after an event hashed `before`."""
+    """Return the hash of an event with these `fields` (all columns but the hash) after the hash `before`."""
     return hashlib.sha256(before + _encode(fields)).digest()
 
 
 def checkpoint_message(size: int, head: str, at_s: float) -> bytes:
-    """Give the bytes that a checkpoint's signature covers."""
+    """Return the bytes that a checkpoint's signature covers."""
     return f"whet-checkpoint/1\n{size}\n{head}\n{at_s!r}".encode()
 
 
 class Tx:
-    """What a work is given: the connection inside a transaction, the time, and the audit log's end."""
+    """The context of a write: the connection inside a transaction, the time, and the end of the audit log."""
 
     __slots__ = ("_head", "_size", "connection", "events", "key", "now_s", "sealer")
 
@@ -55,8 +55,10 @@ class Tx:
         owner: str = "",
         data: dict[str, object] | None = None,
     ) -> AuditEvent:
-        """Append an event, with the hash of the request's whole row where that was just written. It is on
-        disk when the transaction is."""
+        """Append an event, with the hash of the request's whole row if that was just written.
+
+        The event is durable once the transaction is.
+        """
         self._size = size = self._size + 1
         if request_id and (written := self.sealer.newest.pop("requests", None)):
             data = data or {}

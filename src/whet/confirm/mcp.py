@@ -50,13 +50,13 @@ TOOLS: list[dict[str, Any]] = [
 
 
 async def serve(url: str = "") -> None:
-    """Answer on stdin and stdout until stdin ends. Waiting for one request does not hold up others."""
+    """Answer calls on stdin and stdout until stdin ends. Waiting for one request does not block others."""
     async with ConfirmClient(url) as client:
         await serve_stdio(lambda call: answer_call(client, call))
 
 
 async def answer_call(client: ConfirmClient, call: RpcCall) -> dict[str, Any]:
-    """Give the result of one JSON-RPC call. Raises BadCall."""
+    """Return the result of one JSON-RPC call. Raises BadCall."""
     if call.method == "initialize":
         return hello(call.params, "whet-confirm")
     if call.method == "tools/list":

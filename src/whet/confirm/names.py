@@ -1,7 +1,7 @@
-"""Names as rules and limits compare them, and the ids of requests.
+"""Names in the form that rules and limits compare, and the ids of requests.
 
-`Deploy`, `deploy` and `de\u200bploy` are one action: compatibility forms are folded, case is folded, control
-and invisible characters are dropped.
+`Deploy`, `deploy` and `de\\u200bploy` are one action: compatibility forms and case are folded, control and
+invisible characters are dropped.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _JOINTS = re.compile(r"[\s\-.]+")
 _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TIME_DIGITS, _RANDOM_DIGITS = 7, 15
 _AS_DIGIT = bytes(_DIGITS[byte % 62] for byte in range(256))
-_UNEVEN = bytes(range(248, 256))  # left out, or the first digits would come more often
+_UNEVEN = bytes(range(248, 256))  # dropped, so that all digits are equally likely
 SHAPE = re.compile(r"[0-9A-Za-z]{22}")
 
 
 @lru_cache(maxsize=4096)
 def action_key(action: str) -> str:
-    """Give the normalised name of an action."""
+    """Return the normalised name of an action."""
     if _PLAIN.fullmatch(action):
         return action
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", action).casefold())
@@ -34,23 +34,23 @@ def action_key(action: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_high_risk(key: str) -> bool:
-    """Whether a normalised name always needs a person; `wipe-database` is `wipe_database`."""
+    """Return whether a normalised name always needs a person. `wipe-database` counts as `wipe_database`."""
     return _JOINTS.sub("_", key) in HIGH_RISK_ACTIONS
 
 
 @lru_cache(maxsize=4096)
 def person_key(name: str) -> str:
-    """Give a principal's name as people are told apart: `Agent`, `agent` and `ａgent` are one."""
+    """Return the normalised name of a principal: `Agent`, `agent` and `ａgent` are one person."""
     return action_key(name).replace(" ", "")
 
 
 def is_same_person(one: str, other: str) -> bool:
-    """Whether two principals' names stand for one person."""
+    """Return whether two principals' names denote one person."""
     return one == other or person_key(one) == person_key(other)
 
 
 def new_request_id(now_s: float) -> str:
-    """Give a new id for a request that is submitted at `now_s` (Unix seconds)."""
+    """Return a new id for a request that is submitted at `now_s` (Unix seconds)."""
     rest, digit = divmod(int(now_s * 1000), len(_DIGITS))
     return f"{_time_part(rest)}{_DIGITS[digit]:c}{_random_part()}"
 

@@ -1,8 +1,9 @@
-"""Signing in with a provider of identities (OpenID Connect): who somebody is, and in which groups.
+"""Log in with an identity provider (OpenID Connect): identify the person and their groups.
 
-Authorization code with PKCE (S256), state and nonce; the id_token must be signed with a key of the provider's
-(RS256, PS256, ES256). The provider is found by its discovery document and believed as far as its file of
-settings says: which claim is the name, and which of its groups may decide or look.
+Authorization code with PKCE (S256), state and nonce. The id_token must be signed with one of the
+provider's keys (RS256, PS256, ES256). The provider is found by its discovery document. The settings file
+limits the trust in it: they name the claim that is the person's name and the provider's groups that may
+decide or read.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class SignInRefused(WhetError):
-    """The provider, or what it said, opens nothing here."""
+    """Raised if the provider fails or its answer permits no login."""
 
 
 class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file confirm/oidc.toml. `secret_env` names the variable with the client's secret; a client without
-    one is public. Who is in none of the groups named here is not let in."""
+    one is public. A person in none of the groups named here is refused."""
 
     issuer: str
     client_id: str
@@ -58,7 +59,7 @@ class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OidcPerson(msgspec.Struct, frozen=True):
-    """Who signed in, as the provider says."""
+    """The person who logged in, as the provider describes them."""
 
     issuer: str
     subject: str
@@ -79,7 +80,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 
 
 class SignInAttempt(msgspec.Struct, frozen=True):
-    """What is remembered of a person on the way to the provider and back."""
+    """The state that is stored while a person is at the provider."""
 
     state: str
     nonce: str
@@ -88,7 +89,8 @@ class SignInAttempt(msgspec.Struct, frozen=True):
 
 
 def read_oidc(path: Path, is_named: bool = False) -> OidcSettings | None:
-    """Read the settings; None where there are none and nobody named the file. Raises ConfigError."""
+    """Read the settings, or return None if the file does not exist and was not named explicitly. Raises
+    ConfigError."""
     text = read_small(path)
     if text is None:
         if is_named:
@@ -109,7 +111,7 @@ def read_oidc(path: Path, is_named: bool = False) -> OidcSettings | None:
 
 
 def load() -> None:
-    """Import what checks signatures. Raises ConfigError where it is not installed."""
+    """Import PyJWT. Raises ConfigError if it is not installed."""
     try:
         import jwt as jwt  # noqa: PLC0415 a third of a second, and an extra
     except ImportError as error:
@@ -119,7 +121,7 @@ def load() -> None:
 
 
 class OidcProvider:
-    """One provider. Its discovery document and keys are kept for an hour; unknown keys are fetched again."""
+    """One provider. Its discovery document and keys are cached for an hour; unknown keys are refetched."""
 
     def __init__(self, settings: OidcSettings, variables: Mapping[str, str], page_url: str) -> None:
         self.settings = settings
@@ -129,7 +131,7 @@ class OidcProvider:
         self._keys: dict[str, PyJWK] = {}
 
     async def begin(self) -> SignInAttempt:
-        """Give where to send a person, and what must come back. Raises SignInRefused."""
+        """Return the URL to send a person to, with the values that must come back. Raises SignInRefused."""
         found = await self._discover()
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
@@ -149,7 +151,7 @@ class OidcProvider:
         )
 
     async def finish(self, attempt: SignInAttempt, code: str) -> OidcPerson:
-        """Give who came back with `code`. Raises SignInRefused."""
+        """Exchange `code` and return the person who logged in. Raises SignInRefused."""
         found = await self._discover()
         form = {
             "grant_type": "authorization_code",
@@ -185,7 +187,7 @@ class OidcProvider:
         raise SignInRefused(f"{name[:60]} is in no group that may come in here")
 
     async def _claims(self, found: _Discovered, token: str) -> dict[str, Any]:
-        # A third of a second, and only who signs in this way needs it.
+        # The import takes a third of a second and is needed only for these logins.
         await asyncio.to_thread(load)
         import jwt  # noqa: PLC0415
 
@@ -254,7 +256,7 @@ def _read(body: bytes, shape: type[Any]) -> Any:
 
 
 def _listed(value: object) -> list[str]:
-    """Give the texts of a list; none of anything else."""
+    """Return the strings in a list, or an empty list for any other value."""
     return (
         [one for one in cast("list[object]", value) if isinstance(one, str)]
         if isinstance(value, list)

@@ -1,6 +1,6 @@
 """Open the service's files: database, signing key, policy, and first tokens.
 
-Everything is checked before anything is served; what is wrong stops the start with what to do.
+Everything is checked before the service starts; a problem stops the start with a hint.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ from whet.postgres.driver import needs_driver, shown
 
 
 class StartTerms(msgspec.Struct, frozen=True):
-    """What a start takes as given: `why` a state that differs from the last run's is right ("": it is not),
-    and files elsewhere with checkpoints to compare with."""
+    """The caller's assumptions for a start.
+
+    `why` is the reason to accept a state that differs from the last run's (empty: refuse it). `witnesses`
+    are files with checkpoints, stored elsewhere, to compare with.
+    """
 
     why: str = ""
     witnesses: tuple[Path, ...] = ()
@@ -45,14 +48,15 @@ _AS_IT_WAS = StartTerms()
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where the service keeps what it has; everything but the database is in one folder of the home."""
+    """The paths of the service's files. Everything except the database is in one folder of the home."""
 
     database: Path
     folder: Path
     is_elsewhere: bool = False
-    """Whether the database was named apart from the folder, which may then have served another."""
+    """Whether the database was named apart from the folder, which may then have been used with another
+    database."""
     url: str = ""
-    """Where the database is a team's: its address."""
+    """The address of a team's database."""
 
     @property
     def key(self) -> Path:
@@ -71,7 +75,7 @@ class Places(msgspec.Struct, frozen=True):
 
     @property
     def checkpoints(self) -> Path:
-        """Signed checkpoints, one JSON object a line."""
+        """Signed checkpoints, one JSON object per line."""
         return self.folder / "checkpoints.jsonl"
 
     def token(self, role: str) -> Path:
@@ -80,7 +84,7 @@ class Places(msgspec.Struct, frozen=True):
 
 
 def places(home: Home, db_path: Path | str | None = None) -> Places:
-    """Give the places of a home; `db_path` puts the database elsewhere: a file, or a team's address."""
+    """Return the paths of a home. `db_path` moves the database elsewhere: a file, or a team's address."""
     if isinstance(db_path, str):
         return Places(Path(shown(db_path)), home.root / "confirm", is_elsewhere=True, url=db_path)
     return Places(db_path or home.root / "confirmations.db", home.root / "confirm", db_path is not None)
@@ -95,7 +99,7 @@ def open_service(
     patience_s: float = 10.0,
     terms: StartTerms = _AS_IT_WAS,
 ) -> ConfirmService:
-    """Open everything. Raises WhetError with what to do."""
+    """Open everything. Raises WhetError with a hint."""
     policy_file = PolicyFile(policy)
     database = open_database(where, patience_s)
     try:
@@ -129,7 +133,7 @@ def open_service(
         if problem:
             _put_away(where)
         watermark.note(newest)
-        database.sealer.sign_with(key, {})  # what an earlier key seals from here on is not ours
+        database.sealer.sign_with(key, {})  # from here on reject seals by earlier keys
         service.hub.last_id = service.log.state().size
     except BaseException:
         database.close()
@@ -148,7 +152,7 @@ def open_database(where: Places, patience_s: float = 10.0) -> ConfirmDatabase:
 
 
 def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
-    """Where no token was ever made, make one that submits and one that approves; gives their files (0600)."""
+    """Create a submit and an approve token if there has never been a token. Return their files (0600)."""
     if service.database.read_now(tokens.TOKENS.all):
         return []
 
@@ -166,8 +170,10 @@ def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
 
 
 def _settle_new_key(where: Places, database: ConfirmDatabase) -> None:
-    """Put a new key in place once it has sealed the database, or away where its start failed before that; the
-    one that it replaces is kept under a name that is free: signing.old, signing.2.old and so on."""
+    """Install a new key once it has sealed the database, or delete it if its start failed before that.
+
+    The replaced key is kept under an unused name: signing.old, signing.2.old and so on.
+    """
     if not where.new_key.exists():
         return
     seal = database.read_now(stored_seal)
@@ -181,8 +187,8 @@ def _settle_new_key(where: Places, database: ConfirmDatabase) -> None:
 
 
 def _last_key(where: Places) -> dict[str, PublicKey]:
-    """Give the key that was in use until now, whole where it is there: it alone checks what is not signed
-    yet."""
+    """Return the key that was in use until now, including its private half if it exists, which alone can
+    check data that is not signed yet."""
     if where.key.exists():
         key = load_key(where.key, may_make=False)
         return {key.id: key}
@@ -190,8 +196,8 @@ def _last_key(where: Places) -> dict[str, PublicKey]:
 
 
 def _publish(path: Path, key: SigningKey) -> None:
-    """Keep every public key that was ever in use, one a line: old checkpoints are checked with old keys. The
-    last one is in use now."""
+    """Store every public key that was ever in use, one per line, so that old checkpoints can be checked. The
+    last one is the current key."""
     known = (read_small(path) or "").split()
     if known[-1:] != [key.public.text]:
         others = [text for text in known if text != key.public.text]
@@ -199,7 +205,7 @@ def _publish(path: Path, key: SigningKey) -> None:
 
 
 def known_keys(where: Places) -> dict[str, PublicKey]:
-    """Give every public key that was ever in use here, by its id; last the one in use now."""
+    """Return every public key that was ever in use here, by id. The last one is the current key."""
     found = [PublicKey.parse(line) for line in (read_small(where.public_key) or "").split()]
     return {key.id: key for key in found}
 
@@ -209,7 +215,7 @@ def _has_checkpoints(db: apsw.Connection) -> bool:
 
 
 def _marks(where: Places, watermark: Watermark, terms: StartTerms) -> list[LogMark]:
-    """Give how far the log was seen to go: by the last run, by exported checkpoints, by witnesses."""
+    """Return how far the log went according to the last run, exported checkpoints and witnesses."""
     seen = watermark.read()
     files = (where.checkpoints, *terms.witnesses) if seen or not where.is_elsewhere else terms.witnesses
     found = [seen, *(last_mark(path) for path in files)]
@@ -217,7 +223,7 @@ def _marks(where: Places, watermark: Watermark, terms: StartTerms) -> list[LogMa
 
 
 def _put_away(where: Places) -> None:
-    """Keep the checkpoints of a log that is not there any more under another name."""
+    """Rename the checkpoints of a log that no longer exists."""
     (where.folder / "latest.json").unlink(missing_ok=True)
     if where.checkpoints.exists():
         names = (where.folder / f"checkpoints.{number}.jsonl" for number in count(1))
@@ -225,7 +231,7 @@ def _put_away(where: Places) -> None:
 
 
 def _refuse_another_key(database: ConfirmDatabase, key: SigningKey, *, new_key: bool) -> None:
-    """Refuse a signing key that is not the one that sealed the database, unless a new one was asked for."""
+    """Refuse a signing key other than the one that sealed the database, unless a new one was requested."""
     seal = database.read_now(stored_seal)
     if seal is not None and seal.signer != key.id and not new_key:
         raise ConfigError(
@@ -235,7 +241,7 @@ def _refuse_another_key(database: ConfirmDatabase, key: SigningKey, *, new_key: 
 
 
 def _note_start(tx: Tx, service: ConfirmService) -> None:
-    """Say in the log that the service started, with the key and policy; a change of either shows there."""
+    """Record the start with the key and policy, so that the log shows a change of either."""
     version = service.policy_file.policy.version
     row = tx.connection.execute("SELECT value FROM facts WHERE name = 'policy_version'").fetchone()
     tx.record("started", principal=BY_START, data={"key_id": service.key.id, "policy_version": version})

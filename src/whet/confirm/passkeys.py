@@ -1,8 +1,8 @@
-"""Passkeys of people who approve (WebAuthn): the authenticator signs the request's digest with the verdict.
+"""Passkeys of approvers (WebAuthn): the authenticator signs the request's digest together with the verdict.
 
-What was signed is kept with the vote in the audit log, so that a check years later, with the person's public
-key, needs to trust neither this service nor its database. `webauthn` is an extra, imported when a passkey is
-first used.
+The signed data is stored with the vote in the audit log, so a check years later needs only the person's
+public key and does not have to trust this service or its database. `webauthn` is an extra, imported when a
+passkey is first used.
 """
 
 # ruff: noqa: PLC0415 - webauthn takes a third of a second to import, and most services have no passkey
@@ -28,13 +28,13 @@ _RP_NAME = "Whet confirmations"
 
 
 class PasskeyOrigin(msgspec.Struct, frozen=True):
-    """Where the browser is: the origin that it signs, and the host name that the passkey is for."""
+    """The page in the browser: the origin that is signed, and the host name that the passkey belongs to."""
 
     origin: str
 
     @property
     def host(self) -> str:
-        """The host name without port, "" for what is no origin."""
+        """The host name without the port, or an empty string if the origin is invalid."""
         try:
             return (urlsplit(self.origin).hostname or "").lower()
         except ValueError:
@@ -42,7 +42,7 @@ class PasskeyOrigin(msgspec.Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        """The port, also where it is the scheme's own; 0 for none that there is."""
+        """The port, including the scheme's default, or 0 if the port is invalid."""
         try:
             parts = urlsplit(self.origin)
             return parts.port or (443 if parts.scheme == "https" else 80)
@@ -51,7 +51,8 @@ class PasskeyOrigin(msgspec.Struct, frozen=True):
 
 
 class PasskeyProof(msgspec.Struct, frozen=True):
-    """What an authenticator gave for a vote; all but `credential` as base64url of the bytes it signed."""
+    """An authenticator's signature for a vote. All fields except `credential` are the signed bytes as
+    base64url."""
 
     credential: str
     client_data: str
@@ -75,7 +76,7 @@ class _Assertion(msgspec.Struct, frozen=True):
 
 
 def load() -> None:
-    """Import what checks signatures. Raises ConfigError where it is not installed."""
+    """Import webauthn. Raises ConfigError if it is not installed."""
     try:
         import webauthn as webauthn
     except ImportError as error:
@@ -85,17 +86,17 @@ def load() -> None:
 
 
 def challenge_of(verdict: str, digest: str) -> bytes:
-    """Give what is signed for a vote: the digest, which covers id, content and deadline, and the verdict."""
+    """Return the bytes to sign for a vote: the verdict and the digest (of id, content and deadline)."""
     return f"whet-vote/1 {verdict} {digest}".encode()
 
 
 def enrolling_challenge(csrf: str) -> bytes:
-    """Give what a new passkey signs: it is known to one signed-in browser only."""
+    """Return the challenge for a new passkey. Only one logged-in browser knows it."""
     return hashlib.sha256(f"whet-passkey/1 {csrf}".encode()).digest()
 
 
 def enrolling_options(name: str, csrf: str, site: PasskeyOrigin, known: list[str]) -> dict[str, Any]:
-    """Give what the browser needs to make a passkey."""
+    """Return the options that the browser needs to create a passkey."""
     from webauthn import generate_registration_options, options_to_json
     from webauthn.helpers.structs import (
         AuthenticatorSelectionCriteria,
@@ -118,7 +119,7 @@ def enrolling_options(name: str, csrf: str, site: PasskeyOrigin, known: list[str
 
 
 def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
-    """Keep a new passkey; gives what is wrong with it, "" for nothing."""
+    """Store a new passkey. Return the problem, or an empty string."""
     from webauthn import verify_registration_response
     from webauthn.helpers.exceptions import WebAuthnException
 
@@ -145,9 +146,9 @@ def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
 
 
 def remove(tx: Tx, name: str, *, by: str) -> int:
-    """Let none of a principal's passkeys decide any more; what they signed can still be checked.
+    """Revoke all passkeys of a principal and return their number. Their signatures can still be checked.
 
-    Gives how many. Raises NotFound.
+    Raises NotFound if there are none.
     """
     tx.connection.execute(
         "UPDATE passkeys SET revoked_at = ? WHERE name = ? AND revoked_at IS NULL", (tx.now_s, name)
@@ -160,7 +161,7 @@ def remove(tx: Tx, name: str, *, by: str) -> int:
 
 
 def of(db: apsw.Connection, name: str) -> list[str]:
-    """Give the ids of a principal's passkeys."""
+    """Return the ids of a principal's passkeys."""
     sql = "SELECT id FROM passkeys WHERE name = ? AND revoked_at IS NULL ORDER BY created_at"
     return [str(row[0]) for row in db.execute(sql, (name,))]
 
@@ -168,8 +169,10 @@ def of(db: apsw.Connection, name: str) -> list[str]:
 def use(
     tx: Tx, name: str, text: str, vote: tuple[str, str], site: tuple[str, PasskeyOrigin]
 ) -> tuple[PasskeyProof | None, str]:
-    """Check an assertion over `vote` (verdict, digest), made at `site`: for a request, on a page. Gives it as
-    it is kept, or what is wrong with it."""
+    """Verify an assertion over `vote` (verdict, digest), made at `site` (request id, page).
+
+    Return the proof in its stored form, or None with the problem.
+    """
     try:
         proof = _proof(from_json(text, _Assertion))
     except (msgspec.DecodeError, ValueError):
@@ -180,7 +183,7 @@ def use(
     ).fetchone()
     if row is None:
         return None, "this is no passkey of yours"
-    request_id, page = site  # what is signed holds the request's id: it fits no other one
+    request_id, page = site  # the signed data contains the request's id, so it is valid for no other request
     if _was_used(tx.connection, request_id, name, proof):
         return None, "this signature was used before"
     key, host, count = row
@@ -193,14 +196,14 @@ def use(
 
 
 def _proof(said: _Assertion) -> PasskeyProof:
-    """Give what the browser sent, each text spelled in the one way that its bytes have. Raises ValueError."""
+    """Decode the browser's assertion and normalise each base64url text. Raises ValueError."""
     given = said.response
     texts = (said.id, given.client_data_JSON, given.authenticator_data, given.signature)
     return PasskeyProof(*(base64url(unbase64(one)) for one in texts))
 
 
 def _was_used(db: apsw.Connection, request_id: str, name: str, proof: PasskeyProof) -> bool:
-    """Whether a vote of this person on this request was signed so before."""
+    """Return whether a vote of this person on this request already used that signature."""
     where = (
         "request_id = ?1 AND request_id != '' AND kind = 'vote' AND principal = ?2"
         " AND instr(data, '\"proof\"')"
@@ -211,8 +214,10 @@ def _was_used(db: apsw.Connection, request_id: str, name: str, proof: PasskeyPro
 
 
 def _mark(signature: str) -> bytes | int:
-    """Give what two signatures share where one was made of the other: of an elliptic curve's (r, s) anybody
-    can make (r, -s), which fits as well."""
+    """Return the part of a signature that stays the same if a second one is derived from it.
+
+    Anyone can turn the (r, s) of an elliptic curve into (r, -s), which is valid too.
+    """
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
     raw = unbase64(signature)
@@ -223,7 +228,8 @@ def _mark(signature: str) -> bytes | int:
 
 
 def signed_problem(proof: PasskeyProof, vote: tuple[str, str], key: str, host: str) -> str:
-    """Say why a kept signature is not that key's over (verdict, digest); "" where it is."""
+    """Return why a stored signature over (verdict, digest) is not valid for a key, or an empty string if it
+    is."""
     try:
         origin = str(json.loads(unbase64(proof.client_data))["origin"])
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Callers on a Unix socket: the kernel says which user they are, so that they need no token to be stolen."""
+"""Callers on a Unix socket: the kernel identifies their user, so no token is needed that could be stolen."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ Peers = Mapping[int, Caller]
 
 
 def peers_of(approvers: Iterable[str], submitters: Iterable[str]) -> Peers:
-    """Give who the users of this machine are to the service. Raises ConfigError for a name that is no user,
-    and for one who would ask and decide."""
+    """Map user ids of this machine to callers.
+
+    Raises ConfigError for an unknown user name, and for a user who would both submit and decide.
+    """
     found: dict[int, Caller] = {}
     given: tuple[tuple[Role, Iterable[str]], ...] = (("approve", approvers), ("submit", submitters))
     for role, names in given:
@@ -41,7 +43,7 @@ def _user(name: str) -> tuple[int, str]:
 
 
 def listen_at(path: Path) -> socket.socket:
-    """Open the socket; everybody may connect, and is who the kernel says. Raises ConfigError."""
+    """Open the socket. Any user may connect; the kernel identifies them. Raises ConfigError."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.is_socket():

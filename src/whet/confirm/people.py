@@ -1,4 +1,4 @@
-"""People who sign in with a provider, as rows: bound to its subject, for as long as a sign-in holds."""
+"""People who log in with a provider, as rows: bound to the provider's subject, valid as long as the login."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ONE = "SELECT name, role FROM people WHERE name = ? AND until > ?"
 
 
 class PersonRow(msgspec.Struct, frozen=True):
-    """A person of a provider's; `until` is when the last sign-in ends."""
+    """A person of a provider. `until` is when the last login ends."""
 
     name: str
     issuer: str
@@ -30,7 +30,7 @@ class PersonRow(msgspec.Struct, frozen=True):
 
 
 def enter(tx: Tx, person: OidcPerson, valid_s: float) -> str:
-    """Take a sign-in down; gives why it is refused, "" where the person is in."""
+    """Record a login. Return why it is refused, or an empty string if it is accepted."""
     db, name = tx.connection, person.name
     try:
         check_name(db, name)
@@ -54,13 +54,13 @@ def enter(tx: Tx, person: OidcPerson, valid_s: float) -> str:
 
 
 def find(db: apsw.Connection, name: str, now_s: float) -> Caller | None:
-    """Give a person whose sign-in holds."""
+    """Return a person whose login is still valid, or None."""
     row = db.execute(_ONE, (name, now_s)).fetchone()
     return Caller(str(row[0]), row[1], f"{PREFIX}{row[0]}") if row else None
 
 
 def stands(tx: Tx, who: Caller) -> bool:
-    """Whether a caller's token or sign-in still holds, as this transaction sees it. A user at the socket has
+    """Return whether a caller's token or login is still valid in this transaction. A user at the socket has
     neither."""
     token_id = who.token_id
     if who.is_open or not token_id or token_id.startswith("uid:"):
@@ -77,12 +77,12 @@ def stands(tx: Tx, who: Caller) -> bool:
 
 
 def everybody(db: apsw.Connection) -> list[PersonRow]:
-    """Give all who ever signed in, by name."""
+    """Return all people who ever logged in, by name."""
     return [PersonRow(*row) for row in db.execute("SELECT * FROM people ORDER BY name")]
 
 
 def forget(tx: Tx, name: str, *, by: str) -> None:
-    """End a person's sign-in, groups and binding to the provider. Raises NotFound."""
+    """Delete a person's login, groups and binding to the provider. Raises NotFound."""
     tx.connection.execute("DELETE FROM people WHERE name = ?", (name,))
     if not tx.connection.changes():
         raise NotFound(f"nobody signed in as {name!r}", hint="whet confirm people list")

@@ -1,8 +1,8 @@
-"""The policy: which actions are denied, asked about or allowed, and what a yes takes.
+"""The policy: which actions are denied, asked about or allowed, and what an approval requires.
 
-Of the rules that match, deny wins over ask, ask over allow; of several with the winning effect the first
-gives the conditions. What no rule matches is asked about. High-risk actions are never allowed without a
-person, whatever the rules say. Reading the file is `policy_file.py`'s business.
+Of the matching rules deny wins over ask, and ask over allow; the first rule with the winning effect sets
+the conditions. An action that matches no rule is asked about. High-risk actions always need a person, even
+if a rule allows them. `policy_file.py` reads the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STRENGTH: dict[str, int] = {"deny": 2, "ask": 1, "allow": 0}
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a rule may look at; `now_s` is Unix time."""
+    """The data that rules can test. `now_s` is Unix time."""
 
     action_key: str
     principal: str
@@ -40,14 +40,14 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A test of one place in the details: `path` as steps, `wanted` as in the file."""
+    """A test of one value in the details: its `path` as steps, and the expected value as in the file."""
 
     path: tuple[str | int, ...]
     wanted: Any
 
 
 class ConfirmRule(msgspec.Struct, frozen=True):
-    """One rule, ready to match; empty patterns match anything."""
+    """One rule, ready to match. Empty patterns match anything."""
 
     name: str
     effect: Effect
@@ -65,7 +65,7 @@ class ConfirmRule(msgspec.Struct, frozen=True):
 
 
 class PolicyJudgement(msgspec.Struct, frozen=True):
-    """What the policy says of a request, and why, as a line for a person."""
+    """The policy's judgement of a request, with the reason as a line for a person."""
 
     effect: Effect
     plan: ApprovalPlan
@@ -76,7 +76,7 @@ class PolicyJudgement(msgspec.Struct, frozen=True):
 
 
 class ConfirmPolicy(msgspec.Struct, frozen=True):
-    """All rules, the groups they name, and a hash of the file as their version."""
+    """All rules, the groups that they name, and a hash of the file as their version."""
 
     version: str = BUILT_IN
     rules: tuple[ConfirmRule, ...] = ()
@@ -84,10 +84,11 @@ class ConfirmPolicy(msgspec.Struct, frozen=True):
     redact: tuple[str, ...] = ()
     approval_valid_s: float = 86_400.0
     away: dict[str, str] = {}
-    """Who sits for those who are away now, by `person_key`; "" for nobody. Not of the file."""
+    """The current delegate of each absent person, by the absent person's `person_key`; empty if there is none
+    for this request. Not part of the file."""
 
     def judge(self, facts: Facts) -> PolicyJudgement:
-        """Decide on a request."""
+        """Judge a request."""
         if not self.rules:
             return _DEFAULT
         matching = [rule for rule in self.rules if matches(rule, facts)]
@@ -111,7 +112,7 @@ class ConfirmPolicy(msgspec.Struct, frozen=True):
         )
 
     def may_approve(self, plan: ApprovalPlan, name: str) -> bool:
-        """Whether a plan lets `name` decide at all; entries are names or `group:NAME`."""
+        """Return whether a plan lets `name` decide at all. Entries are names or `group:NAME`."""
         if not plan.approvers:
             return True
         for entry in plan.approvers:
@@ -128,7 +129,7 @@ _DEFAULT = PolicyJudgement(
 
 
 def matches(rule: ConfirmRule, facts: Facts) -> bool:
-    """Whether every part of a rule fits."""
+    """Return whether every part of a rule matches."""
     return (
         _any_glob(rule.actions, facts.action_key)
         and _any_glob(rule.principals, facts.principal)
@@ -140,7 +141,7 @@ def matches(rule: ConfirmRule, facts: Facts) -> bool:
 
 
 def without_effect(policy: ConfirmPolicy) -> list[str]:
-    """Say which rules allow what always needs a person, as lines for one."""
+    """Return one line for a person per rule that allows actions which always need a person."""
     found: list[str] = []
     for rule in policy.rules:
         if rule.effect != "allow":
@@ -181,7 +182,7 @@ def _is_time(rule: ConfirmRule, now_s: float) -> bool:
 
 
 def parse_path(text: str) -> tuple[str | int, ...]:
-    """Read a JSON path: `$.a.b[0]`, `$.items[*].name`, `$["odd key"]`. Raises ValueError."""
+    """Parse a JSON path: `$.a.b[0]`, `$.items[*].name`, `$["odd key"]`. Raises ValueError."""
     steps: list[str | int] = []
     rest = text.removeprefix("$")
     if rest and rest[0] not in ".[":
@@ -203,7 +204,7 @@ def parse_path(text: str) -> tuple[str | int, ...]:
 
 
 def _values(value: Any, path: Sequence[str | int]) -> list[Any]:
-    """Give every value that a path leads to."""
+    """Return every value at a path."""
     if not path:
         return [value]
     step, rest = path[0], path[1:]

@@ -1,7 +1,7 @@
-"""The policy file, TOML or YAML: read, checked, and read again when it changes.
+"""The policy file, TOML or YAML: read, validated, and reloaded when it changes.
 
-A file that is broken when it changes leaves the old policy in force and says so; at the start it stops the
-service. The version is the first 16 hex digits of the SHA-256 of the file's bytes.
+If a changed file is invalid, the old policy stays in force and the error is reported; at the start it
+stops the service. The version is the first 16 hex digits of the SHA-256 of the file's bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Patterns = str | list[str]
 
 
 class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule as it stands in the file."""
+    """A rule in the format of the file."""
 
     effect: Effect
     name: str = ""
@@ -74,7 +74,8 @@ class PolicyText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_policy(path: Path | None) -> ConfirmPolicy:
-    """Read the policy; without a file, the built-in one that asks about everything. Raises ConfigError."""
+    """Read the policy. Without a file, return the built-in one that asks about everything. Raises
+    ConfigError."""
     if path is None:
         return ConfirmPolicy()
     text = read_small(path)
@@ -86,7 +87,8 @@ def load_policy(path: Path | None) -> ConfirmPolicy:
 
 
 def parse_policy(text: str, path: Path) -> ConfirmPolicy:
-    """Read a policy's text; the file's ending says TOML or YAML. Raises ConfigError that names the place."""
+    """Parse a policy's text, as TOML or YAML by the file's suffix. Raises ConfigError that names the
+    position."""
     try:
         raw: object = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
         read = from_values(raw or {}, PolicyText)
@@ -125,7 +127,7 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Co
         return ConfirmRule(
             name=name,
             effect=text.effect,
-            actions=tuple(map(action_key, _many(text.action))),  # `Deploy_*` fits `deploy_x`
+            actions=tuple(map(action_key, _many(text.action))),  # `Deploy_*` matches `deploy_x`
             principals=_many(text.principal),
             requesters=_many(text.requester),
             sessions=_many(text.session),
@@ -171,7 +173,7 @@ def _condition(path: str, wanted: Any) -> Condition:
 
 
 def _check_test(path: str, wanted: Any) -> None:
-    """Refuse (ValueError) what no value can be compared with, also in a list and under `not`."""
+    """Raise ValueError for a test that no value can be compared with, also inside a list or under `not`."""
     if isinstance(wanted, list):
         for one in cast("list[Any]", wanted):
             _check_test(path, one)
@@ -206,7 +208,7 @@ def _zone(name: str) -> str:
 
 
 class PolicyFile:
-    """The policy in force, and the file it comes from."""
+    """The policy in force and its file."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -215,9 +217,9 @@ class PolicyFile:
         self._stamp = self._look()
 
     def reload(self) -> bool:
-        """Read the file again if it has changed; True where a new policy is in force.
+        """Reload the file if it has changed. Return True if a new policy is in force.
 
-        A broken or missing file changes nothing but `error`.
+        If the file is invalid or missing, only `error` changes.
         """
         stamp = self._look()
         if stamp == self._stamp:

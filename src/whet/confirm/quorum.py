@@ -1,7 +1,7 @@
 """How many approvals from which groups: `2 of ops and 1 of security or 1 of admins`.
 
-`and` binds tighter than `or`. Within one alternative each person counts for one need only, so that
-`1 of ops and 1 of security` always takes two people, also where somebody is in both groups.
+`and` binds tighter than `or`. Within one alternative each person counts for one need only, so `1 of ops
+and 1 of security` always takes two people, even if one person is in both groups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Groups = Mapping[str, Sequence[str]]
 
 
 def parse_quorum(text: str | int) -> tuple[tuple[ApprovalNeed, ...], ...]:
-    """Read a quorum: a number, or `N of GROUP` joined by `and` and `or`. Raises ValueError."""
+    """Parse a quorum: a number, or `N of GROUP` joined by `and` and `or`. Raises ValueError."""
     alternatives = tuple(
         tuple(_need(part) for part in re.split(r"\s+and\s+", alternative.strip(), flags=re.IGNORECASE))
         for alternative in re.split(r"\s+or\s+", str(text).strip(), flags=re.IGNORECASE)
@@ -33,26 +33,26 @@ def _need(text: str) -> ApprovalNeed:
 
 
 def describe(quorum: Sequence[Sequence[ApprovalNeed]]) -> str:
-    """Write a quorum as a person reads it."""
+    """Format a quorum for people."""
     return " or ".join(
         " and ".join(f"{need.count} of {need.group or 'anyone'}" for need in needs) for needs in quorum
     )
 
 
 def groups_in(quorum: Sequence[Sequence[ApprovalNeed]]) -> set[str]:
-    """Give the names of the groups that a quorum speaks of."""
+    """Return the names of the groups in a quorum."""
     return {need.group for needs in quorum for need in needs if need.group}
 
 
 def is_met(quorum: Sequence[Sequence[ApprovalNeed]], people: Sequence[str], groups: Groups) -> bool:
-    """Whether the approvals of `people` (distinct names) meet one of the alternatives."""
+    """Return whether the approvals of `people` (distinct names) meet one of the alternatives."""
     if quorum is ANYBODY:
         return bool(people)
     return any(_can_seat(needs, people, groups) for needs in quorum)
 
 
 def counts_for(quorum: Sequence[Sequence[ApprovalNeed]], person: str, groups: Groups) -> bool:
-    """Whether an approval of `person` could count for any need."""
+    """Return whether an approval of `person` could count for any need."""
     if quorum is ANYBODY:
         return True
     return any(_fits(person, need.group, groups) for needs in quorum for need in needs)
@@ -63,10 +63,10 @@ def _fits(person: str, group: str, groups: Groups) -> bool:
 
 
 def _can_seat(needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Groups) -> bool:
-    """Find a seat for each needed approval so that nobody sits twice (bipartite matching)."""
+    """Return whether each needed approval can be assigned to a different person (bipartite matching)."""
     seats = [need.group for need in needs for _ in range(need.count)]
     if len(seats) > len(people) or not any(seats):
-        return len(seats) <= len(people)  # no seat is for a group
+        return len(seats) <= len(people)  # no need names a group
     taken: dict[str, int] = {}
 
     def seat(index: int, tried: set[str]) -> bool:

@@ -1,6 +1,6 @@
-"""What the service keeps and answers, as frozen values: requests, votes, events, outcomes.
+"""The service's data as frozen values: requests, votes, events, outcomes.
 
-Times are Unix seconds. `details_json` is the JSON text that the digest was made of. Nothing here does I/O.
+Times are Unix seconds. `details_json` is the JSON text that the digest covers. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ HIGH_RISK_ACTIONS = frozenset(
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who is calling: the name that is recorded, and what its token allows. In open mode everybody is
-    the same, so nobody can be kept from deciding on an own request."""
+    """The caller: the name that is recorded, and the role of its token.
+
+    In open mode all callers are the same, so a caller can't be prevented from deciding on its own request.
+    """
 
     name: str
     role: Role
@@ -42,22 +44,22 @@ class Caller(msgspec.Struct, frozen=True):
     is_open: bool = False
 
     def may(self, *roles: str) -> bool:
-        """Whether one of `roles` is held; an admin holds all of them."""
+        """Return whether the caller has one of `roles`. An admin has all of them."""
         return self.role in roles or self.role == "admin"
 
 
 class ApprovalNeed(msgspec.Struct, frozen=True):
-    """`count` distinct approvals from `group`; the empty group is anybody who may approve."""
+    """`count` distinct approvals from `group`. The empty group is everyone who may approve."""
 
     count: int
     group: str = ""
 
 
-ANYBODY = ((ApprovalNeed(1),),)  # what most requests need
+ANYBODY = ((ApprovalNeed(1),),)  # the need of most requests
 
 
 class ApprovalPlan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a request needs before it is approved, as its policy rule said.
+    """The approvals that a request needs, according to its policy rule.
 
     `quorum` is a list of alternatives, each a list of needs that must all be met by different people.
     """
@@ -75,8 +77,8 @@ class ApprovalPlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ConfirmRequest(msgspec.Struct, frozen=True):
-    """A submitted action and what became of it. `status` is already `expired` once `expires_at` has passed,
-    whether or not the sweeper has written that down."""
+    """A submitted action and its outcome. `status` is `expired` as soon as `expires_at` has passed, whether
+    or not the sweeper has recorded that."""
 
     seq: int
     id: str
@@ -111,17 +113,17 @@ class ConfirmRequest(msgspec.Struct, frozen=True):
 
     @property
     def is_pending(self) -> bool:
-        """Whether it can still be decided."""
+        """Whether the request can still be decided."""
         return self.status == "pending"
 
     @property
     def length(self) -> int:
-        """How many characters people are shown of it, about."""
+        """The approximate number of characters that people are shown."""
         return len(self.details_json) + len(self.description)
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """One person's yes or no on a request; a later one of the same person replaces it."""
+    """One person's approval or denial of a request. A later vote of the same person replaces it."""
 
     request_id: str
     principal: str
@@ -131,8 +133,11 @@ class Vote(msgspec.Struct, frozen=True):
 
 
 class AuditEvent(msgspec.Struct, frozen=True):
-    """One row of the audit log. `owner` is the principal whose request it is about, "" for none; `data` is
-    JSON text; `hash` covers all of it and the hash before."""
+    """One row of the audit log.
+
+    `owner` is the principal whose request it is about, or empty. `data` is JSON text. `hash` covers all
+    fields and the previous hash.
+    """
 
     id: int
     at: float
@@ -149,21 +154,23 @@ OutcomeKind = Literal[
     "voted",  # counted, but more approvals (or denials) are needed
     "amended",  # the details were changed; votes so far are void
     "late",  # the deadline has passed
-    "already_decided",  # somebody else was first; request says who
-    "own_request",  # nobody decides on what they asked for themselves
+    "already_decided",  # another person decided first; the request names them
+    "own_request",  # people can't decide on their own requests
     "not_allowed",  # the rule names other approvers
     "too_early",  # the minimum review time has not passed
-    "code",  # a right code of the second factor is missing
-    "passkey",  # the person's passkey has not signed it
-    "changed",  # the digest given is not the request's: something else was looked at
-    "altered",  # the record or its votes are not what the log says: nothing is decided on them
+    "code",  # a valid code of the second factor is missing
+    "passkey",  # the person's passkey signature is missing
+    "changed",  # the given digest is not the request's: another version was viewed
+    "altered",  # the record or its votes differ from the log: no decision is made on them
     "not_found",
 ]
 
 
 class RequestOutcome(msgspec.Struct, frozen=True):
-    """What a call on a request came to, with a line for a person; the request as it is after the call
-    (None only where there is no such request)."""
+    """The outcome of a call on a request, with a line for a person.
+
+    `request` is its state after the call, or None only if it does not exist.
+    """
 
     kind: OutcomeKind
     message: str
@@ -174,7 +181,7 @@ class RequestOutcome(msgspec.Struct, frozen=True):
 
 
 class AuditState(msgspec.Struct, frozen=True):
-    """How long the audit log is, its newest hash, and the newest signed checkpoint."""
+    """The length of the audit log, its newest hash, and its newest signed checkpoint."""
 
     size: int
     head: str

@@ -1,8 +1,8 @@
-"""What a start finds of the last run: a log that goes on where it was, a clock that does, tables left alone.
+"""Check at the start that the log, the clock and the tables continue from the last run.
 
-A database that is older than what was signed, or that somebody else has changed, is not served until an admin
-says why. A clock that was far ahead is corrected: whatever was open then ends, because its deadline means
-nothing.
+A database that is older than a signed checkpoint, or that another program changed, is not served until an
+admin accepts it with a reason. A clock that was far ahead is corrected: everything that was open then
+expires, because its deadline is meaningless.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOG = logging.getLogger("whet.confirm.recovery")
 
 
 def rolled_back(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
-    """Say how the log falls short of what was seen of it; "" where it does not."""
+    """Describe how the log falls short of the known marks, or return an empty string if it doesn't."""
     ((last,),) = db.execute("SELECT coalesce(max(id), 0) FROM events")
     for mark in marks:
         if mark.size > last:
@@ -44,9 +44,9 @@ def rolled_back(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
 
 
 def check_start(database: ConfirmDatabase, marks: Sequence[LogMark], why: str, keys: audit.Keys) -> str:
-    """Give what is wrong and was accepted for the reason `why`; "" where nothing is.
+    """Return the problem that was accepted for the reason `why`, or an empty string if there was no problem.
 
-    Raises ConfigError where something is wrong and nobody said why it should be taken as it is.
+    Raises ConfigError if there is a problem and no reason.
     """
     problem = database.read_now(lambda db: rolled_back(db, marks))
     problem = problem or database.write_now(lambda _: database.sealer.problem())
@@ -83,21 +83,23 @@ def _index_problem(database: ConfirmDatabase) -> str:
 
 
 def start_time(database: ConfirmDatabase, wall: Callable[[], float] = time.time) -> tuple[float, float]:
-    """Give the time that the log goes on from, and how far its newest event was ahead of the clock where
-    that is too much to go on from (0.0: it is not)."""
+    """Return the time from which the log continues, and by how much its newest event is ahead of the clock.
+
+    The second value is 0.0 if the difference is small enough to continue.
+    """
     newest_s = database.read_now(newest_time)
     ahead_s = newest_s - wall()
     return (newest_s, 0.0) if ahead_s <= CLOCK_BOUND_S else (0.0, ahead_s)
 
 
 def newest_time(db: apsw.Connection) -> float:
-    """Give the time of the newest event, 0.0 where there is none."""
+    """Return the time of the newest event, or 0.0 if there are no events."""
     row = db.execute("SELECT at FROM events ORDER BY id DESC LIMIT 1").fetchone()
     return float(row[0]) if row else 0.0
 
 
 def note_state(tx: Tx, problem: str, why: str) -> None:
-    """Say in the log that there is a seal from here on; that a state was accepted, and why."""
+    """Record that the database is sealed from here on and, if a problem was accepted, the reason."""
     if problem:
         derive_indexes(tx.connection)
         tx.sealer.accept()
@@ -109,8 +111,10 @@ def note_state(tx: Tx, problem: str, why: str) -> None:
 
 
 def correct_clock(tx: Tx, ahead_s: float) -> None:
-    """Go back to the clock's time after a run whose clock was ahead: end what was open then, and let nothing
-    last longer than it was meant to."""
+    """Return to the clock's time after a run whose clock was ahead.
+
+    Everything that was open then expires, and nothing lasts longer than intended.
+    """
     tx.record("clock_corrected", principal=BY_START, data={"ahead_s": round(ahead_s, 3)})
     while decide.end_all(tx, _BATCH):
         pass

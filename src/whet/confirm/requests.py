@@ -1,7 +1,7 @@
-"""Requests, votes and views as rows. Each function is one or two statements on the connection it is given.
+"""Requests, votes and views as rows. Each function runs one or two statements on the given connection.
 
-A row that can't be read, which only somebody else can have written, raises StoreCorrupt where it is asked for
-by itself. Lists leave it out and say so in the log, once: nobody else's request waits behind it.
+A row that can't be decoded, which only another program can have written, raises StoreCorrupt if it is read
+individually. Lists skip it and log that once, so it does not block other requests.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _encode_plan = msgspec.json.Encoder(order="deterministic").encode
 
 @lru_cache(maxsize=256)
 def plan_of(text: str) -> ApprovalPlan:
-    """Read a stored plan. Raises StoreCorrupt."""
+    """Decode a stored plan. Raises StoreCorrupt."""
     try:
         return _decode_plan(text)
     except NOT_JSON as error:
@@ -69,7 +69,7 @@ def plan_of(text: str) -> ApprovalPlan:
 
 
 def details_of(text: str) -> dict[str, Any]:
-    """Read stored details. Raises StoreCorrupt."""
+    """Decode stored details. Raises StoreCorrupt."""
     try:
         return from_json(text, dict[str, Any])
     except NOT_JSON as error:
@@ -77,8 +77,10 @@ def details_of(text: str) -> dict[str, Any]:
 
 
 def check_details(request: ConfirmRequest) -> None:
-    """Raise StoreCorrupt for details, or earlier ones, that are no object of JSON. Large ones are only looked
-    through, which takes a tenth of the time."""
+    """Raise StoreCorrupt if the details or the original details are not a JSON object.
+
+    Large ones are only scanned, which takes a tenth of the time.
+    """
     try:
         for text in (request.details_json, request.original_json):
             if text:
@@ -93,18 +95,18 @@ def _unreadable(what: str) -> StoreCorrupt:
 
 @lru_cache(maxsize=256)
 def tell_unreadable(request: str, why: str) -> None:
-    """Say in the log, once, that what needs a request goes on without it."""
+    """Log, once, that a request is skipped."""
     _LOG.error("request %s is left out: %s", request, why)
 
 
 @lru_cache(maxsize=256)
 def plan_text(plan: ApprovalPlan) -> str:
-    """Write a plan as it is stored."""
+    """Encode a plan for storage."""
     return _encode_plan(plan).decode()
 
 
 def as_request(row: tuple[Any, ...], now_s: float) -> ConfirmRequest:
-    """Give a row as a request; past its deadline it is expired, whatever the row still says. Raises
+    """Convert a row to a request. Past its deadline it is expired, even if its row is still pending. Raises
     StoreCorrupt."""
     cells = _checked(row)
     if cells[_STATUS] == "pending" and now_s >= cells[_EXPIRES]:
@@ -126,7 +128,7 @@ def _checked(row: tuple[Any, ...]) -> list[Any]:
 
 
 def _as_open(row: tuple[Any, ...]) -> ConfirmRequest:
-    """Give a pending row as what its deadline needs: one whose plan nobody can read ends as others do."""
+    """Convert a pending row so that it can expire. A plan that can't be decoded does not prevent that."""
     try:
         return as_request(row, -math.inf)
     except StoreCorrupt as error:
@@ -149,15 +151,17 @@ def _readable(
 
 
 def _rows(db: apsw.Connection, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-    """Give rows; of one with a text that is none, the number alone."""
+    """Return rows, or only the number of a row that contains invalid text."""
     return rows_of(db, _COLUMNS, ("requests", "seq"), where, values)
 
 
 def rows_of(
     db: apsw.Connection, columns: str, source: tuple[str, str], where: str, values: Sequence[object]
 ) -> list[tuple[Any, ...]]:
-    """Give the `columns` of the rows of `source`, a table and the name of its key, that `where` finds; of one
-    with a text that is none, the key alone."""
+    """Return the `columns` of the rows of `source` (a table and its key column) that match `where`.
+
+    For a row that contains invalid text, only the key is returned.
+    """
     table, key = source
     try:
         return db.execute(f"SELECT {columns} FROM {table} WHERE {where}", tuple(values)).fetchall()  # type: ignore[arg-type]
@@ -173,14 +177,17 @@ def rows_of(
 
 
 def find(db: apsw.Connection, request_id: str, now_s: float) -> ConfirmRequest | None:
-    """Give one request."""
+    """Return one request, or None."""
     row = db.execute(ONE, (request_id,)).fetchone()
     return as_request(row, now_s) if row else None
 
 
 class RequestKeys(msgspec.Struct, frozen=True):
-    """What a new request is found by again: its action's key, its number under the rate limit (None: it
-    does not count), and its caller's idempotency key ("" for none) with the hash of the body."""
+    """The keys by which a new request is found again.
+
+    They are its action's key, its number under the rate limit (None: it does not count), and its caller's
+    idempotency key (empty if not used) with the hash of the body.
+    """
 
     action: str
     rate_number: int | None
@@ -189,7 +196,7 @@ class RequestKeys(msgspec.Struct, frozen=True):
 
 
 def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
-    """Store a new request, with the events that say so; `seq` is given by the database."""
+    """Store a new request with its events. The database assigns `seq`."""
     plan, at_s = request.plan, request.created_at
     escalates_at = (
         at_s + plan.escalate_after * (request.expires_at - at_s)
@@ -230,10 +237,11 @@ def _named(request: ConfirmRequest, *names: str) -> dict[str, object]:
 def settle(
     tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str = "", *, is_altered: bool = False
 ) -> ConfirmRequest:
-    """Compare and set: end a pending request, write the event and the callback.
+    """Compare and set: end a pending request, write the event and queue the callback. Return the updated
+    request.
 
-    The caller has read `request` in this transaction. The log does not vouch for one that `is_altered`.
-    Gives the request as it is now.
+    The caller has read `request` in this transaction. If it `is_altered`, its row hash is not added to the
+    log.
     """
     at_s = min(request.expires_at, tx.now_s) if status == "expired" else tx.now_s
     tx.connection.execute(
@@ -257,7 +265,7 @@ def settle(
 
 
 def outcome_of(request: ConfirmRequest) -> dict[str, object]:
-    """Give what a webhook says of a request that has ended."""
+    """Return the data that a webhook sends about a request that has ended."""
     return _named(request, "id", "action", "status", "resolved_by", "resolved_at", "reason", "digest")
 
 
@@ -279,8 +287,11 @@ def _queue_callback(tx: Tx, request: ConfirmRequest) -> None:
 def cast_vote(
     tx: Tx, request: ConfirmRequest, who: Caller, said: tuple[Verdict, str], more: Mapping[str, object]
 ) -> list[Vote]:
-    """Count a vote (a person's newer one replaces the older) and give all of the request's votes. `said` is
-    the verdict and the reason; the log keeps `more`: what a passkey signed, for whom the person sits."""
+    """Count a vote, replacing an earlier one of the same person, and return all votes on the request.
+
+    `ballot` is the verdict and the reason. `more` is added to the log: the passkey signature, and the
+    people represented.
+    """
     verdict, reason = said
     tx.connection.execute(
         "INSERT OR REPLACE INTO votes VALUES (?, ?, ?, ?, ?)",
@@ -295,31 +306,32 @@ def cast_vote(
 
 
 def votes_of(db: apsw.Connection, request_id: str) -> list[Vote]:
-    """Give a request's votes, oldest first."""
+    """Return a request's votes, oldest first."""
     rows = db.execute("SELECT * FROM votes WHERE request_id = ?", (request_id,))
     votes = [Vote(*row) for row in rows]
     if not all(vote.verdict in _VERDICTS for vote in votes):
         raise StoreCorrupt("a vote in the database can't be read")
-    votes.sort(key=attrgetter("at", "principal"))  # SQLite's sorting of one vote takes longer than its look
+    # for one vote, sorting in SQLite takes longer than the look-up
+    votes.sort(key=attrgetter("at", "principal"))
     return votes
 
 
 def viewed_at(db: apsw.Connection, request_id: str, principal: str) -> float | None:
-    """When `principal` first looked at the request."""
+    """Return when `principal` first viewed the request, or None."""
     sql = "SELECT at FROM views WHERE request_id = ? AND principal = ?"
     row = db.execute(sql, (request_id, principal)).fetchone()
     return row[0] if row else None
 
 
 def add_view(tx: Tx, request: ConfirmRequest, principal: str) -> None:
-    """Note the first look of `principal` at the request."""
+    """Record the first view of the request by `principal`."""
     tx.connection.execute("INSERT OR IGNORE INTO views VALUES (?, ?, ?)", (request.id, principal, tx.now_s))
     if tx.connection.changes():
         tx.record("viewed", request.id, principal, request.principal)
 
 
 def revealed_digest(db: apsw.Connection, request_id: str, principal: str) -> str:
-    """Give the digest of what a person had shown whole last, "" for nothing."""
+    """Return the digest of the version that a person revealed last, or an empty string."""
     where = "request_id = ?1 AND request_id != '' AND kind = 'revealed' AND principal = ?2"
     sql = f"{checked_select('data', 'events', where, 'id')} ORDER BY id DESC LIMIT 1"
     row = db.execute(sql, (request_id, principal)).fetchone()
@@ -327,7 +339,7 @@ def revealed_digest(db: apsw.Connection, request_id: str, principal: str) -> str
 
 
 def replace_plan(tx: Tx, request: ConfirmRequest, plan: ApprovalPlan, version: str) -> ConfirmRequest:
-    """Put the request under another plan; votes so far are void."""
+    """Replace the plan of a request. Votes so far are void."""
     tx.connection.execute(
         "UPDATE requests SET plan = ?, policy_version = ? WHERE seq = ?",
         (plan_text(plan), version, request.seq),
@@ -340,7 +352,7 @@ def replace_plan(tx: Tx, request: ConfirmRequest, plan: ApprovalPlan, version: s
 def replace_details(
     tx: Tx, request: ConfirmRequest, who: Caller, details_json: str, digest: str
 ) -> ConfirmRequest:
-    """Change what is asked for; votes and looks so far are void."""
+    """Replace the details of a request. Votes and views so far are void."""
     original = request.original_json or request.details_json
     tx.connection.execute(
         "UPDATE requests SET details = ?, digest = ?, original = ?, edited_by = ? WHERE seq = ?",
@@ -356,7 +368,7 @@ def replace_details(
 
 
 class RequestFilter(msgspec.Struct, frozen=True):
-    """Which requests: of a status and a principal ("" for any), below `before_seq` (0: newest)."""
+    """Selects requests of a status and a principal (empty: any) below `before_seq` (0: from the newest)."""
 
     status: str = ""
     principal: str = ""
@@ -365,7 +377,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
 
 
 def select(db: apsw.Connection, wanted: RequestFilter, now_s: float) -> Iterator[ConfirmRequest]:
-    """Give requests, newest first. Pending means pending now: past the deadline is expired."""
+    """Yield requests, newest first. A pending request past its deadline counts as expired."""
 
     def read(row: tuple[Any, ...]) -> ConfirmRequest:
         request = as_request(row, now_s)
@@ -402,20 +414,20 @@ def _where(wanted: RequestFilter, before_seq: int, now_s: float) -> tuple[str, l
 
 
 def count_pending(db: apsw.Connection, now_s: float) -> int:
-    """How many requests can be decided now."""
+    """Return the number of requests that can be decided now."""
     sql = "SELECT count(*) FROM requests WHERE status = 'pending' AND expires_at > ?"
     row = db.execute(sql, (now_s,)).fetchone()
     return int(row[0]) if row else 0
 
 
 def due(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
-    """Give requests whose deadline has passed and whose row still says pending, as they were."""
+    """Return the requests whose deadline has passed but whose row is still pending, unchanged."""
     where = "status = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?"
     return [*_readable(_rows(db, where, (now_s, limit)), _as_open)]
 
 
 def to_escalate(db: apsw.Connection, now_s: float, limit: int) -> list[ConfirmRequest]:
-    """Give pending requests that the next group should hear of; it is "" where the plan can't be read."""
+    """Return pending requests that are due for escalation. If a plan can't be decoded, its group is empty."""
     where = (
         "status = 'pending' AND escalates_at IS NOT NULL"
         " AND escalated_at IS NULL AND escalates_at <= ? AND expires_at > ? LIMIT ?"

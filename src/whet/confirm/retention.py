@@ -1,7 +1,7 @@
-"""Take old requests and old events away, without breaking what the audit log proves.
+"""Delete old requests and old events without breaking the proof of the audit log.
 
-Events are taken up to a signed checkpoint; that checkpoint then stands for them, and they can be kept in an
-archive of JSON lines first. Pending requests and everything younger stay.
+Events are deleted up to a signed checkpoint, which then vouches for them; they can first be exported as
+JSON lines. Pending requests and everything newer stay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BATCH = 1000
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """What would be taken: requests that ended before `before_s`, events up to `size` (a checkpoint)."""
+    """The planned deletion: requests that ended before `before_s`, events up to `size` (a checkpoint)."""
 
     before_s: float
     size: int
@@ -24,7 +24,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 def plan(db: apsw.Connection, before_s: float) -> Cut:
-    """Find what is older than `before_s`."""
+    """Find the data older than `before_s`."""
     row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
     base = int(row[0]) if row else 0
     ((mark,),) = db.execute("SELECT coalesce(max(size), 0) FROM checkpoints WHERE at < ?", (before_s,))
@@ -36,7 +36,7 @@ def plan(db: apsw.Connection, before_s: float) -> Cut:
 
 
 def note(tx: Tx, cut: Cut, by: str) -> None:
-    """Say in the log what is about to be taken, before it is."""
+    """Record the deletion in the log before it happens."""
     data: dict[str, object] = {"before": cut.before_s, "events_to": cut.size, "requests": cut.requests}
     tx.record("pruned", principal=by, data=data)
     tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('pruned_to', ?)", (str(cut.size),))
@@ -44,7 +44,7 @@ def note(tx: Tx, cut: Cut, by: str) -> None:
 
 
 def take(db: apsw.Connection, cut: Cut) -> int:
-    """Take one batch; gives how many rows went, 0 when all is done."""
+    """Delete one batch and return the number of rows, or 0 when all is done."""
     ids = db.execute(
         "SELECT id FROM requests WHERE status != 'pending' AND resolved_at < ? LIMIT ?",
         (cut.before_s, _BATCH),

@@ -1,6 +1,7 @@
-"""What somebody who can read commands says of a request's details: how dangerous, and why.
+"""Risk readings of a request's details: how dangerous its commands are, and why.
 
-The service can't read shell itself; whoever starts it may give it a reader. Whose reading it is, is said.
+The service can't interpret shell commands itself; the program that starts it may supply a reader. The
+reading names its source.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 
 class RiskReading(msgspec.Struct, frozen=True):
-    """One reading: `reasons` are words for a person, `by` says who read."""
+    """One reading. `reasons` are texts for a person, `by` names the reader."""
 
     level: Literal["safe", "normal", "dangerous"]
     reasons: tuple[str, ...] = ()
@@ -20,11 +21,11 @@ class RiskReading(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """The reading in a line."""
+        """The reading as one line."""
         if self.level == "dangerous":
             return f"Dangerous, as {self.by} reads the command: {'; '.join(self.reasons)}"
         return f"{self.by} has read the command and found nothing dangerous in it"
 
 
 RiskReader = Callable[[Mapping[str, Any]], RiskReading | None]
-"""Reads details; None where there is no command in them."""
+"""Reads details. Returns None if they contain no command."""

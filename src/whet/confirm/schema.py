@@ -94,7 +94,7 @@ CREATE TABLE web_sessions (
 ) STRICT, WITHOUT ROWID;
 """
 
-# The audit log is the outbox: the news among its events up to `told_to` have become deliveries.
+# The audit log is the outbox: for its events up to `told_to`, deliveries have been queued.
 _NEWS = """
 INSERT INTO facts SELECT 'told_to', coalesce(
     (SELECT min(e.id) - 1 FROM outbox o JOIN events e ON e.request_id = o.request_id AND e.kind = o.kind),
@@ -104,7 +104,7 @@ DROP TABLE outbox;
 ALTER TABLE deliveries RENAME COLUMN outbox_id TO event_id;
 """
 
-# Secrets of second factors are sealed with a key that only the service's key file gives. A code's time step
+# Secrets of second factors are encrypted with a key derived from the service's key file. A code's time step
 # is used once; wrong codes in a row are counted.
 _FACTORS = """
 CREATE TABLE second_factors (
@@ -113,8 +113,8 @@ CREATE TABLE second_factors (
 ) STRICT, WITHOUT ROWID;
 """
 
-# What every table holds, as a sum over its rows, and the service's signature over all sums and the log's end.
-# A later step that changes rows of other tables must renew them.
+# The contents of every table, as a sum over its rows, and the service's signature over all sums and the log's
+# end. A later step that changes rows of other tables must update the sums.
 _SEALS = """
 CREATE TABLE IF NOT EXISTS seals (
     name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum BLOB NOT NULL
@@ -125,7 +125,7 @@ CREATE TABLE IF NOT EXISTS seal (
 ) STRICT;
 """
 
-# Public keys of people's passkeys; one that was taken away stays, for what it had signed.
+# Public keys of people's passkeys. Revoked ones stay, to verify earlier signatures.
 _PASSKEYS = """
 CREATE TABLE IF NOT EXISTS passkeys (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, public_key TEXT NOT NULL, host TEXT NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE IF NOT EXISTS passkeys (
 ) STRICT, WITHOUT ROWID;
 """
 
-# Who sits for whom; who is in the groups of other systems; who signs in with a provider, and as whom.
+# Delegations, members of other systems' groups, and people who log in with a provider.
 _STANDING = """
 CREATE TABLE IF NOT EXISTS delegations (
     id INTEGER PRIMARY KEY, giver TEXT NOT NULL, stand_in TEXT NOT NULL, until REAL NOT NULL,
@@ -148,7 +148,7 @@ CREATE TABLE IF NOT EXISTS people (
 ) STRICT, WITHOUT ROWID;
 """
 
-# Sums newer than those in `seals`: a commit that is not signed writes one row, not one for each table.
+# Sums newer than those in `seals`: an unsigned commit writes one row instead of one per table.
 _NEWER = """
 ALTER TABLE seal ADD COLUMN newer BLOB;
 """

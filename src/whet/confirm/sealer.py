@@ -1,10 +1,11 @@
-"""Keeps the sums of all tables right and seals them, inside every transaction that changes anything.
+"""Keeps the sums of all tables up to date and seals them in every transaction that changes anything.
 
-A seal is signed, or, where that was done within the last second, holds a code that this service alone makes.
+A seal is signed or, if the last signature is less than a second old, holds a code (MAC) that only this
+service can make.
 
-It sees each row that this process writes, so no write can forget it. What anybody else wrote moves no sum: it
-is found by `verify`, and where it is a token, a factor or the log's end, by the next write here, which then
-fails and changes nothing.
+The sealer sees each row that this process writes, so no write can bypass it. A write by another program
+changes no sum. `verify` detects it; if it concerns a token, a factor or the log's end, so does the next
+write here, which then fails and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from whet.confirm.keys import PublicKey, SigningKey
 from whet.confirm.seals import RowSum, Seal, is_sealed, row_digest, spread
 from whet.contract.errors import StoreCorrupt, StoreError
 
-# Small tables that decide who may do what: added up again whenever another connection has written.
+# Small tables that control permissions: summed again whenever another connection has written.
 _WATCHED = ("tokens", "whitelist", "second_factors", "passkeys", "delegations", "members", "people")
 LogEnd = tuple[int, bytes]
 NO_EVENT: LogEnd = (0, bytes(32))
@@ -29,7 +30,7 @@ _END = "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1"
 SIGN_EVERY_S = 1.0
 _NONE: frozenset[str] = frozenset()
 _MOST_NEWER = 8  # sums that fit into the seal's page
-SEALED = "sealed"  # the event that says that there is a seal from here on
+SEALED = "sealed"  # the event that marks the first seal
 _KEEP_SUM = (
     "INSERT INTO seals VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET rows = excluded.rows, sum = excluded.sum"
@@ -46,7 +47,7 @@ HINT = (
 
 
 class Sealer:
-    """The sums of one writing connection. `newest` has the hash of the row last written, by table."""
+    """The sums of one writing connection. `newest` holds the hash of the last written row, by table."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -73,64 +74,64 @@ class Sealer:
         connection.set_rollback_hook(self._undone)
 
     def sign_with(self, key: SigningKey, known: Mapping[str, PublicKey]) -> None:
-        """Sign with `key` from here on, and believe what any key of `known` has signed."""
+        """Sign with `key` from here on, and trust signatures of any key in `trusted`."""
         self._key = key
         self._known = {**known, key.id: key}
 
     def go_on_from(self, other: Sealer) -> None:
-        """Sign and believe as `other` did, on another connection."""
+        """Use the keys of `other`, the sealer of another connection."""
         self._key, self._known, self._had_seal = other._key, other._known, other._had_seal
 
     @property
     def owes(self) -> bool:
-        """Whether the last seal that this process knows of is not signed yet."""
+        """Whether the last seal that this process knows is not signed yet."""
         return self._key is not None and self._seal is not None and not self._seal.is_signed
 
     def sign(self) -> None:
-        """Have this transaction signed, also where that was just done or nothing else is written."""
+        """Sign this transaction's seal, even if the last signature is recent or nothing else is written."""
         self._must_sign = True
 
     def accept(self) -> None:
-        """Add everything up again with this transaction, whatever was sealed before."""
+        """Sum all tables again in this transaction, discarding the earlier seal."""
         self._connection.execute("DELETE FROM seal")
         self._connection.execute("DELETE FROM seals")
         self._newer = frozenset()
         self._had_seal = False
 
     def wrote(self, seq: int) -> bool:
-        """Whether this process alone can have written a request of that number."""
+        """Return whether only this process can have written the request with that number."""
         if not self._is_alone or seq < self._alone_from:
             return False
         return self._version < 0 or self._version_now() == self._version
 
     def kept(self, table: str) -> dict[Any, Any]:
-        """Give a place for what was read of a table: empty again once a row of that table has changed, a
-        transaction was undone, or another connection has written."""
+        """Return a cache for rows of a table. It is emptied when a row of that table changes, a transaction
+        is rolled back, or another connection writes."""
         if self._version_now() != self._version:
             return {}
         return self._kept.setdefault(table, {})
 
     def _version_now(self) -> int:
-        """Give a number that changes when another connection has written; read once in each transaction."""
+        """Return a number that changes when another connection has written. Read once per transaction."""
         if self._seen_version is None:
-            # The counter behind the statement, which moves with commits of this connection, too: as expected
-            # after the last one here, it says the same for a fiftieth of the work.
+            # The counter behind the pragma also changes with commits of this connection. If it is as expected
+            # after the last one, no one else wrote; this check costs a fiftieth of the pragma.
             is_same = self._connection.data_version() == self._undisturbed
             self._seen_version = self._version if is_same else int(self._connection.pragma("data_version"))
         return self._seen_version
 
     def log_end(self) -> LogEnd:
-        """Give the number and the hash of the newest event, as this transaction sees it."""
+        """Return the number and hash of the newest event in this transaction."""
         if not self._first_event:
             seal = self._seal
-            if seal is not None and self._version_now() == self._version:  # nobody else has written since
+            if seal is not None and self._version_now() == self._version:  # no other writer since
                 self._last_event = seal.size, seal.head
             else:
                 self._last_event = self._connection.execute(_END).fetchone() or NO_EVENT
         return self._last_event
 
     def append(self, sql: str, event: tuple[Any, ...]) -> None:
-        """Write an event, whose number is its first cell and whose hash its last."""
+        """Insert an event. Its number is the first cell, its hash the last."""
         connection = self._connection
         connection.preupdate_hook(None)  # the log has no sum
         try:
@@ -141,8 +142,8 @@ class Sealer:
         self._first_event = self._first_event or event[0]
 
     def problem(self) -> str:
-        """Say what is wrong with the tables that decide who may do what, and with the log's end; "" for
-        nothing. For the start, inside a transaction."""
+        """Return the problem with the permission tables or the log's end, or an empty string. Called at the
+        start, in a transaction."""
         db = self._connection
         self._alone_from = 1 + int((db.execute("SELECT max(seq) FROM requests").fetchone() or (0,))[0] or 0)
         try:
@@ -157,8 +158,8 @@ class Sealer:
         return self._touched(db)
 
     def seal(self, connection: apsw.Connection) -> None:
-        """Bring the sums up to date with what this transaction wrote, and sign. Raises StoreCorrupt where
-        somebody else changed what only the service may change."""
+        """Update the sums with this transaction's rows and seal them. Raises StoreCorrupt if another program
+        changed data that only the service may change."""
         if not self._deltas and not self._first_event and not self._must_sign:
             self._expect()
             return
@@ -182,11 +183,12 @@ class Sealer:
         self._expect()
 
     def _expect(self) -> None:
-        """Take note of what tells the next transaction that nobody else has written, and forget this one."""
+        """Store the counter that the next transaction expects without other writers, and reset this one's
+        state."""
         now = self._connection.data_version()
         seen = self._seen_version
         is_known = now == self._undisturbed if seen is None else seen == self._version
-        self._undisturbed = now + 1 if is_known else None  # this commit moves it by one
+        self._undisturbed = now + 1 if is_known else None  # this commit increments it by one
         self._forget()
 
     def _write(self, connection: apsw.Connection, key: SigningKey, changed: list[str]) -> None:
@@ -208,15 +210,15 @@ class Sealer:
             connection.preupdate_hook(self._note)
         if is_signed:
             self._signed_at_s = now_s
-        # A commit that fails after this is noticed by the next one, which reads what is there.
+        # If the commit fails after this, the next transaction notices and reads the stored seal again.
         self._seal, self._had_seal, self._newer = made, True, newer
 
     def _load(self, connection: apsw.Connection) -> None:
-        """Read what was sealed last, unless this process did that. Raises StoreCorrupt for a false one."""
+        """Read the last seal unless this process wrote it. Raises StoreCorrupt if it is not valid."""
         stored = seals.stored_seal(connection)
         if stored is not None and stored == self._seal:
             return
-        self._seal = None  # nothing is believed, nor signed at the end, before it was checked
+        self._seal = None  # trust and sign nothing before it has been checked
         self._sums = seals.stored_sums(connection)
         self._pieces = {name: seals.piece(name, total) for name, total in self._sums.items()}
         if stored is None:
@@ -231,7 +233,7 @@ class Sealer:
         self._seal, self._newer = stored, frozenset(seals.newer_sums(connection))
 
     def _check_others(self, connection: apsw.Connection) -> None:
-        """Look at what another connection may have written since the last transaction here."""
+        """Check the writes of other connections since the last transaction here."""
         version = self._version_now()
         if version == self._version and self._seal is not None:
             return
@@ -261,7 +263,7 @@ class Sealer:
         return ""
 
     def _note(self, update: apsw.PreUpdate) -> None:
-        """Take note of one row, before it changes."""
+        """Add one row's change to the sums, before it happens."""
         table = update.table_name
         delta = self._deltas.get(table)
         if delta is None:
@@ -282,7 +284,7 @@ class Sealer:
         delta[:] = rows, total
 
     def _undone(self) -> None:
-        self._seal = None  # read again: the sums may have moved on
+        self._seal = None  # read again: the sums may be ahead
         self._undisturbed = None
         self._kept.clear()
         self._forget()
@@ -296,13 +298,13 @@ class Sealer:
 
 
 class SealedConnection(apsw.Connection):
-    """The connection that writes, with its sums."""
+    """The writing connection, with its sums."""
 
     sealer: Sealer | None = None
 
 
 def sealer_of(connection: apsw.Connection) -> Sealer:
-    """Give the sums of the connection that writes; made when it is opened."""
+    """Return the sealer of the writing connection, creating it when the connection is opened."""
     if isinstance(connection, SealedConnection) and connection.sealer is None:
         connection.sealer = Sealer(connection)
     sealer: Sealer | None = getattr(connection, "sealer", None)

@@ -1,11 +1,11 @@
-"""What every table holds, as one number for each, and a signature over all of them and the log's end.
+"""The contents of every table as one number each, and a signature over all of them and the log's end.
 
-Where many commits come close together, most carry a code in place of the signature, which the service's own
-key alone can make and check; a signature follows within a second.
+If many commits follow each other closely, most carry a code (MAC) instead of the signature, which only the
+service's own key can make and check; a signature follows within a second.
 
-A table's number is the sum of its rows' hashes (each spread over 2048 bits, so that no other rows can be
-found with the same sum): a row that is written, changed or taken away moves it, whatever the order, and it
-costs no more than the row. The log has its chain of hashes instead. Reads and computes only.
+A table's number is the sum of its rows' hashes, each expanded to 2048 bits so that no other rows with the
+same sum can be found. Any written, changed or deleted row changes the sum, in any order, and the cost is
+only that row's. The log has its hash chain instead. This module only reads and computes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from whet.confirm.keys import PublicKey, SigningKey
 from whet.contract.texts import from_values
 
 SUM_BYTES = 256
-CODED = "code:"  # before a key's id: its own code, no signature
+CODED = "code:"  # prefix of a key's id: a code (MAC) of that key, not a signature
 _MASK = (1 << 8 * SUM_BYTES) - 1
-# The log is chained, and the seal is signed; SQLite's own tables hold nothing that is read.
+# The log is chained, and the seal is signed; SQLite's own tables hold no data of ours.
 _OTHERWISE = frozenset(("events", "seal", "seals"))
 _SEAL_CELLS = 7
 _encode = msgspec.json.Encoder().encode
@@ -33,24 +33,26 @@ Cells = Sequence[object]
 
 
 class RowSum(msgspec.Struct, frozen=True):
-    """How many rows, and the sum of their hashes."""
+    """The number of rows, and the sum of their hashes."""
 
     rows: int = 0
     total: int = 0
 
     def plus(self, rows: int, total: int) -> RowSum:
-        """Give the sum with `rows` more of `total`; negative ones take away."""
+        """Return the sum with `rows` and `total` added; negative values subtract."""
         return RowSum(self.rows + rows, (self.total + total) & _MASK)
 
     @property
     def blob(self) -> bytes:
-        """The sum as it is stored."""
+        """The sum in its stored form."""
         return self.total.to_bytes(SUM_BYTES, "little")
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """The sealed statement: how long the log is, its newest hash, and what the tables hold. `signature` is a
-    code where `key_id` says so."""
+    """The sealed statement: the log's length, its newest hash, and the state of the tables.
+
+    `signature` is a code if `key_id` begins with `CODED`.
+    """
 
     size: int
     head: bytes
@@ -60,7 +62,7 @@ class Seal(msgspec.Struct, frozen=True):
 
     @property
     def is_signed(self) -> bool:
-        """Whether it is signed, so that anybody can check it."""
+        """Whether it is signed, so that anyone can verify it."""
         return not self.key_id.startswith(CODED)
 
     @property
@@ -70,7 +72,7 @@ class Seal(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> bytes:
-        """What the signature covers."""
+        """The bytes that the signature covers."""
         return _message(self.size, self.head, self.state)
 
 
@@ -79,7 +81,7 @@ def _message(size: int, head: bytes, state: bytes) -> bytes:
 
 
 def sealed(size: int, head: bytes, pieces: Mapping[str, bytes], key: SigningKey, *, is_signed: bool) -> Seal:
-    """Seal the log's end and what `piece` gives for each table."""
+    """Seal the log's end and the tables' pieces."""
     state = state_of(pieces)
     message = _message(size, head, state)
     if is_signed:
@@ -88,7 +90,7 @@ def sealed(size: int, head: bytes, pieces: Mapping[str, bytes], key: SigningKey,
 
 
 def doubt(seal: Seal, keys: Mapping[str, PublicKey]) -> str:
-    """Say why a seal is not to be believed; "" where it is."""
+    """Return why a seal is not trusted, or an empty string if it is."""
     key = keys.get(seal.signer)
     if key is None:
         return "is not signed with a key that is known"
@@ -102,30 +104,30 @@ def doubt(seal: Seal, keys: Mapping[str, PublicKey]) -> str:
 
 
 def row_digest(table: str, cells: Cells) -> bytes:
-    """Give the hash of one row with all its columns."""
+    """Return the hash of one row with all its columns."""
     return hashlib.sha256(_encode((table, *cells))).digest()
 
 
-@lru_cache(maxsize=2048)  # a row that is changed has mostly been written shortly before
+@lru_cache(maxsize=2048)  # a changed row was usually written shortly before
 def spread(digest: bytes) -> int:
-    """Give a row's hash as a number to add."""
+    """Expand a row's hash to a number for the sum."""
     return int.from_bytes(hashlib.shake_256(digest).digest(SUM_BYTES), "little")
 
 
 @cache
 def is_sealed(table: str) -> bool:
-    """Whether a table has a sum."""
+    """Return whether a table has a sum."""
     return table not in _OTHERWISE and not table.startswith("sqlite_")
 
 
 def tables(db: apsw.Connection) -> list[str]:
-    """Give the names of all tables that have a sum."""
+    """Return the names of all tables that have a sum."""
     names = (str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
     return sorted(name for name in names if is_sealed(name))
 
 
 def added_up(db: apsw.Connection, table: str) -> RowSum:
-    """Add a table up, row by row."""
+    """Sum a table, row by row."""
     count = total = 0
     quoted = table.replace('"', '""')
     for cells in db.execute(f'SELECT * FROM "{quoted}"'):
@@ -135,7 +137,7 @@ def added_up(db: apsw.Connection, table: str) -> RowSum:
 
 
 def stored_sums(db: apsw.Connection) -> dict[str, RowSum]:
-    """Give the sums that were last written: those of `seals`, and in their place what the seal has newer."""
+    """Return the sums that were written last: those in `seals`, replaced by newer ones in the seal."""
     found = {str(name): (int(rows), bytes(total)) for name, rows, total in db.execute("SELECT * FROM seals")}
     return {name: _row_sum(*given) for name, given in (found | newer_sums(db)).items()}
 
@@ -145,7 +147,7 @@ def _row_sum(rows: int, total: bytes) -> RowSum:
 
 
 def newer_sums(db: apsw.Connection) -> dict[str, tuple[int, bytes]]:
-    """Give the sums that stand in the seal itself; where they can't be read, one that fits no state."""
+    """Return the sums stored in the seal itself. If undecodable, return one that matches no state."""
     row = db.execute("SELECT * FROM seal").fetchone()
     if row is None or len(row) < _SEAL_CELLS or row[-1] is None:
         return {}
@@ -156,26 +158,26 @@ def newer_sums(db: apsw.Connection) -> dict[str, tuple[int, bytes]]:
 
 
 def packed(sums: Mapping[str, RowSum]) -> bytes | None:
-    """Write sums as they stand in the seal; None for none."""
+    """Encode sums for the seal, or return None if there are none."""
     return _pack({name: (one.rows, one.blob) for name, one in sums.items()}) if sums else None
 
 
 def stored_seal(db: apsw.Connection) -> Seal | None:
-    """Give the signed statement; None where nothing was ever sealed."""
+    """Return the signed statement, or None if nothing was ever sealed."""
     row = db.execute("SELECT size, head, state, key_id, signature FROM seal").fetchone()
     return Seal(*row) if row else None
 
 
 def state_of(pieces: Mapping[str, bytes]) -> bytes:
-    """Give one hash for all tables of what `piece` gives for each."""
+    """Return one hash over the pieces of all tables."""
     return hashlib.sha256(b"".join(map(pieces.__getitem__, sorted(pieces)))).digest()
 
 
 def piece(table: str, total: RowSum) -> bytes:
-    """Give a table's part of the state."""
+    """Return a table's part of the state."""
     return hashlib.sha256(_encode((table, total.rows)) + total.blob).digest()
 
 
 def differing(db: apsw.Connection, names: Iterable[str], sums: Mapping[str, RowSum]) -> list[str]:
-    """Give those of the tables whose rows do not add up to what was last written."""
+    """Return the tables whose rows don't match the sums that were written last."""
     return [name for name in names if added_up(db, name) != sums.get(name, RowSum())]

@@ -1,6 +1,6 @@
-"""Run the service: two listeners on one event loop, the upkeep beside them, a clean end at SIGTERM.
+"""Run the service: two listeners on one event loop, upkeep in the background, a clean shutdown at SIGTERM.
 
-It knows how the parts are put together and nothing of what they do.
+This module only connects the parts.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class ListenSettings(msgspec.Struct, frozen=True):
-    """How to listen. `is_open` is --insecure-no-auth; `hosts` are further names that may be in Host;
-    `public_url` is where people reach the page, if not on this machine; `channels` is the channels file."""
+    """How to listen.
+
+    `is_open` is --insecure-no-auth. `hosts` are further names allowed in Host. `public_url` is the address
+    of the page if it is not on this machine. `channels` is the channels file.
+    """
 
     host: str = "127.0.0.1"
     port: int = 6000
@@ -56,13 +59,13 @@ class ListenSettings(msgspec.Struct, frozen=True):
 
     @property
     def is_separate(self) -> bool:
-        """Whether it is known as which users agents run, and this service is none of them."""
+        """Whether the users that agents run as are known, and this service runs as another user."""
         asking = [uid for uid, caller in self.peers.items() if caller.role == "submit"]
         return bool(asking) and os.geteuid() not in asking
 
 
 def check(settings: ListenSettings) -> None:
-    """Refuse (ConfigError) to run without tokens where others could reach it."""
+    """Raise ConfigError for a service without tokens that other machines could reach."""
     if settings.is_open and settings.host not in _LOCAL:
         raise ConfigError(
             f"--insecure-no-auth is for this machine only, not for {settings.host}",
@@ -79,9 +82,10 @@ async def serve(
     stop: asyncio.Event | None = None,
     beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] | None = None,
 ) -> None:
-    """Serve until told to stop; `on_ready` gets the ports once they listen. Raises ConfigError.
+    """Serve until stopped; `on_ready` gets the ports once they listen. Raises ConfigError.
 
-    `stop` ends it as SIGTERM does. `beside` runs next to the listeners instead of what `background` gives.
+    Setting `stop` ends it like SIGTERM. `beside` runs next to the listeners instead of those from
+    `make_background_works`.
     """
     check(settings)
     sockets = [listen(settings.host, settings.port, _PORTS)]
@@ -96,7 +100,7 @@ async def serve(
         sockets.append(listen_at(settings.socket))
     raise_file_limit()
     log_bugs()
-    # Whoever listens everywhere is called by many names; a token still can't be sent by a rebound page.
+    # A service on all interfaces has many host names. A page with a rebound name still can't send a token.
     anything = {"*"} if settings.host in ("0.0.0.0", "::") else {settings.host}
     guard = ApiGuard(
         service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open, peers=settings.peers
@@ -123,7 +127,7 @@ async def serve(
 def make_web(
     service: ConfirmService, settings: ListenSettings, people: ConfirmNotifier, port: int
 ) -> ASGIApp | None:
-    """Give the page, for everything on the web port that is not the API; None where there is none."""
+    """Return the page, for all paths on the web port outside the API, or None without a web port."""
     if settings.web_port < 0:
         return None
     oidc = settings.oidc
@@ -143,7 +147,7 @@ def make_people(
 
 
 def page_url(settings: ListenSettings, port: int) -> str:
-    """Give the address of the page as people are sent it; "" where there is none."""
+    """Return the address of the page that people are sent, or an empty string if there is no page."""
     if settings.public_url or settings.web_port < 0:
         return settings.public_url.rstrip("/")
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
@@ -157,7 +161,7 @@ def _where(settings: ListenSettings) -> SiteAddress:
 def background(
     service: ConfirmService, where: Places, settings: ListenSettings
 ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-    """Give what runs beside the listeners."""
+    """Return the works that run next to the listeners."""
     secret = load_secret(where.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
     files = (where.checkpoints, *settings.witnesses.files)
@@ -174,7 +178,7 @@ def background(
 
 
 def first_lines(settings: ListenSettings, ports: Sequence[int], made: Sequence[Path]) -> list[str]:
-    """Give what is said when the service is ready."""
+    """Return the lines to print when the service is ready."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [f"confirmation service: http://{host}:{ports[0]}"]
     if len(ports) > 1:

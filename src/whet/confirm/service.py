@@ -1,7 +1,7 @@
-"""The confirmation service as calls: what the HTTP API, the web page and the channels are built on.
+"""The confirmation service as calls: the base of the HTTP API, the web page and the channels.
 
-Every change is one transaction and is on disk when the call returns. Used on one event loop's thread. It
-does not know HTTP, and takes the caller's word for who `who` is: `authenticate` gives that.
+Every change is one transaction and is durable when the call returns. Used on one event loop's thread. It
+does not know HTTP, and trusts the `Caller` that it is given; `authenticate` returns one.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ T = TypeVar("T")
 P = ParamSpec("P")
 _KNOWN = 256
 _APPROVED = ("approved", "auto_approved")
-LARGE_BYTES = 32 * 1024  # what is larger is read beside the loop
+LARGE_BYTES = 32 * 1024  # larger texts are processed off the loop
 
 
 async def beside(size: int, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-    """Do what takes long for a large text on another thread, so that nobody else waits for it."""
+    """Run work on another thread if its text is large, so that the loop is not blocked."""
     if size <= LARGE_BYTES:
         return work(*args, **named)
     return await asyncio.to_thread(work, *args, **named)
@@ -53,21 +53,26 @@ def _is_small(row: tuple[Any, ...]) -> bool:
 
 
 class CallerLimits(msgspec.Struct, frozen=True):
-    """How much one caller may have: submissions of one action an hour, and pending at once (0: a
-    thousand, or ten times the rate limit where that is more)."""
+    """The limits of one caller: submissions of one action per hour, and pending requests.
+
+    `pending` 0 means a thousand, or ten times the rate limit if that is more.
+    """
 
     rate: int = 10
     pending: int = 0
 
     @property
     def most_pending(self) -> int:
-        """The pending requests that one principal may have."""
+        """The number of pending requests that one principal may have."""
         return self.pending or max(1000, 10 * self.rate)
 
 
 class ConfirmService:
-    """Requests and decisions; `log` has the events, `public_keys` every key that was ever used, last the one
-    that is. `open_service` makes it."""
+    """Requests and decisions. `log` holds the events; `public_keys` every key that was ever used, the current
+    one last.
+
+    Created by `open_service`.
+    """
 
     def __init__(
         self,
@@ -94,8 +99,10 @@ class ConfirmService:
         self._fresh_at = -1
 
     def authenticate(self, secret: str, *, is_remembered: bool = False) -> Caller | None:
-        """Give the principal of a bearer token, None for one that is unknown, revoked or too old.
-        `is_remembered`: one that was right lately will do, as the call's transaction looks again."""
+        """Return the caller of a bearer token, or None if it is unknown, revoked or expired.
+
+        `is_remembered`: accept a recent answer from memory, because the call's transaction checks again.
+        """
         key = hash_of(secret)
         if is_remembered and (who := self._callers.get(key)) is not None:
             return who
@@ -108,7 +115,7 @@ class ConfirmService:
         return who
 
     async def submit(self, who: Caller, submission: Submission) -> Submitted:
-        """Store a submission, or say why not. Raises ValueError for details that are not JSON."""
+        """Store a submission, or return why not. Raises ValueError for details that are not JSON."""
         policy, now_s = self.policy_file.policy, self.timeline.now_s()
         made = await beside(submission.size_bytes, submit.draft, submission, who, policy, now_s)
         room = self.limits.most_pending - self.log.pending_by.get(who.name, 0)
@@ -117,15 +124,15 @@ class ConfirmService:
         )
 
     def get(self, request_id: str) -> ConfirmRequest | None:
-        """Give one request as it is now.
+        """Return one request in its current state, or None.
 
-        Raises StoreCorrupt for an approval that somebody else wrote: nothing is answered or signed for it.
+        Raises StoreCorrupt for an approval that another program wrote: it gets no answer and no signature.
         """
         row = self._row(requests.ONE, request_id)
         return self._read(row) if row else None
 
     def _row(self, sql: str, key: str | bytes) -> tuple[Any, ...] | None:
-        """Give the row of a key as it is now: from memory, while nobody has committed anything since."""
+        """Return the current row of a key, from memory if nothing was committed since it was read."""
         database = self.database
         if not database.hears_of_writes_at_once:
             return database.read_one(sql, (key,))
@@ -141,7 +148,7 @@ class ConfirmService:
         return row
 
     def _read(self, row: tuple[Any, ...]) -> ConfirmRequest:
-        """Give a row as a request: the same one as before, while it is."""
+        """Convert a row to a request. Returns the same object as before if the row has not changed."""
         request_id, now_s = row[1], self.timeline.now_s()
         before, request = self._known.get(request_id, (None, None))
         if request is None or row != before or (request.is_pending and now_s >= request.expires_at):
@@ -160,47 +167,50 @@ class ConfirmService:
             raise StoreCorrupt(message, hint=HINT)
 
     def votes(self, request_id: str) -> list[Vote]:
-        """Give the votes on a request, oldest first."""
+        """Return the votes on a request, oldest first."""
         return self.database.read_now(lambda db: requests.votes_of(db, request_id))
 
     def list(self, wanted: RequestFilter) -> list[ConfirmRequest]:
-        """Give requests, newest first; go on with `before_seq` of the last one."""
+        """Return requests, newest first. For the next page pass the last one's seq as `before_seq`."""
         now_s = self.timeline.now_s()
         return self.database.read_now(lambda db: [*requests.select(db, wanted, now_s)])
 
     def count_pending(self) -> int:
-        """How many requests can be decided now."""
+        """Return the number of requests that can be decided now."""
         now_s = self.timeline.now_s()
         return self.database.read_now(lambda db: requests.count_pending(db, now_s))
 
     async def decide(self, ballot: DecisionInput, who: Caller) -> RequestOutcome:
-        """Approve or deny. `who` must hold the role approve; the caller has checked that."""
+        """Approve or deny. The caller must have the role approve, which whoever calls this has checked."""
         return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
 
     async def amend(
         self, seen: tuple[str, str], who: Caller, details: dict[str, Any], reason: str = ""
     ) -> RequestOutcome:
-        """Change a pending request's details (where its submitter accepts edits); votes so far are void.
-        `seen` is its id, and the digest of what was looked at. Raises ValueError for what is not JSON."""
-        text = await asyncio.to_thread(canonical, details)  # how large they are is not known before
+        """Change a pending request's details (if its submitter accepts edits); votes so far are void.
+
+        `target` is its id and the digest that was viewed. Raises ValueError for details that are not JSON.
+        """
+        text = await asyncio.to_thread(canonical, details)  # their size is not known in advance
         change = Amendment(*seen, details, text.decode(), reason)
         return await self.change(lambda tx: decide.amend(tx, change, who, self.policy_file.policy))
 
     async def cancel(self, request_id: str, who: Caller, reason: str = "") -> RequestOutcome:
-        """Take a request back."""
+        """Cancel a request."""
         return await self.change(lambda tx: decide.cancel(tx, request_id, who, reason))
 
     async def consume(self, request_id: str, who: Caller, digest: str, key: str = "") -> RequestOutcome:
-        """Use an approval up, exactly once; the same `key` (not "") gets the same answer again."""
+        """Consume an approval, exactly once. Repeating the call with the same non-empty `key` returns the
+        same answer."""
         valid_s = self.policy_file.policy.approval_valid_s
         return await self.change(lambda tx: decide.consume(tx, request_id, who, (digest, key), valid_s))
 
     async def report(self, request_id: str, who: Caller, result: str, note: str = "") -> RequestOutcome:
-        """Note what came of running it: `result` is executed or failed."""
+        """Record the result of the action: `result` is executed or failed."""
         return await self.change(lambda tx: decide.report(tx, request_id, who, result, note))
 
     async def mark_viewed(self, request: ConfirmRequest, who: Caller) -> None:
-        """Note that somebody who may decide has looked at it as it is here; the first look counts."""
+        """Record that a possible approver viewed this version of the request; the first view counts."""
         seen = self.database.read_now(lambda db: requests.viewed_at(db, request.id, who.name))
         if seen is None:
             await self.change(lambda tx: decide.view(tx, request, who))
@@ -208,8 +218,8 @@ class ConfirmService:
     async def wait(
         self, request_id: str, timeout_s: float, line: WebConnection | None = None
     ) -> ConfirmRequest | None:
-        """Give the request when it has ended, or as it is after `timeout_s` or once `line` is cut; None where
-        there is none."""
+        """Wait until the request has ended, `timeout_s` has passed or `line` is cut, and return its state.
+        Returns None if it does not exist."""
         request = self.get(request_id)
         if request is None or not request.is_pending or timeout_s <= 0 or (line and line.is_cut):
             return request
@@ -218,7 +228,7 @@ class ConfirmService:
         def ring() -> None:
             wake((future,))
 
-        # The deadline ends the wait also where no sweeper runs.
+        # The deadline ends the wait even if no sweeper runs.
         left_s = request.expires_at - self.timeline.now_s()
         limit_s = max(0.0, min(timeout_s, left_s + 0.002))
         timer = asyncio.get_running_loop().call_later(limit_s, ring)
@@ -234,7 +244,7 @@ class ConfirmService:
         return self.get(request_id) if event is None else self._ended(event)
 
     def _ended(self, event: AuditEvent) -> ConfirmRequest | None:
-        """Give a request as it was when `event` ended it; read once for all who waited for that."""
+        """Return the request as `event` ended it, read once for all waiters."""
         if self._last_end is None or self._last_end[0] is not event:
             self._last_end = (event, self.get(event.request_id))
         return self._last_end[1]
@@ -242,13 +252,13 @@ class ConfirmService:
     async def record(
         self, kind: str, request_id: str = "", principal: str = "", data: dict[str, object] | None = None
     ) -> None:
-        """Append an event of the caller's own: notified, login_failed and the like."""
+        """Append an event of the caller: notified, login_failed and the like."""
         request = self.get(request_id) if request_id else None
         owner = request.principal if request else ""
         await self.change(lambda tx: tx.record(kind, request_id, principal, owner, data))
 
     async def change(self, work: Callable[[Tx], T]) -> T:
-        """Run `work` in a transaction; when it is on disk, tell those who wait, then give its result."""
+        """Run `work` in a transaction. Once it is durable, wake the waiters and return its result."""
 
         def run(connection: apsw.Connection) -> tuple[T, list[AuditEvent]]:
             tx = Tx(connection, self.timeline.now_s(), self.key)

@@ -1,4 +1,5 @@
-"""What of a request people are shown: redacted, visible, and cut honestly. For the page and every message."""
+"""A request's content for people: redacted, made visible, and cut with a mark. For the page and every
+message."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _TURNING = re.compile(r"R[ /]*1|R[ /]*/R")
 
 
 def fit(text: str, limit: int) -> tuple[str, bool]:
-    """Make text visible, cut at `limit` UTF-16 units, as vendors count; say whether it was cut."""
+    """Make text visible and cut it at `limit` UTF-16 units, as vendors count. Return it and whether it was
+    cut, as a pair."""
     shown = visible(text, max(limit, 200) * 2)
     if units(shown) <= limit:
         return shown, "\n[... " in shown[-60:] and len(text) > max(limit, 200) * 2
@@ -34,17 +36,17 @@ def fit(text: str, limit: int) -> tuple[str, bool]:
 
 
 def units(text: str) -> int:
-    """Count UTF-16 units: what Telegram, Discord and Slack call characters."""
+    """Count UTF-16 units, which Telegram, Discord and Slack call characters."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def one_line(text: str, limit: int) -> tuple[str, bool]:
-    """Make text visible on one line: a line break is shown as one, and starts none."""
+    """Make text visible on one line; a line break becomes a symbol."""
     return fit(text.replace("\n", "⏎"), limit)
 
 
 def redact(value: object, names: Iterable[str] = ()) -> object:
-    """Replace what stands under a name that looks secret, or matches one of the `names` (with * and ?)."""
+    """Replace values whose name looks secret or matches one of the `names` (with * and ?)."""
     patterns = tuple(name.lower() for name in names)
     return _redact(value, patterns)
 
@@ -69,9 +71,10 @@ def _is_secret(name: str, value: object, patterns: tuple[str, ...]) -> bool:
 
 
 def hidden(details: dict[str, object], texts: Iterable[str], names: Iterable[str] = ()) -> list[str]:
-    """Say what of a request a person does not see at first, each as words for them; [] where they see all.
+    """Return descriptions of the parts that a person does not see at first, or an empty list if they see
+    everything.
 
-    `texts` are what else is shown of it. Whoever approves must have seen everything.
+    `texts` are the other texts that are shown. An approver must have seen everything.
     """
     patterns = tuple(name.lower() for name in names)
     found = [f"the value of {name}" for name in _redacted_names(details, patterns)]
@@ -96,13 +99,14 @@ def _redacted_names(value: object, patterns: tuple[str, ...]) -> list[str]:
 
 
 def unclear(request: ConfirmRequest) -> list[str]:
-    """Name the characters of a request that can't be seen or look like others, the first of very many, and
-    say where some stand in another order than they run; [] for none."""
+    """Name the request's characters that are invisible or look like others (the first ones if there are very
+    many), and warn if some are displayed in another order than they are stored. Returns an empty list if
+    there are none."""
     return [*_first(_odd(request), _MOST_UNCLEAR), *([_TURNED] if _turns(request) else [])]
 
 
 def look_closely(request: ConfirmRequest) -> str:
-    """Warn of what `unclear` names; "" where there is none."""
+    """Return a warning about the characters that `describe_unclear` names, or an empty string."""
     found = ", ".join(_first(_odd(request), _MOST_NAMED))
     warnings = [f"it holds characters that hide or look like others: {found}"] if found else []
     warnings += [f"it holds {_TURNED}; as JSON it stands in the order that it has"] if _turns(request) else []
@@ -119,8 +123,11 @@ def _odd(request: ConfirmRequest) -> list[str]:
 
 
 def _turns(request: ConfirmRequest) -> bool:
-    """Whether digits or signs stand among letters written from right to left, which turns their order round:
-    a path's parts change places, a number comes before its name."""
+    """Return whether digits or signs are next to letters written from right to left, which changes the
+    displayed order.
+
+    For example, the parts of a path change places, or a number comes before its name.
+    """
     *texts, details = _texts(request)
     if not details.isascii():
         texts += texts_of(details_of(request.details_json))
@@ -141,11 +148,11 @@ def _first(odd: list[str], most: int) -> list[str]:
 
 
 def editable(details: object) -> str:
-    """Write details as JSON to be changed: exact, with everything escaped where a character of it is odd."""
+    """Format details as JSON for editing: exact, and fully escaped if any of its characters is unclear."""
     text = pretty(details)
     return json.dumps(details, indent=2) if odd_characters(text) else text
 
 
 def pretty(details: object) -> str:
-    """Write details as indented JSON; what can't be seen in it is written as its code by `visible`."""
+    """Format details as indented JSON. `visible` later replaces invisible characters with their codes."""
     return json.dumps(details, indent=2, ensure_ascii=False, default=str)

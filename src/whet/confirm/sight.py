@@ -1,4 +1,4 @@
-"""What somebody has seen of a request, and what the service's reader makes of it."""
+"""Record which parts of a request a person revealed, and assess the risk of its commands."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from whet.confirm.service import LARGE_BYTES, ConfirmService
 
 
 async def reveal(service: ConfirmService, request_id: str, who: Caller) -> None:
-    """Note that somebody has the hidden parts of a request shown, before they are."""
+    """Record that a person reveals the hidden parts of a request, before they are shown."""
     await service.change(lambda tx: decide.reveal(tx, request_id, who))
 
 
 def revealed(service: ConfirmService, request_id: str, who: Caller) -> str:
-    """Give the digest of what `who` had shown of a request last, "" for nothing."""
+    """Return the digest of the version that the caller revealed last, or an empty string."""
     return service.database.read_now(lambda db: requests.revealed_digest(db, request_id, who.name))
 
 
 def reading(service: ConfirmService, request: ConfirmRequest) -> RiskReading | None:
-    """Give what the service's reader makes of a request's commands; None without a reader, or commands."""
+    """Return the risk reading of a request's commands, or None if the service has no reader or there are no
+    commands."""
     if service.read_risk is None or len(request.details_json) > LARGE_BYTES:
         return None
     return service.read_risk(requests.details_of(request.details_json))

@@ -1,9 +1,10 @@
-"""Who stands for whom, and who is in which group now: delegations, and members that other systems name.
+"""Delegations, and the current members of groups of other systems.
 
-A person who is away names one other person, until a time. Until then that person sits where the first one
-would: in groups and lists of approvers, in place of and never beside them, so that one seat gives one vote. A
-seat is not handed on, and nobody's stand-in decides on what that person asked for. Groups of the policy may
-hold `oidc:NAME` and `slack:ID`: their members are kept here, until a time, as the other system said last.
+A person who is away names one stand-in, until a time. Until then the stand-in replaces the absent person
+in groups and lists of approvers, so that they have one vote together. A delegation is not passed on, and a
+stand-in can't decide on requests of the person they represent. Groups of the policy may contain
+`oidc:NAME` and `slack:ID`: their members are stored here, until a time, as the other system last reported
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _COLUMNS = "id, giver, stand_in, until, created_by, created_at, ended_at"
 
 
 class Delegation(msgspec.Struct, frozen=True):
-    """Until when who is away, and who sits there. Times are Unix seconds."""
+    """Who is absent, their stand-in, and until when. Times are Unix seconds."""
 
     id: int
     giver: str
@@ -37,8 +38,11 @@ class Delegation(msgspec.Struct, frozen=True):
 
 
 def delegate(tx: Tx, giver: str, stand_in: str, until_s: float, known: Iterable[str] = ()) -> Delegation:
-    """Let `stand_in` sit for `giver`; replaces what the giver said before. `known` are people who need no
-    token. Raises ValueError for what may not be."""
+    """Make `stand_in` decide for `giver`, replacing an earlier delegation. `approvers` are people who need no
+    token.
+
+    Raises ValueError if the delegation is not allowed.
+    """
     name = _known(tx.connection, stand_in, known)
     if name is None:
         raise ValueError(f"nobody who may decide is called {stand_in[:60]!r}")
@@ -60,7 +64,7 @@ def delegate(tx: Tx, giver: str, stand_in: str, until_s: float, known: Iterable[
 
 
 def end(tx: Tx, number: int, by: str, *, is_admin: bool) -> None:
-    """End a delegation: its giver may, and an admin. Raises NotFound."""
+    """End a delegation. Only its giver or an admin may. Raises NotFound."""
     row = tx.connection.execute(
         f"SELECT giver FROM delegations WHERE id = ? AND {_ENDED}", (number, tx.now_s)
     ).fetchone()
@@ -77,13 +81,13 @@ def _end(tx: Tx, where: str, value: str | int, by: str) -> None:
 
 
 def in_force(db: apsw.Connection, now_s: float) -> list[Delegation]:
-    """Give the delegations that hold now, oldest first."""
+    """Return the delegations in force, oldest first."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM delegations WHERE {_ENDED} ORDER BY id", (now_s,))
     return [Delegation(*row) for row in rows]
 
 
 def substitutes(db: apsw.Connection, now_s: float, *, but_of: str = "") -> dict[str, str]:
-    """Give who sits for whom now, by the key of the person who is away; nobody sits for `but_of`."""
+    """Return the current stand-ins by the key of the absent person. `but_of` gets an empty stand-in."""
     return {
         person_key(one.giver): "" if is_same_person(one.giver, but_of) else one.stand_in
         for one in in_force(db, now_s)
@@ -91,7 +95,7 @@ def substitutes(db: apsw.Connection, now_s: float, *, but_of: str = "") -> dict[
 
 
 def seated(db: apsw.Connection, policy: ConfirmPolicy, now_s: float, asked_by: str = "") -> ConfirmPolicy:
-    """Give the policy with its groups as they are seated now, for a request that `asked_by` made."""
+    """Return the policy with stand-ins applied to its groups, for a request of `asked_by`."""
     if not policy.rules:
         return policy
     away = substitutes(db, now_s, but_of=asked_by)
@@ -115,18 +119,18 @@ def _seats(
 
 
 def seats_of(db: apsw.Connection, name: str, now_s: float) -> list[str]:
-    """Give for whom `name` sits now."""
+    """Return the people for whom `name` decides now."""
     return [one.giver for one in in_force(db, now_s) if is_same_person(one.stand_in, name)]
 
 
 def members(db: apsw.Connection, group: str, now_s: float) -> list[str]:
-    """Give who is in a group of another system, as long as what it said holds."""
+    """Return the members of another system's group, as long as its last answer is valid."""
     rows = db.execute("SELECT name FROM members WHERE grp = ? AND until > ? ORDER BY name", (group, now_s))
     return [str(row[0]) for row in rows]
 
 
 def set_members(tx: Tx, group: str, names: Iterable[str], until_s: float) -> None:
-    """Keep who is in a group; an event says so where that changed."""
+    """Store the members of a group, with an event if they changed."""
     new, old = sorted(set(names)), members(tx.connection, group, tx.now_s)
     tx.connection.execute("DELETE FROM members WHERE grp = ?", (group,))
     for name in new:
@@ -136,7 +140,7 @@ def set_members(tx: Tx, group: str, names: Iterable[str], until_s: float) -> Non
 
 
 def set_groups(tx: Tx, name: str, groups: Iterable[str], until_s: float) -> None:
-    """Keep which of a provider's groups a person is in."""
+    """Store the groups of a provider that a person is in."""
     new = sorted(set(groups))
     sql = "SELECT grp FROM members WHERE name = ? AND grp LIKE 'oidc:%' AND until > ? ORDER BY grp"
     old = [str(row[0]) for row in tx.connection.execute(sql, (name, tx.now_s))]
@@ -148,7 +152,7 @@ def set_groups(tx: Tx, name: str, groups: Iterable[str], until_s: float) -> None
 
 
 def _known(db: apsw.Connection, name: str, known: Iterable[str]) -> str | None:
-    """Give a person's name as it is known; None for a stranger."""
+    """Return a person's name in its stored spelling, or None if it is unknown."""
     sql = (
         "SELECT name FROM tokens WHERE role IN ('approve', 'admin') AND revoked_at IS NULL"
         " UNION SELECT name FROM people NOT INDEXED"

@@ -1,7 +1,7 @@
-"""A submission becomes a stored request: policy, whitelist, rate limit, deadline, digest.
+"""Turn a submission into a stored request: policy, whitelist, rate limit, deadline, digest.
 
 The order of the checks is the contract's: the fields (before this module), the whitelist, the rate limit,
-the timeout. Reading HTTP is not known here.
+the timeout. Independent of HTTP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHITELIST_ENDS = "SELECT coalesce(max(expires_at), 0.0) FROM whitelist NOT INDE
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """What a caller asks for, fields checked; `timeout_s` None is the default."""
+    """A caller's submission with checked fields. `timeout_s` None means the default."""
 
     action: str
     description: str
@@ -41,7 +41,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """What became of a submission. `refused` is a line for a person where nothing was stored."""
+    """The result of a submission. `refused` is a line for a person if nothing was stored."""
 
     kind: Literal["pending", "auto_approved", "denied", "limited", "too_many_pending", "key_reused", "gone"]
     request: ConfirmRequest | None = None
@@ -63,8 +63,8 @@ class SubmissionDraft(msgspec.Struct, frozen=True):
 
 
 def draft(submission: Submission, who: Caller, policy: ConfirmPolicy, now_s: float) -> SubmissionDraft:
-    """Judge a submission and compute its id, deadline and digest. Raises ValueError for details that are
-    not JSON."""
+    """Judge a submission and compute its id, deadline and digest. Raises ValueError for details that are not
+    JSON."""
     key = action_key(submission.action)
     high_risk = is_high_risk(key)
     facts = Facts(
@@ -121,7 +121,7 @@ def _timeout(asked_s: int | None, judgement: PolicyJudgement) -> int:
 
 
 def store(tx: Tx, made: SubmissionDraft, rate_limit: int, room: int) -> Submitted:
-    """Store a drafted request in the transaction, or say why not.
+    """Store a draft in the transaction, or return why not.
 
     `room` is how many more requests of this principal may be pending.
     """
@@ -140,7 +140,7 @@ def store(tx: Tx, made: SubmissionDraft, rate_limit: int, room: int) -> Submitte
 
 
 def _ruled(tx: Tx, made: SubmissionDraft) -> ConfirmRequest:
-    """Give the request as the policy, else the whitelist, has it: pending, or ended before it began."""
+    """Return the request after the policy and the whitelist: pending, or already ended."""
     verdict, by, why = made.judgement.effect, f"policy:{made.judgement.rule}", made.judgement.why
     if verdict == "ask" and _may_pass(made) and (entry := _whitelist_entry(tx, made)):
         verdict, by, why = "allow", f"whitelist:{entry}", f"whitelist entry {entry} lets it pass"
@@ -156,8 +156,8 @@ def _ruled(tx: Tx, made: SubmissionDraft) -> ConfirmRequest:
 
 
 def _may_pass(made: SubmissionDraft) -> bool:
-    """Whether a whitelist entry may stand for a person: never where the action is high-risk, nor where a
-    rule wants more than one person's yes."""
+    """Return whether a whitelist entry may replace a person: never for a high-risk action or a rule that
+    requires more than one person's approval."""
     plan = made.judgement.plan
     asks_little = msgspec.structs.replace(
         _PLAIN, rule=plan.rule, escalate_to=plan.escalate_to, escalate_after=plan.escalate_after
@@ -166,7 +166,10 @@ def _may_pass(made: SubmissionDraft) -> bool:
 
 
 def _refused(request: ConfirmRequest, rate_limit: int, since_s: float, room: int) -> Submitted | None:
-    """Say why a request is too many: `since_s` is the age of the one that has to leave the window first."""
+    """Return the refusal if the request is over a limit.
+
+    `since_s` is the age of the submission that has to leave the window first.
+    """
     if since_s < WINDOW_S:
         why = f"more than {rate_limit} an hour of {request.action}"
         return Submitted("limited", refused=why, retry_after_s=WINDOW_S - since_s)

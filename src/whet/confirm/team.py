@@ -1,7 +1,7 @@
 """The service's tables in a team's database: any number of processes, one writer at a time.
 
-Whoever writes holds one row, the tail, until its commit; so every decision is made on what is there, and the
-audit log is one chain. A process that is stopped with the tail in its hand is cut off after 5 s. Time is the
+A writer locks one row, the tail, until its commit; so every decision is made on the current state, and the
+audit log is one chain. A process that stops while it holds the tail is disconnected after 5 s. Time is the
 database's.
 """
 
@@ -34,11 +34,11 @@ _TAIL = (
     " RETURNING number, extract(epoch FROM now())::float8"
 )
 _NUMBER = f"SELECT number FROM {NOTED}.tail"
-_EXTRA = 3  # columns of a noted row beside the table's own
+_EXTRA = 3  # columns of a noted row in addition to the table's own
 
 
 class NotedRow(NamedTuple):
-    """One row that this transaction wrote: as it was before, as it is now, or None."""
+    """One row that this transaction wrote: before and after, each None if it did not exist."""
 
     table_name: str
     old: tuple[Any, ...] | None
@@ -46,7 +46,7 @@ class NotedRow(NamedTuple):
 
 
 class SealedPostgres(PostgresConnection):
-    """The connection that writes: it tells of each row that was written, as SQLite's does."""
+    """The writing connection. It reports each written row, as SQLite's does."""
 
     def __init__(self, raw: psycopg.Connection, texts: dict[str, bytes]) -> None:
         super().__init__(raw, texts)
@@ -60,24 +60,24 @@ class SealedPostgres(PostgresConnection):
         self.sealer: Sealer = Sealer(self)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
 
     def preupdate_hook(self, note: Callable[[Any], None] | None) -> None:
-        """Have `note` hear of each row that is written."""
+        """Call `note` for each row that is written."""
         self._note = note
 
     def set_rollback_hook(self, undone: Callable[[], None] | None) -> None:
-        """Have `undone` hear of a transaction that was taken back."""
+        """Call `undone` after a transaction is rolled back."""
         self._undone = undone
 
     def pragma(self, name: str) -> int:
-        """Give a number that changes when another connection has written."""
-        assert name == "data_version", name  # a sealer asks for nothing else
+        """Return a number that changes when another connection has written."""
+        assert name == "data_version", name  # a sealer reads nothing else
         return self._others
 
     def data_version(self) -> int:
-        """Give nothing that could be expected: `pragma` costs no more."""
+        """Return a value that never matches an expected one: `pragma` is just as cheap."""
         return -2
 
     def execute(self, sql: str, values: Any = ()) -> psycopg.Cursor[Any]:
-        """Run a statement, and tell of the rows that it wrote. Raises as `PostgresConnection.execute`."""
+        """Run a statement and report the rows that it wrote. Raises as `PostgresConnection.execute` does."""
         cursor = super().execute(sql, values)
         written = _WRITES.match(sql)
         if written is not None and written[1] in self._tables:
@@ -92,13 +92,13 @@ class SealedPostgres(PostgresConnection):
             self._tell(written[1])
 
     def last_insert_rowid(self) -> int:
-        """Give the number that the last new row was given; the database's own answer is the noted row's."""
+        """Return the id of the last new row. The database itself would return the noted row's."""
         return self._newest_id
 
     def begin(self) -> None:
-        """Take the tail: from here on nobody else writes."""
+        """Lock the tail: until the commit no other process can write."""
         row = self.raw.execute(_TAIL.encode()).fetchone()
-        assert row is not None  # the row is there since the set-up
+        assert row is not None  # the set-up created the row
         number, now_s = row
         if number != self._number + 1:
             self._others += 1
@@ -106,7 +106,7 @@ class SealedPostgres(PostgresConnection):
         self.clock_off_s = now_s - time.time()
 
     def undone(self) -> None:
-        """Hear that the transaction was taken back, or that its end is not known."""
+        """Handle a transaction that was rolled back or whose end is unknown."""
         self._number = -1
         if self._undone is not None:
             self._undone()
@@ -123,26 +123,26 @@ class SealedPostgres(PostgresConnection):
 
 
 class _Sealing(Round):
-    """Takes the tail before a batch, and seals it at its end."""
+    """Locks the tail before a batch, and seals the batch at its end."""
 
     def __init__(self, database: TeamConfirmDatabase) -> None:
         self._database = database
 
     def begin(self, connection: PostgresConnection) -> None:
-        """Take the tail."""
+        """Lock the tail."""
         self._database.writing(connection).begin()
 
     def end(self, connection: PostgresConnection) -> None:
-        """Seal what was written."""
+        """Seal the batch."""
         self._database.sealer.seal(connection)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
 
     def undone(self) -> None:
-        """Have the sums be read again."""
+        """Have the sums read again."""
         self._database.undone()
 
 
 class TeamConfirmDatabase(ConfirmDatabase):
-    """The service's tables in a team's database, with the calls of its own file."""
+    """The service's tables in a team's database, with the same calls as its own file."""
 
     hears_of_writes_at_once: ClassVar[bool] = False
 
@@ -158,7 +158,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
 
     @classmethod
     def open_url(cls, url: str, *, patience_s: float = 10.0) -> TeamConfirmDatabase:
-        """Open the tables. Raises StoreError where they can't be reached or do not fit."""
+        """Open the tables. Raises StoreError if they can't be reached or have the wrong schema."""
         database = cls(url, patience_s)
         database._pool.checked(team_schema.check)
         try:
@@ -169,12 +169,12 @@ class TeamConfirmDatabase(ConfirmDatabase):
         return database
 
     def writing(self, connection: PostgresConnection) -> SealedPostgres:
-        """Give the connection as the one that writes."""
+        """Return the connection as the writing one."""
         assert isinstance(connection, SealedPostgres)  # the lane gets no others
         return connection
 
     def undone(self) -> None:
-        """Hear that a transaction was taken back, or that its end is not known."""
+        """Handle a transaction that was rolled back or whose end is unknown."""
         if self._writer is not None:
             self._writer.undone()
 
@@ -183,23 +183,23 @@ class TeamConfirmDatabase(ConfirmDatabase):
         return self.submit(work).result()
 
     def read_now(self, work: Work[T]) -> T:
-        """Read on the caller's thread; sees one consistent state. Raises StoreError."""
+        """Read on the caller's thread, from one consistent state. Raises StoreError."""
         return self._pool.read_now(work)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
 
     def read_one(self, sql: str, values: tuple[object, ...]) -> tuple[object, ...] | None:
-        """Give the first row of one statement, None for none; the quickest read."""
+        """Return the first row of a statement, or None. This is the fastest read."""
         return self._pool.run(lambda connection: connection.execute(sql, values).fetchone())
 
     async def move_log(self) -> None:
-        """Do nothing: the database looks after its log."""
+        """Do nothing: the database maintains its own WAL."""
 
     def other_writes(self) -> int:
-        """Give a number that changes whenever anybody, this process included, has committed."""
+        """Return a number that changes with every commit, whether by this process or another."""
         row = self.read_one(_NUMBER, ())
         return int(row[0]) if row else 0  # pyright: ignore[reportArgumentType] a whole number
 
     def close(self) -> None:
-        """Commit what was submitted and close every connection. Calling it again does nothing."""
+        """Commit pending writes and close every connection. Calling it again does nothing."""
         if self._closed:
             return
         if self._writer is not None:
@@ -221,8 +221,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
 
 
 def init(url: str) -> list[str]:
-    """Make the service's tables, or bring them up to date; give the names of the steps applied. Raises
-    StoreError."""
+    """Create or migrate the service's tables and return the applied steps. Raises StoreError."""
     made: list[str] = []
     with closing(ConnectionPool(url, "")) as pool:
         pool.checked(lambda raw: made.extend(team_schema.init(raw)))

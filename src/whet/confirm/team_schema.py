@@ -1,8 +1,8 @@
-"""The service's tables in a team's database, in a schema of their own; beside them what its own rows were.
+"""The service's tables in a team's database, in their own schema, with a second schema of noted rows.
 
-The sums that are sealed are kept by what each transaction wrote itself: triggers note every row that is
-written, changed or taken away, with the transaction's number, and the writer reads those of its own. What
-anybody else writes moves no sum, but the tail's number, after which the service looks what it was.
+The sealed sums are computed from each transaction's own writes: triggers note every row that is written,
+changed or deleted, with the transaction's id, and the writer reads its own. A write by another program
+changes no sum, only the tail's number, which makes the service check the tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from whet.postgres.schema import SCHEMA_LOCK, in_postgres
 HOME, NOTED = "whet_confirm", "whet_confirm_noted"
 SEARCH_PATH = f"-c search_path={HOME},public,{NOTED}"
 _MADE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
-# What only a file of an older version needs: a new database has neither news nor deliveries.
+# Only a file of an older version needs this step: a new database has no events and no deliveries.
 _OLDER = re.compile(r"^\s*INSERT INTO facts SELECT 'told_to'.*?;", re.DOTALL | re.MULTILINE)
 
 _COMMITS = "commits"
@@ -53,13 +53,13 @@ CREATE OR REPLACE TRIGGER noted AFTER INSERT OR UPDATE OR DELETE ON {HOME}.{{0}}
 
 
 def noted_tables() -> list[str]:
-    """Give the tables whose rows are noted: those that are sealed, and the log."""
+    """Return the tables whose rows are noted: the sealed ones, and the log."""
     made = dict.fromkeys(_MADE.findall("\n".join(STEPS)))
     return [name for name in made if name == "events" or (is_sealed(name) and name != "outbox")]
 
 
 def init(raw: psycopg.Connection) -> list[str]:
-    """Make what is missing, all or none; give the names of the steps applied. Raises SchemaTooNew."""
+    """Apply the missing steps, all or none, and return their names. Raises SchemaTooNew."""
     with raw.transaction():
         raw.execute("SELECT pg_advisory_xact_lock($1)", (SCHEMA_LOCK,))
         raw.execute(_BEGUN.encode())
@@ -80,7 +80,7 @@ def init(raw: psycopg.Connection) -> list[str]:
 
 
 def check(raw: psycopg.Connection) -> None:
-    """Raise StoreError where the tables are not there or lack steps, SchemaTooNew where there are more."""
+    """Raise StoreError if tables or steps are missing, or SchemaTooNew if there are unknown steps."""
     there = raw.execute(f"SELECT to_regclass('{NOTED}.steps')".encode()).fetchone()
     known: set[str] = set() if there is None or there[0] is None else _known(raw)
     wanted = {_COMMITS, *(f"c{number:03}" for number in range(1, len(STEPS) + 1))}

@@ -1,10 +1,10 @@
-"""The service's time: the wall clock, but it never goes back.
+"""The service's time: the wall clock, except that it never goes back.
 
-A deadline is a point on this line. While the process runs, a wall clock that is set back changes nothing,
-because the time that has passed is measured by a clock that also counts while the machine sleeps. After a
-restart the line goes on from the newest time in the database (`floor_s`), if the wall clock shows less. A
-wall clock that is set forward by less than a day is followed: requests then expire early, which is the safe
-side. One that leaps further is a mistake of the clock's, and changes nothing until the next start.
+Deadlines are points on this timeline. While the process runs, setting the wall clock back has no effect,
+because elapsed time is measured by a clock that also counts while the machine sleeps. After a restart the
+timeline continues from the newest time in the database (`floor_s`) if the wall clock is behind it. If the
+wall clock is set forward by less than a day, the timeline follows: requests then expire early, which is
+the safe side. A larger jump counts as a clock error and has no effect until the next start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _elapsed_s() -> float:
 
 
 class Timeline:
-    """Gives Unix seconds, rounded to milliseconds, that never decrease."""
+    """Returns Unix seconds, rounded to milliseconds, that never decrease."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class Timeline:
         self._last_s = 0.0
 
     def now_s(self) -> float:
-        """The time now in Unix seconds."""
+        """Return the current time in Unix seconds."""
         now_s, wall_s = self._base_s + self._elapsed() - self._began_s, self._wall()
         if now_s < wall_s < now_s + _LONGEST_LEAP_S:
             now_s = wall_s
         if now_s < self._last_s:
             return self._last_s
         if now_s > self._last_s + 1.0:
-            # Followed the wall clock forward (or a pause): from here on the elapsed time counts.
+            # Followed the wall clock forward (or a pause): from here on count the elapsed time.
             self._base_s, self._began_s = now_s, self._elapsed()
         self._last_s = now_s = round(now_s, 3)
         return now_s
 
     def raise_floor(self, floor_s: float) -> None:
-        """Go on from `floor_s` at least: another process on the same database is ahead."""
+        """Continue from `floor_s` at least, because another process on the same database is ahead."""
         self._last_s = max(self._last_s, floor_s)

@@ -1,7 +1,7 @@
-"""Bearer tokens: who is calling and what they may do. Only hashes are stored.
+"""Bearer tokens: they identify the caller and its role. Only hashes are stored.
 
-A token is `wct_` and 43 characters (256 random bits). Each request looks its hash up in the database, so a
-token made, rotated or revoked by any process holds from the next request on.
+A token is `wct_` and 43 characters (256 random bits). Each request looks up its hash in the database, so
+creating, rotating or revoking a token in any process takes effect with the next request.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.sqlite.checked import checked_select
 from whet.web.tokens import TokenTable
 
-# What the log and the groups call others than principals.
+# Prefixes that the log and the groups use for names that are not principals.
 _RESERVED = ("system:", "policy:", "whitelist:", "cli:", "uid:", "oidc:", "slack:")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+:/-]{0,127}")
 
 
 class ConfirmTokenRow(msgspec.Struct, frozen=True):
-    """A token as it is listed; the secret itself is nowhere."""
+    """A token in a list; the secret itself is not stored."""
 
     id: str
     name: str
@@ -40,7 +40,7 @@ TOKENS = TokenTable("tokens", "wct_", ConfirmTokenRow, "revoked_at IS NULL", che
 
 
 def as_principal(row: tuple[Any, ...] | None, now_s: float) -> Caller | None:
-    """Read a row that `TOKENS` finds; None where there is none or it has run out."""
+    """Convert a row found by `TOKENS` to a caller, or return None if there is no row or it has expired."""
     found = ConfirmTokenRow(*row) if row else None
     if found is None or (found.expires_at is not None and now_s >= found.expires_at):
         return None
@@ -48,9 +48,9 @@ def as_principal(row: tuple[Any, ...] | None, now_s: float) -> Caller | None:
 
 
 def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = None) -> tuple[str, str]:
-    """Make a token for a principal; gives its id and the secret, which is shown this once.
+    """Create a token for a principal and return its id and its secret, which is shown only this once.
 
-    Raises ConfigError for a role or a name that can't be.
+    Raises ConfigError for an invalid role or name.
     """
     if role not in ROLES:
         raise ConfigError(f"there is no role {role!r}", hint=f"one of: {', '.join(ROLES)}")
@@ -63,7 +63,7 @@ def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = Non
 
 
 def check_name(db: apsw.Connection, name: str) -> None:
-    """Raise ConfigError for what can be no principal's name, or spells the name of one differently."""
+    """Raise ConfigError for an invalid principal's name, or a different spelling of an existing one."""
     if not _NAME.fullmatch(name) or person_key(name).startswith(_RESERVED):
         raise ConfigError(
             f"{name[:60]!r} can't be a principal's name",
@@ -79,14 +79,14 @@ def check_name(db: apsw.Connection, name: str) -> None:
 
 
 def revoke(tx: Tx, token_id: str, *, by: str) -> None:
-    """Take a token back; it is refused from the next request on. Raises NotFound."""
+    """Revoke a token; it is refused from the next request on. Raises NotFound."""
     if not TOKENS.revoke(tx.connection, token_id, tx.now_s):
         raise NotFound(f"there is no token {token_id!r} in use", hint="whet confirm token list")
     tx.record("token_revoked", principal=by, data={"token": token_id})
 
 
 def rotate(tx: Tx, token_id: str, *, by: str, overlap_s: float = 0.0) -> tuple[str, str]:
-    """Make a new token of the same name and role; the old one ends after `overlap_s`. Raises NotFound."""
+    """Create a new token of the same name and role; the old one ends after `overlap_s`. Raises NotFound."""
     row = TOKENS.find(tx.connection, TOKENS.by_id, token_id)
     if row is None:
         raise NotFound(f"there is no token {token_id!r} in use", hint="whet confirm token list")

@@ -1,7 +1,7 @@
-"""What the service does by itself: expiry, escalation, checkpoints, policy reloads, other processes' events.
+"""The service's background work: expiry, escalation, checkpoints, policy reloads, other processes' events.
 
-None of it is needed for a decision to be right: a request past its deadline can't be decided whether or not
-this runs. It makes the end visible to those who wait.
+Decisions don't depend on it: a request past its deadline can't be decided whether or not this runs. It
+makes the end visible to waiting clients.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _logger = logging.getLogger("whet.confirm.upkeep")
 
 
 class Upkeep:
-    """The loop behind the service. `exported` are the files that signed checkpoints are appended to."""
+    """The background loop. `exported` are the files that signed checkpoints are appended to."""
 
     def __init__(self, service: ConfirmService, *exported: Path | None) -> None:
         self._service = service
@@ -55,7 +55,7 @@ class Upkeep:
         self._owes = False
 
     async def run(self) -> None:
-        """Keep house until cancelled; a failing disk is logged and tried again."""
+        """Run until cancelled. A disk failure is logged and retried."""
         while True:
             try:
                 await self.tick()
@@ -65,7 +65,7 @@ class Upkeep:
             await asyncio.sleep(min(in_step(TICK_S), self.left_s()))
 
     async def tick(self) -> None:
-        """Do everything that is due; where nobody wrote and no time has come, that is next to nothing."""
+        """Do everything that is due. If there is nothing, this costs next to nothing."""
         await self._reload_policy()
         service, now_s = self._service, self._service.timeline.now_s()
         seen = service.database.other_writes()
@@ -81,7 +81,7 @@ class Upkeep:
         if self._wants_checkpoint():
             await service.change(lambda tx: tx.checkpoint())
         self._owes = self._owes_signature()
-        if self._owes and is_quiet:  # while more is written, that is signed once a second
+        if self._owes and is_quiet:  # while there are writes, they are signed once a second
             await service.change(lambda tx: tx.sealer.sign())
             self._owes = False
         self._export()
@@ -90,14 +90,14 @@ class Upkeep:
             await service.change(_forget_old_keys)
         self._seen = seen
         due_s = min(self._next_hour_s, self._next_time())
-        self._next_s = due_s if due_s > now_s else now_s + TICK_S  # what could not be done is tried again
+        self._next_s = due_s if due_s > now_s else now_s + TICK_S  # retry work that failed
 
     def left_s(self) -> float:
-        """Give the time until something is due, at least a short breath."""
+        """Return the seconds until something is due, at least 0.05."""
         return max(self._next_s - self._service.timeline.now_s(), 0.05)
 
     async def seal(self) -> None:
-        """Sign and export what there is, before the service ends."""
+        """Sign and export the log's end, before the service stops."""
         try:
             await self._service.change(lambda tx: tx.checkpoint())
             self._export()
@@ -108,17 +108,17 @@ class Upkeep:
         return self._service.database.read_one(sql, (self._service.timeline.now_s(),)) is not None
 
     def _wants_checkpoint(self) -> bool:
-        """Whether there are events that have waited long enough for a signed checkpoint."""
+        """Return whether there are events that have waited long enough for a signed checkpoint."""
         row = self._service.database.read_one(_UNSIGNED, ())
         return row is not None and self._service.timeline.now_s() - cast("float", row[0]) >= _CHECKPOINT_S
 
     def _owes_signature(self) -> bool:
-        """Whether the last commit holds a code in place of a signature, whoever made it."""
+        """Return whether the last commit of any process holds a code instead of a signature."""
         row = self._service.database.read_one(_SEALED_BY, ())
         return row is not None and str(row[0]).startswith(CODED)
 
     def _next_time(self) -> float:
-        """When the next deadline, escalation or checkpoint is due, by the timeline; infinity for never."""
+        """Return the time of the next deadline, escalation or checkpoint, or infinity."""
         row = self._service.database.read_one(_NEXT, (_CHECKPOINT_S,)) or ()
         return min((cast("float", at) for at in row if at is not None), default=math.inf)
 
@@ -142,7 +142,7 @@ class Upkeep:
 
 
 async def tell_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
-    """Post each new checkpoint to those who keep them elsewhere, until cancelled."""
+    """Post each new checkpoint to the remote witnesses, until cancelled."""
     witnesses, newest = RemoteWitnesses(urls), service.log.newest_checkpoint
     while True:
         try:
@@ -154,8 +154,11 @@ async def tell_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
 
 
 async def follow(service: ConfirmService) -> None:
-    """Hear soon of what other processes on the same database write, while somebody waits for it, until
-    cancelled. What nobody waits for is heard of with the next tick."""
+    """Publish the events of other processes soon after they are written, while a client waits, until
+    cancelled.
+
+    Without a waiting client such events are published with the next tick.
+    """
     seen: int | None = None
     while True:
         try:

@@ -1,4 +1,5 @@
-"""How far the log was seen to go, in files beside the database, so that an older copy of it shows."""
+"""The last known end of the log, in files beside the database, so that an older copy of the database is
+detected."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LogMark(msgspec.Struct, frozen=True):
-    """How far the log was seen to go, by whom; `head` is the hash of its event `size` in hex."""
+    """A known end of the log and its source. `head` is the hash of event `size` in hex."""
 
     size: int
     head: str
@@ -24,9 +25,9 @@ class LogMark(msgspec.Struct, frozen=True):
 
 
 class Watermark:
-    """A small file beside the database that says how far the log goes, written after every commit.
+    """A small file beside the database with the end of the log, written after every commit.
 
-    Not synced: after a crash it may say less than there is, never more.
+    Not synced: after a crash it may be behind the log, never ahead.
     """
 
     def __init__(self, path: Path, database: Path) -> None:
@@ -35,7 +36,7 @@ class Watermark:
         self._handle = -1
 
     def read(self) -> LogMark | None:
-        """Give what it says of this database; None where it says nothing."""
+        """Return the mark for this database, or None."""
         try:
             found = from_json(read_small(self._path) or "", LogMark)
         except msgspec.DecodeError:
@@ -43,7 +44,7 @@ class Watermark:
         return found if found.where == self._database else None
 
     def note(self, event: AuditEvent) -> None:
-        """Say that `event` is in the log."""
+        """Record that `event` is in the log."""
         if self._handle < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
             self._handle = os.open(self._path, flags, 0o600)
@@ -58,7 +59,7 @@ class Watermark:
 
 
 def last_mark(path: Path) -> LogMark | None:
-    """Give the newest checkpoint of a file of them; None where there is none that can be read."""
+    """Return the newest checkpoint in a file, or None if none can be read."""
     try:
         lines = [line for line in path.read_bytes().splitlines() if line.strip()]
         found = from_json(lines[-1], LogMark) if lines else None

@@ -1,4 +1,5 @@
-"""Whitelist entries: an admin lets one action of one principal pass for a while. Never a high-risk action."""
+"""Whitelist entries: an admin approves one action of one principal in advance, for a while. Never a high-risk
+action."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ LONGEST_S = 24 * 3600
 
 
 class WhitelistRequest(msgspec.Struct, frozen=True):
-    """What shall pass: an action of a principal ("*": of anybody), in a session ("": any), for a while."""
+    """A requested entry: an action of a principal (`*`: any), in a session (empty: any), for a while."""
 
     action: str
     principal: str
@@ -23,7 +24,7 @@ class WhitelistRequest(msgspec.Struct, frozen=True):
 
 
 class AllowedEntry(msgspec.Struct, frozen=True):
-    """A whitelist entry; who made it and when is told of in the list."""
+    """A whitelist entry. `created_by` and `created_at` are set only in lists."""
 
     id: int
     action: str
@@ -36,7 +37,7 @@ class AllowedEntry(msgspec.Struct, frozen=True):
 
 
 def add(tx: Tx, wanted: WhitelistRequest, by: str) -> AllowedEntry:
-    """Add an entry and give it. Raises ValueError for one that may not be."""
+    """Add an entry and return it. Raises ValueError if it is not allowed."""
     key = action_key(wanted.action)
     if not key or not wanted.principal:
         raise ValueError("action and principal are required (principal * is anybody)")
@@ -58,7 +59,7 @@ def add(tx: Tx, wanted: WhitelistRequest, by: str) -> AllowedEntry:
 
 
 def remove(tx: Tx, entry_id: int, by: str) -> None:
-    """Take an entry back. Raises NotFound."""
+    """Revoke an entry. Raises NotFound."""
     tx.connection.execute(
         "UPDATE whitelist SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (tx.now_s, entry_id)
     )
@@ -68,7 +69,7 @@ def remove(tx: Tx, entry_id: int, by: str) -> None:
 
 
 def entries(db: apsw.Connection) -> list[AllowedEntry]:
-    """Give every entry, newest first."""
+    """Return every entry, newest first."""
     columns = ", ".join(AllowedEntry.__struct_fields__).replace("action", "action_key")
     sql = f"SELECT {columns} FROM whitelist ORDER BY id DESC LIMIT 500"
     return [AllowedEntry(*row) for row in db.execute(sql)]

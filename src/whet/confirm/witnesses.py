@@ -1,8 +1,10 @@
-"""Who else keeps the signed checkpoints: files on another disk, webhooks of another machine.
+"""Witnesses, which store the signed checkpoints elsewhere: files on another disk, webhooks of another
+machine.
 
-What a witness has can't be taken back by whoever has the database: a start compares the files, an auditor
-compares the rest (`whet confirm audit verify --checkpoint`). A witness that is away is told later, as long as
-the service runs; it gets the newest checkpoint, which stands for those before it.
+A checkpoint at a witness can't be undone by a person who controls the database: a start compares the
+files, an auditor the others (`whet confirm audit verify --checkpoint`). If a witness is unavailable,
+posting is retried as long as the service runs; it gets the newest checkpoint, which covers the earlier
+ones.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class Witnesses(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, given: Sequence[str]) -> Witnesses:
-        """Read them as they stand on the command line. Raises ConfigError."""
+        """Parse the command line's values. Raises ConfigError."""
         urls = tuple(one for one in given if one.startswith(("http://", "https://")))
         others = [one for one in given if one not in urls]
         if odd := [one for one in others if "://" in one]:
@@ -40,7 +42,7 @@ class Witnesses(msgspec.Struct, frozen=True):
 
 
 def append(path: Path, lines: bytes) -> bool:
-    """Append checkpoints to a file of mode 0600; False, and a line in the log, where that failed."""
+    """Append checkpoints to a file of mode 0600. Returns False, with a line in the log, if that fails."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with open(handle, "wb") as file:
@@ -52,7 +54,7 @@ def append(path: Path, lines: bytes) -> bool:
 
 
 class CheckpointFile:
-    """One file of checkpoints; `size` is how far it goes."""
+    """One file of checkpoints. `size` is the log size of its last one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,20 +62,20 @@ class CheckpointFile:
         self.size: int = mark.size if mark else 0
 
     def add(self, rows: Sequence[dict[str, object]]) -> None:
-        """Append those checkpoints that it does not have."""
+        """Append the checkpoints that are not in the file."""
         new = [row for row in rows if int(str(row["size"])) > self.size]
         if new and append(self.path, b"".join(msgspec.json.encode(row) + b"\n" for row in new)):
             self.size = int(str(new[-1]["size"]))
 
 
 class RemoteWitnesses:
-    """Posts the newest checkpoint, again with the next look where one was not there."""
+    """Posts the newest checkpoint, and retries failed posts on the next call."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self._told = dict.fromkeys(urls, 0)
 
     async def tell(self, row: dict[str, object]) -> None:
-        """Post it to all that do not have it yet."""
+        """Post a checkpoint to every address that does not have it yet."""
         size = int(str(row["size"]))
         for url in [url for url, told in self._told.items() if told < size]:
             try:

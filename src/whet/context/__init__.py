@@ -1,1 +1,2 @@
-"""What the model sees: system prompt, token estimates, repair, the host."""
+"""The model's view of a conversation: system prompt, token estimates, repair, and the host of context
+engines."""

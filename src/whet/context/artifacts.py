@@ -1,7 +1,7 @@
-"""The trail of a conversation: files read and changed, commands with their exit, addresses.
+"""The trail of a conversation: files read and changed, commands with their exit codes, and addresses.
 
-Taken from tool calls by code and carried from summary to summary as a block of its own, newest first; what
-no longer fits is found with recall. It does not know how summaries are written.
+Code takes it from the tool calls. It is carried from summary to summary as a separate block, newest first;
+entries that no longer fit can be found with recall. This module does not know how summaries are written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MORE = "- older ones: recall with ref files, commands or urls"
 
 
 class TrailEntry(msgspec.Struct, frozen=True):
-    """One line of the trail: what was touched, how it ended where that is known, and in which message."""
+    """One line of the trail: the file, command or address, its outcome if known, and the message number."""
 
     kind: Kind
     value: str
@@ -37,7 +37,7 @@ class TrailEntry(msgspec.Struct, frozen=True):
 
 
 def collect(rows: ChatRows) -> list[TrailEntry]:
-    """Give what the calls of a paired list touched, oldest first."""
+    """Return the trail of the calls in a paired list, oldest first."""
     found: list[TrailEntry] = []
     results = {str(row.get("tool_call_id")): row for row in rows if row.get("role") == "tool"}
     for row in rows:
@@ -51,7 +51,7 @@ def collect(rows: ChatRows) -> list[TrailEntry]:
 
 
 def outcome_of(tool: str, result: ChatRow | None) -> str:
-    """Give "exit N" of a command's result; nothing where the text does not tell."""
+    """Return "exit N" for a command's result, or an empty string if the text does not contain it."""
     if result is None:
         return ""
     found = _EXIT.search(chat.text_of(result)[-400:])
@@ -61,7 +61,8 @@ def outcome_of(tool: str, result: ChatRow | None) -> str:
 
 
 def merge(old: Iterable[TrailEntry], new: Iterable[TrailEntry]) -> list[TrailEntry]:
-    """Give both, oldest first, each thing once at its newest place; a file that was changed stays so."""
+    """Merge two trails, oldest first. Each thing is listed once, at its newest position; a changed file stays
+    changed."""
     kept: dict[tuple[str, str], TrailEntry] = {}
     for entry in (*old, *new):
         key = ("file" if entry.kind in ("changed", "read") else entry.kind, entry.value)
@@ -73,7 +74,7 @@ def merge(old: Iterable[TrailEntry], new: Iterable[TrailEntry]) -> list[TrailEnt
 
 
 def render(entries: list[TrailEntry], budget_tokens: int) -> str:
-    """Write the block, newest first and changed files before the rest, within the budget."""
+    """Return the block within the budget, newest first. Changed files are kept before all others."""
     if not entries:
         return ""
     newest = entries[::-1]
@@ -92,7 +93,7 @@ def render(entries: list[TrailEntry], budget_tokens: int) -> str:
 
 
 def parse(block: str) -> list[TrailEntry]:
-    """Read a block that `render` wrote, oldest first; other lines are left out."""
+    """Read a block that `render` wrote, oldest first. Other lines are ignored."""
     found: list[TrailEntry] = []
     for text in block.splitlines():
         match = _LINE.match(text)

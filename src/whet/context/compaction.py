@@ -1,9 +1,9 @@
-"""Compactions of one session: an engine makes the list smaller, and what it gives back is recorded.
+"""Runs the compactions of one session: an engine shortens the list, and its result is recorded.
 
 A compaction is stored in the transcript, in place, before the next request shows it. An engine is called
-once and never again for the same one; where it fails, the built-in engine stands in. The work of an engine
-that nobody waited for is used when it has ended, because the engine counts on from the list that it gave
-back. This module is loaded when a first compaction, pruning or selection comes.
+once for each compaction and never again; if it fails, the built-in engine takes over. If the host stopped
+waiting for an engine, its result is used as soon as it is ready, because the engine continues from the
+list that it returned. This module is loaded at the first compaction, pruning or selection.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ _Read = tuple[list[ChatRow], list[Message]]
 
 
 class CompressResult(msgspec.Struct, frozen=True):
-    """What calling an engine came to: the list that was `read` back, None where nothing changed."""
+    """The result of calling an engine: the list it `returned`, or None if nothing changed."""
 
     read: _Read | None = None
     failed: bool = False
 
 
 class _Begun(msgspec.Struct):
-    """A compaction that an engine was asked for, and what it gave back, also where nobody waited for it."""
+    """A compaction requested from an engine, and its result, which may arrive after the host stopped
+    waiting."""
 
     seat: EngineRunner
     sources: list[Message]
@@ -53,7 +54,7 @@ class _Begun(msgspec.Struct):
 
 
 class CompactionRunner:
-    """Has compactions made and stores them; `recorded` is told of each one after that."""
+    """Runs compactions and stores them. `on_recorded` is called after each one."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class CompactionRunner:
         self.memory_context: Callable[[], Awaitable[str]] | None = None
 
     async def announce(self, phase: str, tokens: int, emit: Emit) -> None:
-        """Show that a compaction begins: it may take as long as a model's answer."""
+        """Announce a compaction: it may take as long as a model's answer."""
         seat, window = self._engines.chosen, self._engines.window
         if phase == "preflight" and tokens < seat.threshold:
             phase = BELOW
@@ -86,10 +87,12 @@ class CompactionRunner:
     async def compact(
         self, emit: Emit, tokens: int, phase: str, *, focus: str = "", anyone: bool = False
     ) -> bool:
-        """Let the engine make the list smaller and record it; the built-in one where the first fails.
+        """Let the engine shorten the list and record the result. If the chosen engine fails, the built-in one
+        is used.
 
-        `tokens`: the next request's size. `phase`: why. `focus`: what to keep. `anyone`: let the built-in
-        engine try as well where the chosen one changes nothing.
+        `tokens`: the next request's size. `phase`: the reason. `focus`: the subject to keep. `any_engine`:
+        also let the built-in engine try if the chosen one changes nothing. Returns whether a compaction
+        was recorded.
         """
         keywords: dict[str, Any] = {"current_tokens": tokens, "focus_topic": focus or None}
         if phase == BY_HAND:
@@ -111,7 +114,7 @@ class CompactionRunner:
         return False
 
     async def prune(self, tokens: int, emit: Emit) -> None:
-        """Let the engine shorten tool results alone; what comes back is recorded like a compaction."""
+        """Let the engine shorten only tool results. The result is recorded like a compaction."""
         seat, known = self._engines.chosen, self._live.rows
         sources, rows, prints = list(known.sources), list(known.rows), known.prints()
 
@@ -129,7 +132,7 @@ class CompactionRunner:
             known.restore(prints)
 
     async def select(self, view: Sequence[Message]) -> Sequence[Message]:
-        """Let the engine choose what this one request shows; nothing of that is recorded."""
+        """Let the engine choose the rows that this one request shows. The choice is not recorded."""
         seat, rows, sources = self._engines.chosen, self._live.copy(), list(self._live.rows.sources)
         budget = seat.threshold or self._engines.window
 
@@ -162,7 +165,7 @@ class CompactionRunner:
         emit(Notice(summary, must_show=True))
 
     async def catch_up(self, emit: Emit) -> None:
-        """Use a compaction that nobody waited for, when it has ended."""
+        """Use a compaction that the host stopped waiting for, once it is ready."""
         begun = self._begun
         if begun is None or begun.seat.lane.stuck:
             return
@@ -206,9 +209,10 @@ class CompactionRunner:
         return CompressResult(failed=outcome.error is not None)
 
     def _drops_request(self, messages: Sequence[Message]) -> bool:
-        """Whether a list lost the request that a turn is working on; one at the end is put back instead."""
+        """Return whether a list lost the request that a turn is working on. One at the end is put back
+        instead."""
         sources, rows = self._live.rows.sources, self._live.rows.rows
-        # A row without a number is an engine's own, a summary for example: nobody asks it.
+        # A row without a number was added by an engine, for example a summary, and is not a request.
         asks = [at for at, row in enumerate(rows) if sources[at].role == "user" and "_seq" in row]
         if not asks or asks[-1] == len(sources) - 1 or self._log.live.open_turn is None:
             return False
@@ -216,7 +220,7 @@ class CompactionRunner:
         return not any(asked is kept or (asked.text and asked.text in kept.text) for kept in messages)
 
     def _with_request(self, read: _Read) -> _Read:
-        """Put messages of the person that nobody has answered yet back where an engine left them out."""
+        """Put unanswered messages of the person back if an engine left them out."""
         known, rows, messages = self._live.rows, list(read[0]), list(read[1])
         first = len(known.sources)
         while first and known.sources[first - 1].role == "user":
@@ -228,8 +232,11 @@ class CompactionRunner:
         return rows, messages
 
     async def _record(self, seat: EngineRunner, read: _Read, emit: Emit, *, counts: bool = True) -> bool:
-        """Store a compaction and go on from it. A list that grew is refused, unless it has fewer messages and
-        grew little or fits: its engine counts on from it. `counts` says whether the brake hears of it."""
+        """Store a compaction and continue from it. Returns False if the list is refused.
+
+        A list that grew is refused, unless it has fewer messages and either fits the window or grew
+        little: its engine continues from it. `counts`: whether the circuit breaker counts this compaction.
+        """
         rows, messages = self._with_request(read)
         known = self._live.rows
         before, after, count = known.tokens, list_tokens(messages), len(known.rows)
@@ -257,7 +264,7 @@ class CompactionRunner:
 
 
 def _status_line(engine: ContextEngine, phase: str, default: str, facts: dict[str, Any]) -> str:
-    """Give the line that is shown before an automatic compaction; "" where the engine wants none.
+    """Return the line shown before an automatic compaction, or an empty string if the engine wants none.
 
     A compaction that an engine starts below its threshold is always announced.
     """
@@ -272,7 +279,7 @@ def _status_line(engine: ContextEngine, phase: str, default: str, facts: dict[st
 
 
 def _pruned(engine: ContextEngine, rows: ChatRows, tokens: int) -> object | None:
-    """Let the engine shorten old tool results without a model; None where it did not, or can't."""
+    """Let the engine shorten old tool results without a model. Returns None if it did not or can't."""
     prune = optional_hook(engine, "prune_tool_results_only")
     if prune is None:
         return None
@@ -284,9 +291,10 @@ def _pruned(engine: ContextEngine, rows: ChatRows, tokens: int) -> object | None
 
 
 def _selected(engine: ContextEngine, rows: ChatRows, budget_tokens: int) -> tuple[ChatRows, object] | None:
-    """Let the engine choose what this one request shows; None where it leaves that alone.
+    """Let the engine choose the rows that this one request shows, or return None if it does not choose.
 
-    It gets copies, given back beside its choice, so that what it changes stays its own.
+    The engine gets copies, which are returned beside its choice, so its changes do not affect the live
+    rows.
     """
     select = optional_hook(engine, "select_context")
     if select is None:
@@ -302,7 +310,7 @@ def _selected(engine: ContextEngine, rows: ChatRows, budget_tokens: int) -> tupl
 
 
 def _summary_error(engine: object) -> str:
-    """Give what the engine says went wrong with its last summary, "" where nothing did."""
+    """Return the engine's error about its last summary, or an empty string."""
     said = getattr(engine, "_last_summary_error", None)
     return " ".join(said.split())[:REASON_CHARS] if isinstance(said, str) else ""
 

@@ -1,9 +1,10 @@
-"""Whether to compact before a request: what the engine wants, and when trying again makes no sense.
+"""Decides whether to compact before a request: asks the engine, and stops when further attempts are
+pointless.
 
-An automatic compaction that changes nothing, or after which the server still counts more than the
-threshold, is ineffective; two in a row stop automatic compaction until something else changes. A turn may
-have as many as it needs, but only three that leave little room. `wish` runs on the engine's lane and may
-raise whatever the engine raises. What a compaction is, and how one is made, is not known here.
+An automatic compaction is ineffective if it changes nothing or if the server still counts more than the
+threshold afterwards. Two in a row stop automatic compaction until something else changes. A turn may have
+as many as it needs, but only three that leave little room. `ask_engine` runs on the engine's lane and
+passes on the engine's exceptions. This module does not know how a compaction is made.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ BY_HAND, BELOW = "by_hand", "engine_preflight_maintenance"
 REASON_CHARS = 200
 _STRIKES = 2
 _POOR_PER_TURN = 3
-_ROOM = 0.75  # of the threshold; one that leaves more than that will be due again soon
+_ROOM = 0.75  # of the threshold; a compaction that leaves more will soon be due again
 
 
 class CircuitBreaker:
@@ -33,35 +34,35 @@ class CircuitBreaker:
         self._again_at = 0
 
     def new_turn(self) -> None:
-        """A turn begins: three poor compactions are free again."""
+        """Start a turn: three poor compactions are allowed again."""
         self._in_turn = 0
 
     def allows(self, tokens: int) -> bool:
-        """Say whether an automatic compaction may be tried at `tokens`.
+        """Return whether an automatic compaction may be tried at `tokens`.
 
-        After one has happened, the server's next count comes first. Attempts that changed nothing are
-        tried once more when the conversation has grown well beyond where they stopped.
+        After a compaction the server must count first. If attempts changed nothing, one more is allowed
+        when the conversation has grown well beyond its size at that time.
         """
         if self._unmeasured or self._in_turn >= _POOR_PER_TURN:
             return False
         return not self.stopped or 0 < self._again_at <= tokens
 
     def idle(self, tokens: int, window: int) -> bool:
-        """An attempt changed nothing; True where automatic compaction stops now."""
+        """Count an attempt that changed nothing. Returns True if automatic compaction stops now."""
         self._again_at = tokens + max(4096, window // 20)
         return self._strike("nothing could be made smaller")
 
     def compacted(self, *, grew: bool = False) -> bool:
-        """The list was replaced; the next count of the server tells what it was worth.
+        """Count a compaction; the server's next count shows how effective it was.
 
-        One that has `grew` was worth nothing; True where automatic compaction stops now.
+        One that `grew` is ineffective at once. Returns True if automatic compaction stops now.
         """
         self._in_turn += 1
         self._unmeasured = not grew
         return grew and self._strike("its compactions made the conversation larger")
 
     def measured(self, tokens: int, threshold: int) -> bool:
-        """The server counted; True where automatic compaction stops now."""
+        """Take the server's count. Returns True if automatic compaction stops now."""
         if not self._unmeasured:
             return False
         self._unmeasured = False
@@ -74,8 +75,11 @@ class CircuitBreaker:
         return self._strike(f"{tokens:,} tokens are left, still above the threshold of {threshold:,}")
 
     def recall(self, counts: Sequence[int], threshold: int) -> bool:
-        """Go on where an earlier process ended: `counts` are the server's after the session's last
-        compactions, oldest first. True where automatic compaction is stopped."""
+        """Restore the state of an earlier process from the server's counts after the last compactions, oldest
+        first.
+
+        Returns True if automatic compaction is stopped.
+        """
         for count in counts:
             self._unmeasured = True
             self.measured(count, threshold)
@@ -83,7 +87,7 @@ class CircuitBreaker:
         return bool(self.stopped)
 
     def reset(self) -> None:
-        """The model or the list was changed by hand: start over."""
+        """Start over, because the model or the list was changed by hand."""
         self.__init__()
 
     def _strike(self, why: str) -> bool:
@@ -95,8 +99,11 @@ class CircuitBreaker:
 
 
 class CompactionQuestion(msgspec.Struct, frozen=True):
-    """What an engine is asked before a request. `first`: of its turn. `may`: whether a compaction may be
-    tried at all. `is_rough`: no server has counted any of these rows yet."""
+    """The facts for asking an engine before a request.
+
+    `first`: this is the turn's first request. `may`: whether a compaction is allowed at all. `is_rough`:
+    no server has counted any of these rows yet.
+    """
 
     rows: ChatRows
     tokens: int
@@ -106,7 +113,7 @@ class CompactionQuestion(msgspec.Struct, frozen=True):
 
 
 class CompactionAnswer(msgspec.Struct, frozen=True):
-    """An engine's answer: whether to compact now, in which phase, and why not although it should."""
+    """An engine's answer: whether to compact now, in which phase, and why it should but can't."""
 
     wants: bool = False
     phase: str = "threshold"
@@ -114,10 +121,10 @@ class CompactionAnswer(msgspec.Struct, frozen=True):
 
 
 def wish(engine: ContextEngine, question: CompactionQuestion) -> CompactionAnswer:
-    """Ask whether to compact before the next request.
+    """Ask the engine whether to compact before the next request.
 
-    In this order: the look at the list that opens a turn, an operation that the engine has pending, the
-    size. A rough size counts for nothing where the engine would rather wait for the server's count.
+    In this order: its preflight check at the start of a turn, an operation that it has pending, the size.
+    A rough size is ignored if the engine prefers to wait for the server's count.
     """
     rows, tokens = question.rows, question.tokens
     preflight = optional_hook(engine, "should_compress_preflight") if question.first else None
@@ -138,13 +145,13 @@ def wish(engine: ContextEngine, question: CompactionQuestion) -> CompactionAnswe
 
 
 def optional_hook(engine: object, name: str) -> Callable[..., Any] | None:
-    """Give a hook that only newer engines have; None where this one has not."""
+    """Return a hook that only newer engines have, or None if this one lacks it."""
     hook = getattr(engine, name, None)
     return cast("Callable[..., Any]", hook) if callable(hook) else None
 
 
 def _reason(answer: object) -> str:
-    """Read (bool, reason): a reason beside a False means that something keeps it from compacting."""
+    """Return the reason from a (bool, reason) pair if the bool is False: something prevents a compaction."""
     if not isinstance(answer, tuple) or len(cast("tuple[object, ...]", answer)) != 2:
         return ""
     wanted, reason = cast("tuple[object, object]", answer)

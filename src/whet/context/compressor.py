@@ -1,9 +1,10 @@
-"""The default context engine: keep the beginning and the end, prune old tool traffic, summarise the middle.
+"""The default context engine: keeps the beginning and the end, prunes old tool traffic, summarises the
+middle.
 
-This module decides when a compaction is due and what a failure means; `default_compaction.py` carries one
-out. A compaction never needs a model: where none gives a usable summary, code writes it. Two in a row that
-did not help stop it until a person forces one. The engine keeps no state that a new process would need. It
-does not know the host, the store or any provider.
+This module decides when a compaction is due and how to react to failures; `default_compaction.py` carries
+it out. A compaction never needs a model: if none returns a usable summary, code writes it. After two
+ineffective ones in a row no more are made until a person forces one. The engine keeps no state that a new
+process would need. It does not know the host, the store or any provider.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ _LARGE_WINDOW = 512_000
 
 
 class CompressorSettings(msgspec.Struct, frozen=True):
-    """What can be set: `max_output_tokens` is kept free of the window; `can_recall` says whether the tool is
-    there."""
+    """Settings of the engine.
+
+    `max_output_tokens` of the window are kept free for the answer. `can_recall`: the recall tool is
+    available.
+    """
 
     max_output_tokens: int = 0
     summary_window_tokens: int = 0
@@ -35,8 +39,11 @@ class CompressorSettings(msgspec.Struct, frozen=True):
 
 
 class Compressor(ContextEngine):
-    """The engine named `compressor`. `summarise_again` is tried after a failure of `summarise`, for one that
-    is an auxiliary model; without it the same is tried once more where that may help."""
+    """The engine named `compressor`.
+
+    `summarise_again` is tried after a failure of `summarise`, for sessions with an auxiliary model.
+    Without it, `summarise` is tried once more if that may help.
+    """
 
     protect_last_n = 3
 
@@ -52,7 +59,7 @@ class Compressor(ContextEngine):
         self._again = summarise_again
         self._clock = clock
         self._settings = settings or CompressorSettings()
-        self._failures: dict[FailureKind, int] = {}  # in a row
+        self._failures: dict[FailureKind, int] = {}  # failures in a row
         self._forgive()
         self._last_rough = 0
         self._rough_at_real = 0
@@ -66,11 +73,11 @@ class Compressor(ContextEngine):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether compacting has been given up until a person forces it or the model changes."""
+        """Whether compacting was given up until a person forces it or the model changes."""
         return self._strikes >= STRIKES_MAX
 
     def clone_for_agent(self) -> Compressor:
-        """Give a fresh engine with the same parts."""
+        """Return a fresh engine with the same models and settings."""
         return Compressor(self._summarise, self._clock, self._settings, summarise_again=self._again)
 
     def update_model(
@@ -82,7 +89,8 @@ class Compressor(ContextEngine):
         provider: str = "",
         api_mode: str = "",
     ) -> None:
-        """Take the model's window: compact at 75 % of it (50 % from 512 K on), less what an answer needs."""
+        """Set the model's window: compact at 75 % of it (50 % from 512 K on), less the space that an answer
+        needs."""
         share = 0.5 if context_length >= _LARGE_WINDOW else 0.75
         threshold = int(context_length * share)
         output = self._settings.max_output_tokens
@@ -95,7 +103,7 @@ class Compressor(ContextEngine):
         self.threshold_tokens: int = threshold
 
     def on_session_reset(self) -> None:
-        """Forget counters, strikes and waits."""
+        """Reset counters, strikes and waits."""
         super().on_session_reset()
         self._forgive()
         self._last_rough = self._rough_at_real = self.saved_tokens = 0
@@ -116,8 +124,11 @@ class Compressor(ContextEngine):
         self._awaits_verdict = False
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Say whether the next request would pass the threshold. An estimate counts by its growth since the
-        last real size, for it may be off by the whole tool array."""
+        """Return whether the next request would pass the threshold.
+
+        An estimate counts only by its growth since the last real size, because it may be off by all tool
+        definitions.
+        """
         if self.threshold_tokens <= 0 or self.is_exhausted:
             return False
         given = prompt_tokens or 0
@@ -130,13 +141,14 @@ class Compressor(ContextEngine):
         return size >= self.threshold_tokens
 
     def should_compress_preflight(self, messages: ChatRows) -> bool:
-        """Ask for a compaction where no request has told the size yet and the messages alone are too many."""
+        """Return whether the messages alone are over the threshold before any request has shown the real
+        size."""
         if self.last_prompt_tokens > 0 or self._awaits_verdict or self.is_exhausted:
             return False
         return 0 < self.threshold_tokens <= estimate(messages)
 
     def has_content_to_compress(self, messages: ChatRows) -> bool:
-        """Say whether there is a middle between head and end."""
+        """Return whether there is a middle between head and tail."""
         return self._plan(messages, None) is not None
 
     def compress(
@@ -146,9 +158,10 @@ class Compressor(ContextEngine):
         focus_topic: str | None = None,
         force: bool = False,
     ) -> ChatRows:
-        """Give a smaller list, or `messages` itself where there is nothing to gain.
+        """Return a smaller list, or `messages` itself if nothing can be gained.
 
-        `force` (by hand) forgives strikes and waits; a list larger than the window is tried in spite of them.
+        `force` (by hand) resets strikes and waits. A list larger than the window is tried in spite of
+        them.
         """
         self._last_summary_error = None
         if force:
@@ -158,7 +171,7 @@ class Compressor(ContextEngine):
         plan = self._plan(messages, current_tokens)
         if plan is None:
             return self._nothing_gained(messages, force=force)
-        # Few sessions are ever compacted: what does that is loaded when it is needed.
+        # Few sessions are ever compacted, so the module is loaded only when needed.
         from whet.context.default_compaction import pruned_only  # noqa: PLC0415
 
         compacted = None if focus_topic else pruned_only(plan)
@@ -175,15 +188,15 @@ class Compressor(ContextEngine):
         return compacted
 
     def recorded(self, tokens: int) -> None:
-        """The host has stored the last compaction; a request has about `tokens` from now on, until the server
+        """Take the estimated size of a request after the host stored the last compaction, until the server
         counts it."""
         self.last_prompt_tokens: int = -1
         self.last_completion_tokens: int = 0
         self.last_compression_rough_tokens: int = tokens
 
     def get_status(self) -> dict[str, Any]:
-        """Give the contract's numbers, and why nothing is compacted where that is so."""
-        wait_s = self._rests_until_s - self._clock.monotonic_s()  # no model is asked for a summary
+        """Return the contract's numbers, and the reason if nothing is compacted."""
+        wait_s = self._rests_until_s - self._clock.monotonic_s()  # how long no model is asked for a summary
         return {
             **super().get_status(),
             "saved_tokens": self.saved_tokens,
@@ -203,7 +216,7 @@ class Compressor(ContextEngine):
             return real
         if real <= 0 or given < self._rough_at_real:
             return given
-        # A host that counts on from the last real size gives less than rough growth would come to.
+        # A host that extrapolates from the last real size passes less than the rough growth would add.
         return min(given, real + given - self._rough_at_real)
 
     def _nothing_gained(self, messages: ChatRows, *, force: bool) -> ChatRows:
@@ -247,7 +260,8 @@ class Compressor(ContextEngine):
         return found
 
     def _note_author(self, failure: Failure | None, *, asked: bool) -> None:
-        """A model wrote the summary; or none could, code did, and the model rests for a while."""
+        """Record who wrote the summary: a model, or code because no model could. The model is then not asked
+        for a while."""
         if failure is None:
             self._rest_no_more()
             return

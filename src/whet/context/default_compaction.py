@@ -1,8 +1,8 @@
-"""One compaction of the default engine: cut the list, prune tool traffic, put a summary for the middle.
+"""One compaction of the default engine: split the list, prune tool traffic, replace the middle by a summary.
 
-Every cut names the messages that `recall` gives back. What was known of an earlier summary is read back from
-the messages themselves. Loaded when a first compaction comes; it keeps nothing from one to the next and does
-not decide when one is due.
+Every cut names the messages that `recall` returns. The content of an earlier summary is read back from the
+messages themselves. This module is loaded at the first compaction, keeps no state between compactions, and
+does not decide when one is due.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _PARTS_MAX, _PARTS_TOKENS = 12, 300
 
 
 class CompactionPlan(NamedTuple):
-    """A compaction before it is carried out. `room` is what the messages may have below the threshold."""
+    """A compaction before it is carried out. `room`: the tokens that the messages may have below the
+    threshold."""
 
     parts: Split
     previous: Summary | None
@@ -41,9 +42,10 @@ class CompactionPlan(NamedTuple):
 
 
 class SummaryOrder(msgspec.Struct, frozen=True):
-    """How a summary is to be written: by which models, for how large a window, with which settings.
+    """The options for writing a summary: the models, the window, and settings.
 
-    `again` is asked after a failure of `summarise`. `resting`: why no model is asked this time.
+    `again` is asked after a failure of `summarise`. `resting` is the reason why no model is asked this
+    time.
     """
 
     summarise: Summarise
@@ -58,15 +60,18 @@ class SummaryOrder(msgspec.Struct, frozen=True):
 
 
 class SummarisedRows(NamedTuple):
-    """The smaller list; `failure` says why code wrote the summary, None where a model did."""
+    """The smaller list. `failure` is the reason why code wrote the summary, or None if a model did."""
 
     rows: ChatRows
     failure: Failure | None
 
 
 def plan(messages: ChatRows, size: int, threshold_tokens: int, head_messages: int) -> CompactionPlan | None:
-    """Cut the list; None where it has no middle. `size`: of the whole request. `head_messages`: how many stay
-    word for word at the head, the first time."""
+    """Split the list, or return None if it has no middle.
+
+    `size`: the tokens of the whole request. `head_messages`: how many messages stay word for word at the
+    head, the first time only.
+    """
     rows = paired([row for row in messages if not summary.is_synthetic(row)])
     if not rows:
         return None
@@ -84,7 +89,7 @@ def plan(messages: ChatRows, size: int, threshold_tokens: int, head_messages: in
 
 
 def pruned_only(plan: CompactionPlan) -> ChatRows | None:
-    """Give the list with its old tool traffic pruned, where that alone is enough."""
+    """Return the list with its old tool traffic pruned, or None if that alone is not enough."""
     if plan.previous is not None or plan.rows[0].get("role") != "user":
         return None
     tail = plan.parts.tail
@@ -93,8 +98,11 @@ def pruned_only(plan: CompactionPlan) -> ChatRows | None:
 
 
 def summarised(plan: CompactionPlan, order: SummaryOrder) -> SummarisedRows:
-    """Give head, summary and end. Where no model gives a usable summary, what was known stays and code adds
-    to it; the next model that answers is given that to update."""
+    """Return head, summary and tail.
+
+    If no model returns a usable summary, code adds to the earlier one; the next model that answers updates
+    that.
+    """
     ask_chars = min(600, max(120, plan.room // 6))
     latest = summary.latest_ask(plan.rows, plan.previous, ask_chars)
     todo = summary.open_list(plan.parts.middle, plan.parts.tail, plan.previous, plan.room // 4)
@@ -108,7 +116,7 @@ def summarised(plan: CompactionPlan, order: SummaryOrder) -> SummarisedRows:
     said = "" if isinstance(answer, Failure) else summary.kept_parts(summary.clean_body(answer), former)
     allowed = budget + taken + _FRAME_TOKENS
     row: ChatRow = {}
-    for _ in range(3):  # tokens of the parts do not add up exactly to those of the whole
+    for _ in range(3):  # token counts of the parts do not add up exactly to that of the whole
         body = summary.fit_body(said or _listed(plan, former, budget), budget)
         written = _summary_of(plan, latest, todo, body, order.today)
         row = summary.write(written, trail_tokens=trail_tokens, can_recall=order.can_recall)
@@ -120,7 +128,7 @@ def summarised(plan: CompactionPlan, order: SummaryOrder) -> SummarisedRows:
 
 
 def _fitted(parts: Split, room: int) -> Split:
-    """Clip what stays, where a single group or an old answer is larger than the end may be."""
+    """Clip kept rows if a single group or an old answer is larger than the tail may be."""
     budget = max(int(room * _TAIL_SHARE * 1.5), 96)
     tail = parts.tail if chat.estimate(parts.tail) <= budget else shorten(parts.tail, budget)
     cap = max(int(room * _KEPT_SHARE), 96)
@@ -129,7 +137,8 @@ def _fitted(parts: Split, room: int) -> Split:
 
 
 def _body_tokens(plan: CompactionPlan, taken: int, context_length: int) -> int:
-    """Give what sections 2 to 13 may cost: a fifth of what they replace, within what is left."""
+    """Return the token budget of sections 2 to 13: a fifth of the replaced text, within the remaining
+    space."""
     parts = plan.parts
     content = chat.estimate(parts.middle)
     if plan.previous is not None:
@@ -172,7 +181,7 @@ def _summary_of(plan: CompactionPlan, latest: str, todo: str, body: str, today: 
 
 
 def _newest(lines: list[str], budget_tokens: int) -> list[str]:
-    """Give the newest lines that fit, one at least."""
+    """Return the newest lines that fit, at least one."""
     kept = lines[-_PARTS_MAX:]
     while len(kept) > 1 and sum(map(text_tokens, kept)) > budget_tokens:
         kept = kept[1:]
@@ -180,7 +189,8 @@ def _newest(lines: list[str], budget_tokens: int) -> list[str]:
 
 
 def _joined(found: list[Summary]) -> Summary | None:
-    """Give one summary of those in a list; more than one stands there only after an engine's change."""
+    """Merge the summaries of a list into one, or return None. There is more than one only after a change of
+    engine."""
     if not found:
         return None
     *olders, newest = found
@@ -193,8 +203,11 @@ def _joined(found: list[Summary]) -> Summary | None:
 
 
 def _listed(plan: CompactionPlan, former: str, budget: int) -> str:
-    """Write sections without a model: what was known, and after it the newest of what was said and run, one
-    line each, as far as that leaves room."""
+    """Write the sections without a model.
+
+    The earlier summary is followed by the newest messages and calls, one line each, as far as space
+    allows.
+    """
     calls = {call.id: call for row in plan.parts.middle for call in chat.calls_of(row)}
     lines: list[str] = []
     for row in plan.parts.middle:
@@ -220,7 +233,8 @@ def _listed(plan: CompactionPlan, former: str, budget: int) -> str:
 
 
 def _assembled(parts: Split, row: ChatRow) -> ChatRows:
-    """Put the parts together; a line of ours stands where two roles would meet their like."""
+    """Put the parts together. If two rows of the same role would follow each other, a filler row is put
+    between them."""
     rows = [*parts.head, row]
     for following in (*parts.kept, *parts.tail[:1]):
         roles = (rows[-1].get("role"), following.get("role"))

@@ -1,8 +1,9 @@
 """Runs one context engine: its thread, its deadlines, its failures.
 
-Every call to an engine passes here. An engine runs on its own lane, never on the event loop, except that a
-quick one is only put there for what has a deadline of its own. What an engine raises becomes a line for the
-person and a default for the host. It does not know the transcript, nor what a compaction is worth.
+All calls to an engine go through this module. An engine runs on its own lane, not on the event loop; the
+calls of a quick engine are made directly unless they have their own deadline. An exception of an engine
+becomes a notice for the person and a default for the host. This module knows neither the transcript nor
+how good a compaction is.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from whet.log import mask
 
 T = TypeVar("T")
 Scope = Callable[[str, str], AbstractContextManager[object]]
-"""Marks, while it is entered, which session (id, conversation) is served."""
+"""A context manager that marks which session (id, conversation) is being served."""
 log: logging.Logger = logging.getLogger("whet.context")
 EngineOrigin = Literal["clone", "copy", "fresh", "shared"]
 
@@ -40,13 +41,16 @@ class Deadlines(msgspec.Struct, frozen=True):
 
 
 def no_scope(session_id: str, conversation_id: str) -> AbstractContextManager[object]:
-    """Mark nothing around an engine's calls."""
+    """Mark nothing during an engine's calls."""
     return nullcontext()
 
 
 class HostFacts(msgspec.Struct, frozen=True):
-    """What engines are told of a session's surroundings. `fixed_tokens`: system prompt and tools. `scope`
-    marks the session (id, conversation) that a call is made for."""
+    """The facts about a session that engines are informed of.
+
+    `fixed_tokens`: the size of system prompt and tools. `scope` marks the session (id, conversation)
+    during a call.
+    """
 
     info: Callable[[], ModelInfo]
     home: str = ""
@@ -58,8 +62,11 @@ class HostFacts(msgspec.Struct, frozen=True):
 
 
 class EngineRunner:
-    """An engine instance that belongs to one session at a time. `live` gives its list of rows now; `scope`
-    is entered around every call, for engines that ask elsewhere which session is being served."""
+    """An engine instance that belongs to one session at a time.
+
+    `live` returns its current list of rows. `scope` is entered around every call, for engines that look up
+    elsewhere which session is being served.
+    """
 
     def __init__(
         self, engine: ContextEngine, offer: EngineOffer, lane: PluginLane, deadlines: Deadlines
@@ -81,12 +88,12 @@ class EngineRunner:
 
     @property
     def name(self) -> str:
-        """The name that the engine was chosen by."""
+        """The name by which the engine was chosen."""
         return self.offer.name
 
     @classmethod
     async def take(cls, offer: EngineOffer, deadlines: Deadlines, *, foreground: bool) -> EngineRunner | str:
-        """Make an instance for one agent; a line that says why where there can be none."""
+        """Create an instance for one agent. Returns the reason as text if that is not possible."""
         lane = PluginLane(f"engine-{offer.name}")
 
         def make() -> tuple[ContextEngine, EngineOrigin]:
@@ -107,15 +114,15 @@ class EngineRunner:
     def of(
         cls, engine: ContextEngine, deadlines: Deadlines, recorded: Callable[[Any, int], object] | None = None
     ) -> EngineRunner:
-        """Run an engine that is there already; `recorded` as in `EngineOffer`."""
+        """Wrap an existing engine. `recorded` is as in `EngineOffer`."""
         offer = EngineOffer(engine.name, "", recorded=recorded)
         return cls(engine, offer, PluginLane(f"engine-{engine.name}"), deadlines)
 
     async def run(self, hook: str, work: Callable[[], T], deadline_s: float = 0.0) -> LaneOutcome[T]:
-        """Do `work` on the lane and read the engine's threshold after it; a failure is noted once.
+        """Run `work` on the lane and read the engine's threshold afterwards. A failure is noted once.
 
-        Without a deadline of its own, a quick engine's is done at once, unless the lane is at work. The
-        outcome's error is None only where the work was done.
+        A quick engine runs it directly, unless a deadline is set or the lane is busy. The outcome's error
+        is None only if the work succeeded.
         """
 
         def measured() -> T:
@@ -144,7 +151,7 @@ class EngineRunner:
         return outcome
 
     def tell(self, hook: str, work: Callable[[], object]) -> None:
-        """Do `work` on the lane without waiting; later calls come after it."""
+        """Run `work` on the lane without waiting; later calls come after it."""
         if self.lane.stuck:
             return
 
@@ -161,7 +168,7 @@ class EngineRunner:
             self.lane.submit(guarded)
 
     async def each(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> bool:
-        """Run hooks one after the other; one that fails is noted and the next one follows. True where none
+        """Run hooks one after the other. A failure is noted and the next hook runs. Returns True if none
         failed."""
 
         def work() -> bool:
@@ -180,7 +187,7 @@ class EngineRunner:
         return bool((await self.run("a change of session", work)).value)
 
     async def follow(self, info: ModelInfo, window: int, facts: HostFacts) -> None:
-        """Tell the engine which model answers and its window, where that is new to it."""
+        """Inform the engine about the model and its window, if either changed."""
         update = getattr(self.engine, "update_model", None)
         if self._model == (info, window) or not callable(update):
             return
@@ -196,12 +203,12 @@ class EngineRunner:
         await self.run("update_model", lambda: update(**accepted(update, keywords)))
 
     async def status(self) -> dict[str, Any]:
-        """Give the engine's own status, empty where it fails."""
+        """Return the engine's own status, or an empty dict if it fails."""
         outcome = await self.run("get_status", lambda: dict(self.engine.get_status()))
         return outcome.value or {}
 
     async def close(self, *, shutdown: bool = True) -> None:
-        """Let the engine close what it holds open, and end its thread."""
+        """Let the engine close its resources, and end its thread."""
         hook = getattr(self.engine, "shutdown", None)
         if shutdown and callable(hook):
             await self.run("shutdown", hook)
@@ -210,21 +217,22 @@ class EngineRunner:
             log.warning("%s", text)
 
     def leave(self) -> None:
-        """Forget the session that it belonged to."""
+        """Forget the session that the engine belonged to."""
         self.live, self.scope = list, nullcontext
 
     def note(self, text: str) -> None:
-        """Keep a line on the engine for the person; the same one is shown once."""
+        """Add a notice about the engine for the person. The same one is shown only once."""
         self.pass_on(f"context engine {_line(text)}")
 
     def pass_on(self, text: str) -> None:
-        """Keep a line of somebody else's for the person; the same one is shown once."""
+        """Add a notice from another source for the person. The same one is shown only once."""
         if text not in self._told:
             self._told.add(text)
             self.notices.append(text)
 
     def tell_of_summary(self, error: str) -> None:
-        """Keep a line on a summary that failed, once until another one fails or one succeeds ("")."""
+        """Add a notice about a failed summary. It is repeated only after a different failure or a success
+        ("")."""
         if error and error != self._summary_error:
             text = f"{self.name}: {error}"
             self._told.discard(f"context engine {_line(text)}")
@@ -232,7 +240,7 @@ class EngineRunner:
         self._summary_error = error
 
     def flush(self, emit: Emit) -> None:
-        """Show what was noted."""
+        """Show the notices."""
         notices, self.notices = self.notices, []
         for text in notices:
             emit(Notice(text))
@@ -246,13 +254,13 @@ class EngineRunner:
 
 
 def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine, EngineOrigin]:
-    """Make an instance of an engine: a fresh one, its own clone, a copy, or the shared prototype.
+    """Create an engine instance: a fresh one, the engine's own clone, a copy, or the shared prototype.
 
-    A prototype is shared only with a foreground agent. Raises what the last way raised.
+    A prototype is shared only with a foreground agent. Raises the error of the last attempt.
     """
     prototype = offer.prototype
     ways: list[tuple[EngineOrigin, Callable[[], object]]] = []
-    # A fresh one brings its own commands and hooks; those of a clone or a copy act on the prototype.
+    # A fresh instance brings its own commands and hooks; those of a clone or a copy act on the prototype.
     if offer.fresh is not None:
         ways.append(("fresh", offer.fresh))
     if prototype is not None:
@@ -272,13 +280,13 @@ def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine,
 
 
 def accepted(hook: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Give those of `keywords` that a hook's signature takes; all where it can't be read."""
+    """Return the `keywords` that a hook's signature accepts, or all if it can't be read."""
     named = _named(hook)
     return keywords if named is None else {name: keywords[name] for name in keywords if name in named}
 
 
 def _named(hook: Callable[..., Any]) -> frozenset[str] | None:
-    """Give the keywords that a hook takes; None for any."""
+    """Return the keywords that a hook accepts, or None if it accepts any."""
     function = getattr(hook, "__func__", None)
     return _names_of_method(function) if isinstance(function, FunctionType) else _read_names(hook)
 
@@ -293,7 +301,7 @@ def _read_names(hook: Callable[..., Any]) -> frozenset[str] | None:
     return frozenset(one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY)
 
 
-# Each session asks for those of its engine's methods again; reading one costs 0.1 ms.
+# Each session asks for its engine's methods again, and reading a signature takes 0.1 ms.
 _names_of_method = lru_cache(_read_names)
 
 

@@ -1,8 +1,9 @@
-"""Which engines there are, the one that never compacts, and an engine's own tools as tools of the session.
+"""Lists the available engines, defines the one that never compacts, and turns an engine's tools into session
+tools.
 
-Built-in engines and those of plugins are offered the same way. Choosing an unknown one gives the default
-with a reason, never silently. Tool schemas come bare or wrapped; one that no provider would accept is left
-out, visibly, because a single bad schema makes a server refuse every request.
+Built-in engines and those of plugins are offered in the same way. Choosing an unknown one returns the
+default and a reason. Tool schemas may be bare or wrapped. A schema that no provider would accept is left
+out with a notice, because a single bad one makes a server refuse every request.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ class NoEngine(ContextEngine):
         self.last_total_tokens: int = int(usage.get("total_tokens") or 0)
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def has_content_to_compress(self, messages: ChatRows) -> bool:
-        """There is nothing that it would do."""
+        """Return False: this engine does nothing."""
         return False
 
     def compress(
         self, messages: ChatRows, current_tokens: int | None = None, focus_topic: str | None = None
     ) -> ChatRows:
-        """Give the list as it is."""
+        """Return the list unchanged."""
         return messages
 
 
@@ -62,7 +63,7 @@ NO_ENGINE = EngineOffer(
 
 
 def offers(*groups: Iterable[EngineOffer]) -> dict[str, EngineOffer]:
-    """Put offers together by name; earlier groups keep a name that comes again."""
+    """Combine offers by name. Earlier groups win."""
     found: dict[str, EngineOffer] = {NONE: NO_ENGINE}
     for group in groups:
         for offer in group:
@@ -71,12 +72,12 @@ def offers(*groups: Iterable[EngineOffer]) -> dict[str, EngineOffer]:
 
 
 def built_in(available: Mapping[str, EngineOffer]) -> EngineOffer:
-    """Give the engine that stands in for any other."""
+    """Return the engine that replaces any other that fails."""
     return available.get(DEFAULT) or available[NONE]
 
 
 def choose(available: Mapping[str, EngineOffer], wanted: str) -> tuple[EngineOffer, str]:
-    """Give the offer of that name; where there is none, the built-in one and the line that says so."""
+    """Return the offer of that name, or the built-in one and a line with the reason."""
     if wanted in available:
         return available[wanted], ""
     standing_in = built_in(available)
@@ -88,7 +89,7 @@ def choose(available: Mapping[str, EngineOffer], wanted: str) -> tuple[EngineOff
 
 
 async def engine_tools(seat: EngineRunner, taken: Collection[str]) -> list[Tool]:
-    """Give the engine's tools except those whose name is taken; the engine is asked once."""
+    """Return the engine's tools, leaving out names that are in use. The engine is asked once."""
     if seat.tools is not None:
         return seat.tools
     outcome = await seat.run("get_tool_schemas", lambda: list(seat.engine.get_tool_schemas()))
@@ -107,7 +108,7 @@ async def engine_tools(seat: EngineRunner, taken: Collection[str]) -> list[Tool]
 
 
 def _spec(schema: object) -> ToolSpec | str:
-    """Give a schema as a spec, or why it can't be one ("" for one without a name)."""
+    """Return a schema as a spec, or the reason why it can't be one ("" if it has no name)."""
     bare = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
     inner = bare.get("function")
     if isinstance(inner, dict):

@@ -1,8 +1,8 @@
-"""Choose what of a conversation stays word for word: its first messages, once, and its end.
+"""Chooses the messages that stay word for word: the first ones, once, and the end of the conversation.
 
-`paired` puts a list in order first; nothing else here changes a row. An answer with tool calls and their
-results are one group that is never cut. The person's last message and the last answer that they saw stay in
-any case, taken out of the middle where need be. This module knows nothing of summaries.
+`pair_results` puts a list in order first; nothing else here changes a row. An answer with tool calls and
+their results form one group that is never split. The person's last message and the last answer they saw
+always stay; if they are in the middle, they are taken out of it. This module knows nothing of summaries.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ class KeepLimits(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A list in its parts: `head`, `middle` (to be compacted), `kept` (taken out of the middle, to stand
-    after the summary) and `tail`."""
+    """A list in its parts.
+
+    `head`, `middle` (to be compacted), `kept` (taken out of the middle, placed after the summary) and
+    `tail`.
+    """
 
     head: ChatRows
     middle: ChatRows
@@ -35,8 +38,10 @@ class Split(NamedTuple):
 
 
 def paired(rows: ChatRows) -> ChatRows:
-    """Give the rows with each call answered right after it: late results moved there, a missing one
-    replaced by a line that says so, results without a call left out. Untouched rows stay the same objects.
+    """Return the rows with each call directly followed by its result.
+
+    Late results are moved, missing ones are replaced by a placeholder, and results without a call are left
+    out. Unchanged rows stay the same objects.
     """
     results: dict[str, list[tuple[int, ChatRow]]] = {}
     for index, row in enumerate(rows):
@@ -68,7 +73,7 @@ def _take(waiting: list[tuple[int, ChatRow]], after: int, call: chat.RowCall) ->
 
 
 def groups(rows: ChatRows) -> list[ChatRows]:
-    """Cut a paired list into pieces that must stay whole."""
+    """Split a paired list into groups that must stay together."""
     found: list[ChatRows] = []
     for row in rows:
         if row.get("role") == "tool" and found:
@@ -79,7 +84,7 @@ def groups(rows: ChatRows) -> list[ChatRows]:
 
 
 def split(rows: ChatRows, limits: KeepLimits) -> Split:
-    """Cut a paired list into head, middle, kept rows and tail."""
+    """Split a paired list into head, middle, kept rows and tail."""
     pieces = groups(rows)
     begin = _head_end(pieces, limits)
     end = _tail_begin(pieces, begin, limits.tail_tokens)
@@ -95,14 +100,15 @@ def split(rows: ChatRows, limits: KeepLimits) -> Split:
 
 
 def _anchors(rows: ChatRows) -> list[ChatRow]:
-    """Give the last message of the person and the last answer to one."""
+    """Return the last message of the person and the last answer to one."""
     last_user = next((row for row in reversed(rows) if row.get("role") == "user"), None)
     last_reply = next((row for row in reversed(rows) if chat.is_reply(row)), None)
     return [row for row in (last_user, last_reply) if row is not None]
 
 
 def _head_end(pieces: list[ChatRows], limits: KeepLimits) -> int:
-    """Give the number of groups at the head; it begins with a person's message and never ends with one."""
+    """Return the number of groups at the head, which begins with a person's message and never ends with
+    one."""
     if pieces[0][0].get("role") != "user":
         return 0
     end = messages = tokens = 0
@@ -118,7 +124,7 @@ def _head_end(pieces: list[ChatRows], limits: KeepLimits) -> int:
 
 
 def _tail_begin(pieces: list[ChatRows], begin: int, budget: int) -> int:
-    """Walk back from the end while the budget lasts; the last group always belongs to the tail."""
+    """Walk back from the end while the budget lasts. The last group always belongs to the tail."""
     at = len(pieces) - 1
     tokens, messages = chat.estimate(pieces[at]), len(pieces[at])
     while at > begin:

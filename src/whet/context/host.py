@@ -1,9 +1,9 @@
-"""The host of a context engine: when it is asked, and what of its answer is believed.
+"""The host of a context engine: calls it at the right times and checks its answers.
 
 Implements `contract.protocols.Context`. The engine sees rows (`rows.py`) on its own thread
-(`engine_runner.py`). Before each request the host asks whether to compact (`compaction_policy.py`), has it
-done (`compaction.py`) and gives the list that goes out (`live_list.py`). Where the engine fails, the
-built-in one stands in, visibly. It does not know any engine by name, nor any wire format.
+(`engine_runner.py`). Before each request the host asks whether to compact (`compaction_policy.py`), runs
+the compaction (`compaction.py`) and returns the list to send (`live_list.py`). If the engine fails, the
+built-in one takes over with a notice. The host does not know any engine by name, nor any wire format.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ _USAGE_KEYS = tuple(
 
 
 class SessionEngines:
-    """The engines of one session: the chosen one, and the built-in one once that had to stand in. Tells them
-    which model answers, and of a move to this session. `make_spare` makes the one that stands in."""
+    """The engines of one session: the chosen one and, after a failure of it, also the built-in one.
+
+    Informs them about the model that answers and about a change to this session. `make_spare` creates the
+    built-in one.
+    """
 
     def __init__(
         self,
@@ -58,21 +61,23 @@ class SessionEngines:
         self._model: ModelInfo | None = None
         self._limit = 0
         self._positions: Positions | None = None
-        self._astray: list[EngineRunner] = []  # their engines know another list than the live one
+        self._astray: list[EngineRunner] = []  # engines whose list differs from the live one
 
     @property
     def active(self) -> list[EngineRunner]:
-        """The engines that are told of everything."""
+        """The engines that receive all events."""
         return [self.chosen] if self._spare is None else [self.chosen, self._spare]
 
     @property
     def window(self) -> int:
-        """The tokens that a request may have: the model's window, or less where the server said so."""
+        """The tokens that a request may have: the model's window, or less if the server named a smaller
+        limit."""
         return self._limit or self.facts.info().window_tokens
 
     @property
     def conversation_id(self) -> str:
-        """The conversation; a child has one of its own, or its engine would take the parent's over."""
+        """The conversation's id. A child session has its own, or its engine would take over the parent's
+        conversation."""
         session = self._log.session
         return session.id if session.kind != "chat" else session.conversation_id
 
@@ -84,8 +89,11 @@ class SessionEngines:
         *,
         carry_over: bool = False,
     ) -> bool:
-        """Tell the chosen engine of the session, whose `rows` these are, and of the one that it leaves or
-        follows; False where the engine failed at it."""
+        """Inform the chosen engine about this session with its `rows`, and about the session that it leaves
+        or continues.
+
+        Returns False if the engine failed.
+        """
         self._mark(self.chosen)
         self.has_other_model()
         await self.follow_model()
@@ -96,7 +104,7 @@ class SessionEngines:
         return done
 
     async def remember(self, rows: Sequence[ChatRow]) -> None:
-        """Keep how far the engines have taken the session in."""
+        """Store how far the engines have processed the session."""
         if self._positions is None:
             return
         for seat in self.active:
@@ -110,7 +118,7 @@ class SessionEngines:
         left: Transcript | None = None,
         left_rows: Sequence[ChatRow] | None = None,
     ) -> None:
-        """Have an engine that was just told of the session go on where it was; the built-in one stores
+        """Restore an engine's position after it was informed about the session. The built-in one stores
         nothing."""
         if seat.offer.is_quick:
             return
@@ -123,26 +131,27 @@ class SessionEngines:
         await self._positions.restore(seat, rows)
 
     def has_other_model(self) -> bool:
-        """Whether another model answers than last time; a limit that a server named is void then."""
+        """Return whether the model has changed since the last call. A limit that a server named is then
+        dropped."""
         info, last = self.facts.info(), self._model
         if info != last:
             self._model, self._limit = info, 0
         return last not in (None, info)
 
     async def follow_model(self) -> None:
-        """Tell the engines which model answers, and its window."""
+        """Inform the engines about the model and its window."""
         for seat in self.active:
             await seat.follow(self.facts.info(), self.window, self.facts)
 
     def narrow(self, limit_tokens: int) -> None:
-        """The server named a limit: where that is smaller than the window, it is the window from now on."""
+        """Use the limit that the server named as the window from now on, if it is smaller."""
         if 0 < limit_tokens < self.window:
             self._limit = limit_tokens
             name = self.chosen.name
             self.chosen.note(f"{name}: the server's window is {limit_tokens:,} tokens, less than was set")
 
     async def stand_in(self) -> EngineRunner | None:
-        """Give the built-in engine, made at the first need; None where the chosen one is it."""
+        """Return the built-in engine, created on first use, or None if it is the chosen one."""
         if self._spare is None and self._make_spare is not None:
             self._spare = await self._make_spare()
             if self._spare is not None:
@@ -154,44 +163,45 @@ class SessionEngines:
         return self._spare
 
     def stray(self, seat: EngineRunner) -> None:
-        """Note that an engine's list is not the live one: it is told of the session again when it can be."""
+        """Mark an engine whose list differs from the live one. It is informed about the session again as soon
+        as possible."""
         if seat not in self._astray:
             self._astray.append(seat)
 
     async def rejoin(self, rows: Callable[[], Sequence[ChatRow]]) -> None:
-        """Tell engines that went astray of the session again, those that answer."""
+        """Inform marked engines that respond about the session again."""
         for seat in [seat for seat in self._astray if not seat.lane.stuck]:
             self._astray.remove(seat)
             await seat.each(transition_calls(seat.engine, self._change()))
             await self._restore(seat, rows())
 
     def say_stopped(self, why: str) -> None:
-        """Tell the person that nothing is compacted automatically any more."""
+        """Notify the person that automatic compaction is off."""
         self.chosen.note(
             f"{self.chosen.name}: automatic compaction is off, two in a row did not help "
             f"({why}); /compress [focus], /new or a larger model help"
         )
 
     def flush(self, emit: Emit) -> None:
-        """Show what the engines have noted."""
+        """Show the engines' notices."""
         for seat in self.active:
             seat.flush(emit)
 
     async def hand_over(self, rows: Callable[[], list[ChatRow]]) -> None:
-        """The chosen engine belongs to another session now; only the spare is ended."""
+        """End only the spare engine: the chosen one now belongs to another session."""
         if self._spare is not None:
             await self._end(self._spare, rows())
         self._unhook()
 
     async def aclose(self, rows: Callable[[], list[ChatRow]]) -> None:
-        """End the session with the engines and let them close what they hold open."""
+        """End the session for all engines and let them close their resources."""
         for seat in self.active:
             await self._end(seat, rows())
             seat.leave()
         self._unhook()
 
     def _unhook(self) -> None:
-        """Forget the ways back to the session and its parts: they would keep each other in memory."""
+        """Drop references to the session and its parts, which would keep each other in memory."""
         info = self.facts.info()
         self.facts: HostFacts = msgspec.structs.replace(self.facts, info=lambda: info)
         self._make_spare = None
@@ -202,7 +212,7 @@ class SessionEngines:
             await seat.run("on_session_end", lambda: end(session.id, rows))
             if self._positions is not None:
                 await self._positions.remember(seat, rows)
-        # A clone may share what it holds open with the engine that it was cloned from.
+        # A clone may share resources with the engine that it was cloned from.
         await seat.close(shutdown=session.kind == "chat" or seat.origin == "fresh")
 
     def _mark(self, seat: EngineRunner) -> None:
@@ -223,8 +233,11 @@ class SessionEngines:
 
 
 class EngineHost:
-    """One session's context. `spare` makes the built-in engine's seat when it is needed; `compacted`, where
-    it is set, is told of each compaction after it is recorded; `before_compaction` gives what to keep."""
+    """One session's context.
+
+    `spare` creates the runner of the built-in engine on demand. `on_compacted`, if set, is called after
+    each compaction is recorded. `before_compaction` returns text to keep.
+    """
 
     def __init__(
         self,
@@ -257,13 +270,15 @@ class EngineHost:
         return self._closed
 
     def lengthen(self, tokens: int) -> None:
-        """Count this much more before the first message, in every request."""
+        """Add this many tokens to the fixed part of every request."""
         self._live.lengthen(tokens)
 
     async def begin(self, leaving: EngineHost | None = None, *, carry_over: bool = False) -> bool:
-        """Tell the engine of the session; False where it failed at it. `leaving`: the session that this one
-        follows, and whose engine it takes over unless that was ended. `carry_over`: a new session goes on
-        with what the engine knows of that one."""
+        """Inform the engine about the session. Returns False if it failed.
+
+        `leaving`: the session that this one follows, and whose engine it takes over unless that was ended.
+        `carry_over`: the new session continues with the engine's knowledge of that one.
+        """
         self.seat.live = self.live_rows
         rows = None if leaving is None or leaving.closed else leaving.live_rows()
         mine = self.live_rows() if self.log.messages else []
@@ -282,7 +297,7 @@ class EngineHost:
     async def view(
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
     ) -> Sequence[Message]:
-        """Give the list for the next request, compacted first where the engine asks for it."""
+        """Return the list for the next request, compacted first if the engine asks for it."""
         self._live.forget_repair()
         self._sync(transcript)
         await self._follow_model()
@@ -325,7 +340,7 @@ class EngineHost:
         return self._live.sent_tokens()
 
     async def turn_ended(self, end: TurnEnd) -> None:
-        """Tell the engine that a turn is over, with a copy of the list, where it wants to know."""
+        """Inform the engine, if it has the hook, that a turn is over, with a copy of the list."""
         hook = optional_hook(self.seat.engine, "on_turn_complete")
         if hook is None:
             return
@@ -341,7 +356,7 @@ class EngineHost:
         await self._engines.remember(self._live.rows.rows)
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
-        """Compact by hand; the engine is asked first whether there is anything to compact."""
+        """Compact by hand, unless the engine reports that there is nothing to compact."""
         self._sync(None)
         await self._follow_model()
         await self._catch_up(emit)
@@ -350,7 +365,7 @@ class EngineHost:
         if not rows:
             return "nothing"
         if callable(has_content):
-            hook_s = self.seat.deadlines.hook_s  # looks at the whole list
+            hook_s = self.seat.deadlines.hook_s  # the engine looks at the whole list
             outcome = await self.seat.run("has_content_to_compress", lambda: bool(has_content(rows)), hook_s)
             if outcome.error is None and not outcome.value:
                 return "nothing"
@@ -362,7 +377,7 @@ class EngineHost:
         return "compacted" if done else "unchanged"
 
     async def status(self) -> ContextStatus:
-        """Say how full the window is; window and threshold are the engine's own."""
+        """Return how full the window is. Window and threshold are the engine's own."""
         self._sync(None)
         await self._follow_model()
         told = (await self.seat.status()).get("threshold_tokens")
@@ -378,13 +393,13 @@ class EngineHost:
         )
 
     async def hand_over(self) -> None:
-        """The engine belongs to another session now; only the spare is ended."""
+        """Leave the session: the engine now belongs to another one, and only the spare is ended."""
         self._closed = True
         await self._engines.hand_over(self.live_rows)
         self._made = self.compacted = None
 
     async def aclose(self) -> None:
-        """End the session with the engines, once, and let them close what they hold open."""
+        """End the session for the engines, once, and let them close their resources."""
         if self._closed:
             return
         self._closed = True
@@ -392,7 +407,7 @@ class EngineHost:
         self._made = self.compacted = None
 
     def live_rows(self) -> list[ChatRow]:
-        """Give the whole live list as an engine sees it."""
+        """Return the whole live list as an engine sees it."""
         self._sync(None)
         return self._live.copy()
 
@@ -404,7 +419,7 @@ class EngineHost:
     @property
     def _compactions(self) -> CompactionRunner:
         if self._made is None:
-            # Most sessions never compact anything: what does that is loaded when it is needed.
+            # Most sessions never compact anything, so the module is loaded only when needed.
             from whet.context.compaction import CompactionRunner  # noqa: PLC0415
 
             self._made = CompactionRunner(self.log, self._engines, self._live, self._brake, self._recorded)
@@ -445,7 +460,7 @@ class EngineHost:
         return can and self._live.rows.rows[-1]["role"] == "tool"
 
     async def _wish(self, seat: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
-        """Ask an engine whether to compact; None where it could not say."""
+        """Ask an engine whether to compact. Returns None if it failed."""
         rough = not self._live.is_counted
         question = CompactionQuestion(self._live.copy(), tokens, first, self._brake.allows(tokens), rough)
         return (await seat.run("should_compress", lambda: policy.wish(seat.engine, question))).value
@@ -458,7 +473,7 @@ class EngineHost:
         return await self._compactions.compact(emit, tokens, "overflow", anyone=True)
 
     async def _catch_up(self, emit: Emit) -> None:
-        """Make engine and list one again, after a compaction that nobody waited for and after a cut."""
+        """Resynchronise the engine with the live list, after a late compaction and after a cut."""
         if self._made is not None:
             await self._made.catch_up(emit)
         await self._engines.rejoin(self._live.copy)

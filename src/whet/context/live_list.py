@@ -1,11 +1,11 @@
-"""The live list of one session: what goes out, valid for every provider, and how large the next request is.
+"""The live list of one session: the messages to send, valid for every provider, and the next request's size.
 
-Whatever an engine, a plugin or an import produced, the list that goes out opens with a user message, answers
-each tool call exactly once and right after it, has unique call ids, and ends with something to answer. Rows
-that are already right go out as the same objects, and feeding more rows never changes what went out before,
-so that the wire prefix holds. The server's own count of tokens is trusted where there is one; what came since
-is estimated and scaled by how far the last estimate was off. This module asks no engine anything and knows no
-wire format.
+Regardless of changes by an engine, a plugin or an import, the list that is sent begins with a user
+message, answers each tool call exactly once and directly after it, has unique call ids, and ends with a
+row that the model can answer. Valid rows are sent as the same objects, and adding rows never changes rows
+that were sent before, so the wire prefix stays stable. The server's own token count is used if there is
+one; newer rows are estimated and scaled by the error of the last estimate. This module calls no engine and
+knows no wire format.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EMPTY = "(empty message)"
 
 
 class LiveList:
-    """Follows a transcript; `fixed_tokens` stand before its messages in every request."""
+    """Follows a transcript. `fixed_tokens` precede its messages in every request."""
 
     def __init__(self, log: Transcript, fixed_tokens: int) -> None:
         self.rows: EngineRows = EngineRows()
@@ -52,20 +52,21 @@ class LiveList:
         return bool(self._counted) and self._sent <= len(self.rows.sizes)
 
     def lengthen(self, tokens: int) -> None:
-        """Count this much more before the first message, in every request."""
+        """Add this many tokens to the fixed part of every request."""
         self._fixed += tokens
 
     def follow(self, messages: Sequence[Message] | None = None) -> bool:
-        """Take the transcript's messages; True where some that were known are gone."""
+        """Follow the transcript's messages. Returns True if some known ones were removed."""
         given = self._log.messages if messages is None else messages
         return self.rows.sync(given, self._log.live.seqs)
 
     def copy(self) -> list[ChatRow]:
-        """Give the rows, the same objects, in a list of its own."""
+        """Return the rows, the same objects, in a new list."""
         return list(self.rows.rows)
 
     def outgoing(self) -> Sequence[Message]:
-        """Give what the next request shows, valid for every server; what went out stays the same objects."""
+        """Return the messages for the next request, valid for every server. Rows that were sent stay the same
+        objects."""
         self._sent = len(self.rows.rows)
         sources = self.rows.sources
         if self.replaced:
@@ -88,21 +89,22 @@ class LiveList:
         self.repair, self.replaced = None, {}
 
     def tokens(self) -> int:
-        """Give the size of the next request."""
+        """Return the estimated size of the next request, in tokens."""
         if self.is_counted:
             return self._counted + int(sum(self.rows.sizes[self._sent :]) * self._scale)
         return self.scaled(self.rows.tokens)
 
     def sent_tokens(self) -> int:
-        """Estimate the size of the request that went out last."""
+        """Return the estimated size of the last request, in tokens."""
         return self.scaled(self._sent_rows_tokens())
 
     def scaled(self, messages_tokens: int) -> int:
-        """Give the size of a request whose messages have that many estimated tokens."""
+        """Return the size of a request whose messages have that many estimated tokens."""
         return int((self._fixed + messages_tokens) * self._scale)
 
     def answered(self, usage: Usage) -> int:
-        """Take the server's count of the last request; gives it, or the estimate where there is none."""
+        """Take the server's count of the last request. Returns it, or the estimate if the server sent no
+        count."""
         rough = self._fixed + self._sent_rows_tokens()
         self._counted = usage.prompt_tokens
         if usage.prompt_tokens and rough:
@@ -113,13 +115,13 @@ class LiveList:
         return self.rows.tokens - sum(self.rows.sizes[self._sent :])
 
     def adopt(self, rows: Sequence[ChatRow]) -> None:
-        """Go on from a list that an engine gave and that the transcript has recorded."""
+        """Continue from a list that an engine returned and the transcript recorded."""
         self.rows.adopt(rows, self._log.messages)
         self._counted = self._sent = 0
 
 
 class Repairer:
-    """Repairs a growing list; each row is looked at once."""
+    """Repairs a growing list. Each row is looked at once."""
 
     def __init__(self) -> None:
         self.rows: list[Message] = []
@@ -142,7 +144,8 @@ class Repairer:
             )
 
     def close(self) -> None:
-        """Write the results of the last calls, in the calls' order, with a stand-in for each missing one."""
+        """Write the results of the last calls in the calls' order, with a placeholder for each missing
+        one."""
         for call_id in self._order:
             result = self._results.get(call_id)
             if result is None:
@@ -154,7 +157,8 @@ class Repairer:
         self._open, self._results, self._order = {}, {}, []
 
     def _take_result(self, message: Message) -> None:
-        # A result is known by the id its call had before ids were made unique: the last such call is open.
+        # A result carries the id that its call had before ids were made unique. The last such call is the
+        # open one.
         for call_id in self._order:
             original = call_id.rsplit("#", 1)[0]
             if message.tool_call_id in (call_id, original) and call_id not in self._results:
@@ -189,7 +193,7 @@ class Repairer:
             calls.append(call if call_id == call.id else msgspec.structs.replace(call, id=call_id))
         if tuple(calls) == message.tool_calls:
             return message
-        # A replay holds the old ids, so the vendor's own form can't be sent any more.
+        # A replay contains the old ids, so the vendor's own form can't be sent any more.
         return msgspec.structs.replace(message, tool_calls=tuple(calls), replay=None)
 
 
@@ -200,21 +204,22 @@ def _is_empty(message: Message) -> bool:
 
 
 def finished(rows: Sequence[Message]) -> Sequence[Message]:
-    """Give `rows` with a last row that a model can answer."""
+    """Return the rows ending with a row that a model can answer."""
     if not rows or rows[-1].role == "assistant":
         return [*rows, Message(role="user", content=GO_ON if rows else OPENING)]
     return rows
 
 
 class RepairedList:
-    """The repaired form of a list that grows; rows that went out stay the same objects."""
+    """The repaired form of a growing list. Rows that were sent stay the same objects."""
 
     def __init__(self) -> None:
         self._repairer = Repairer()
         self._fed: list[Message] = []
 
     def of(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Give `messages` repaired; a list that was replaced (undo, compaction) is repaired again."""
+        """Return the messages repaired. A list that was replaced (undo, compaction) is repaired from the
+        start."""
         fed = self._fed
         if list(messages[: len(fed)]) != fed:
             self._repairer, self._fed = Repairer(), []
@@ -226,5 +231,5 @@ class RepairedList:
 
 
 def repair(messages: Sequence[Message]) -> Sequence[Message]:
-    """Give a list that every provider accepts; valid input comes back with the same objects."""
+    """Return a list that every provider accepts. Valid rows are returned as the same objects."""
     return RepairedList().of(messages)

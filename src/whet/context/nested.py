@@ -1,8 +1,8 @@
-"""Instructions of folders inside a workspace, given to the model when a call first touches their folder.
+"""Shows the model the instructions of folders inside a workspace when a call first touches such a folder.
 
-They stand behind the call's result, once in a session, so that the prefix never changes. They are the
-project's words: what lies in a repository of its own, in a hidden folder or outside the workspace is not the
-project's, and is left alone. The workspace's own file is in the system prompt (`context/prompt.py`).
+They are added after the call's result, once per session, so the prefix never changes. Only the project's
+own instructions are used: nested repositories, hidden folders and paths outside the workspace are ignored.
+The workspace's own file is in the system prompt (`context/prompt.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOLD = (
 
 
 class NestedInstructions:
-    """Which folders' instructions one session has. `history` gives its stored messages."""
+    """Tracks which folders' instructions one session has. `history` returns its stored messages."""
 
     def __init__(self, workspace: Path, history: Callable[[], Sequence[Message]]) -> None:
         self._workspace = workspace
@@ -36,7 +36,7 @@ class NestedInstructions:
         self._given: set[str] | None = None
 
     def around(self, tool: Tool) -> Tool:
-        """Give the tool with instructions behind its results, where its arguments name places."""
+        """Return the tool with instructions added to its results if its arguments contain paths."""
         if not tool.tags & {"path", "command"} or "mcp" in tool.tags:
             return tool
 
@@ -65,7 +65,7 @@ class NestedInstructions:
                     yield text
 
     def _folders(self, place: str) -> list[Path]:
-        """Give the folders from the workspace's first level down to where `place` is."""
+        """Return the folders from the workspace's first level down to the location."""
         try:
             workspace = self._workspace.resolve()
             path = (workspace / Path(place).expanduser()).resolve()
@@ -95,12 +95,13 @@ class NestedInstructions:
             if text:
                 given.add(shown)
                 if Path(place).name == path.name and (self._workspace / place).resolve() == path.resolve():
-                    return ""  # the call itself read it, or wrote it
+                    return ""  # the call itself read or wrote it
                 return f"{_HEAD.format(folder=shown, name=name)}{_TOLD}\n{clip(text, _CAP_CHARS)}"
         return ""
 
     def _known(self) -> set[str]:
-        """Give the folders whose instructions stand in the transcript, also from before a restart."""
+        """Return the folders whose instructions are in the transcript, including those from before a
+        restart."""
         if self._given is None:
             before = _HEAD.partition("{")[0]
             self._given = set()
@@ -114,7 +115,7 @@ class NestedInstructions:
 def with_nested(
     tools: Mapping[str, Tool], workspace: Path, history: Callable[[], Sequence[Message]]
 ) -> dict[str, Tool]:
-    """Give a session's tools with the instructions of the folders that they touch."""
+    """Return a session's tools, wrapped to add the instructions of the folders that they touch."""
     nested = NestedInstructions(workspace, history)
     return {name: nested.around(tool) for name, tool in tools.items()}
 

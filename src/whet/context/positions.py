@@ -1,9 +1,9 @@
-"""How far an engine has taken a session in, kept so that no instance takes a message in twice.
+"""Stores how far an engine has processed a session, so that no instance processes a message twice.
 
-An engine that stores what it sees counts the rows that it has stored, in an attribute named ..._cursor, and
-begins at 0 with each instance: a session that is opened again would be stored again. The count is kept as
-the number of the last message, so that it holds for any list of the same session, a compacted or cut one too.
-An engine that sets its count itself is left alone.
+An engine that stores rows counts them in an attribute named ..._cursor and starts at 0 with each instance,
+so a reopened session would be stored again. The count is stored as the number of the last message, so it
+is valid for any list of the session, including a compacted or cut one. An engine that sets its own count
+is left alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIKE = "cursor"
 
 
 def cursors(engine: object) -> dict[str, int]:
-    """Give the counts of rows that an engine keeps, by name; few engines have any."""
+    """Return the row counts that an engine keeps, by attribute name. Few engines have any."""
     held = attempt(lambda: vars(engine)).value or {}
     found = cast("Mapping[str, object]", held)
     return {
@@ -39,11 +39,11 @@ class Positions:
         self._kept: dict[tuple[str, str], int] = {}
 
     def of(self, log: Transcript) -> Positions:
-        """Give another session's."""
+        """Return the positions of another session."""
         return Positions(log)
 
     async def restore(self, seat: EngineRunner, rows: Sequence[ChatRow]) -> None:
-        """Have an engine that was just told of the session go on where it left off."""
+        """Set an engine's counts to its stored position, after it was informed about the session."""
         names = [name for name, count in cursors(seat.engine).items() if not count]
         if not names:
             return
@@ -58,8 +58,8 @@ class Positions:
             await seat.run("its position", put)
 
     async def remember(self, seat: EngineRunner, rows: Sequence[ChatRow], *, ended: bool = False) -> None:
-        """Keep how far an engine is with these rows, where that is news; one that was told of the session's
-        end has them all."""
+        """Store an engine's position in these rows if it has changed. At the session's end (`ended`) it
+        covers all rows."""
         held = cursors(seat.engine)
         had = {name: rows if ended else rows[:count] for name, count in held.items()}
         now = {name: max(map(_seq, those), default=0) for name, those in had.items()}
@@ -77,5 +77,5 @@ def _seq(row: ChatRow) -> int:
 
 
 def _count(rows: Sequence[ChatRow], seq: int) -> int:
-    """Give how many rows there are up to a message, those without a number after it included."""
+    """Return the number of rows up to a message, including unnumbered rows after it."""
     return next((at for at, row in enumerate(rows) if _seq(row) > seq), len(rows))

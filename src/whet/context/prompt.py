@@ -44,8 +44,10 @@ def system_prompt(
     learned: str = "",
     child: bool = False,
 ) -> str:
-    """Write the system prompt of a session in `workspace`, with what it reads of memory and skills. Reads
-    the project's instruction file."""
+    """Return the system prompt of a session in `workspace`, including its memory and skills.
+
+    Reads the project's instruction file.
+    """
     sections = [_IDENTITY]
     if child:
         sections.append(_CHILD)
@@ -62,7 +64,7 @@ def system_prompt(
 
 
 def project_instructions(workspace: Path) -> str:
-    """Give the project's own instructions with their source named, or nothing where there are none."""
+    """Return the project's own instructions with the name of their file, or an empty string."""
     for name in PROJECT_FILES:
         path = workspace / name
         try:
@@ -77,7 +79,10 @@ def project_instructions(workspace: Path) -> str:
 
 
 def volatile_note(now: datetime, workspace: Path, max_steps: int, folder: str = "") -> str:
-    """Give what changes from turn to turn, to be stored with one user message and never rewritten. `folder`,
-    below the workspace, is where the next command begins."""
+    """Return the facts that change from turn to turn. The note is stored with one user message and never
+    rewritten.
+
+    `folder`, below the workspace, is the current folder of commands.
+    """
     shell = f", commands in {folder}" if folder else ""
     return f"[{now:%Y-%m-%d %H:%M} UTC, {now:%A}; in {workspace}{shell}; at most {max_steps} steps]"

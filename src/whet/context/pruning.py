@@ -1,7 +1,7 @@
-"""Make old tool traffic small without a model: repeats, long results, long arguments, images.
+"""Shrinks old tool traffic without a model: repeated and long results, long arguments, images.
 
-Each thing that is cut says what it was and under which number `recall` gives it back. A row that changes is
-a new dict without `_seq`; all others stay the same objects. This module does not choose which rows are old.
+Each cut states its content and the message number for `recall`. A changed row is a new dict without
+`_seq`; all others stay the same objects. This module does not choose which rows are old.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _KEPT_CHARS = 120
 
 
 def prune(old: ChatRows, newer: ChatRows) -> ChatRows:
-    """Give `old` with its tool traffic cut down; `newer` is what follows and stays whole.
+    """Return `old` with its tool traffic cut down. `newer` is the list that follows and stays unchanged.
 
-    A result that comes again later, in either list, becomes a reference to that place. One with images never
-    does: the same words may stand beside another image.
+    A result that occurs again later, in either list, becomes a reference to the later one. A result with
+    images does not, because the same words may belong to another image.
     """
     calls = {call.id: call for row in old for call in chat.calls_of(row)}
     results = [row for row in (*old, *newer) if row.get("role") == "tool" and not chat.images_in(row)]
@@ -43,8 +43,8 @@ def prune(old: ChatRows, newer: ChatRows) -> ChatRows:
 
 
 def shorten(rows: ChatRows, budget_tokens: int) -> ChatRows:
-    """Give the rows with their longest tool results clipped, so that all together they fit the budget as
-    far as clipping results can do that."""
+    """Return the rows with their longest tool results clipped to fit the budget, as far as clipping results
+    can do that."""
     sizes = [chat.tokens_of(row) if row.get("role") == "tool" else 0 for row in rows]
     room = budget_tokens - sum(chat.tokens_of(row) for row in rows if row.get("role") != "tool")
     cap = max(_fair_share(sizes, room), 100)
@@ -52,14 +52,14 @@ def shorten(rows: ChatRows, budget_tokens: int) -> ChatRows:
 
 
 def clip_text(row: ChatRow, cap_tokens: int) -> ChatRow:
-    """Give the row with its text clipped to about `cap_tokens`, where it is longer."""
+    """Return the row with its text clipped to about `cap_tokens`, if it is longer."""
     text = chat.text_of(row)
     room = cap_tokens * len(text) // max(text_tokens(text), 1)
     return _changed(row, clip(text, room, _back(row))) if len(text) > room else row
 
 
 def describe(row: ChatRow, call: chat.RowCall | None) -> str:
-    """Say in one line what a tool result was: tool, arguments, outcome, size, and a failure's last line."""
+    """Describe a tool result in one line: tool, arguments, outcome, size, and a failure's last line."""
     text = chat.text_of(row)
     name = call.name if call else str(row.get("tool_name") or row.get("name") or "tool")
     arguments = f" {_brief(call.arguments)}" if call and call.arguments not in ("", "{}") else ""
@@ -108,7 +108,7 @@ def _with_short_arguments(row: ChatRow) -> ChatRow:
 
 
 def _short_json(arguments: str, back: str) -> str:
-    """Shorten the texts inside JSON arguments; the result is JSON again."""
+    """Shorten the texts inside JSON arguments. The result is valid JSON."""
     if len(arguments) <= ARGUMENT_CHARS:
         return arguments
     try:
@@ -142,7 +142,7 @@ def _without_images(row: ChatRow) -> ChatRow:
 
 
 def _fair_share(sizes: list[int], room: int) -> int:
-    """Give the largest cap under which all sizes, each cut to it, fit the room."""
+    """Return the largest cap for which all sizes, each cut to it, fit the room."""
     ordered = sorted(sizes)
     for index, size in enumerate(ordered):
         share = room // (len(ordered) - index)

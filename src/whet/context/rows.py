@@ -1,12 +1,13 @@
-"""Chat rows: messages as an engine sees them, what a row says and costs, and the way back to messages.
+"""Chat rows: messages as an engine sees them, their text and token counts, and the conversion back to
+messages.
 
-An engine sees OpenAI chat dicts whose content is always text. A row that stands in the store carries its
-number as `_seq`; a row that was rewritten on the way names it in its text ("recall #12"). A row that an
-engine keeps, as the same object or as an equal copy, is the same `Message` again, with its images, its replay
-and its place in the store; `read_back` takes nothing else that an engine returns on trust.
+An engine sees OpenAI chat dicts whose content is always text. A stored row carries its number as `_seq`; a
+row that was rewritten names it in its text ("recall #12"). A row that an engine keeps, as the same object
+or an equal copy, becomes the same `Message` again, with its images, replay and position in the store.
+`read_back` trusts nothing else that an engine returns.
 
-Token counts are rough, for decisions before the server has counted: Latin text has about four characters a
-token, other scripts fewer, which their UTF-8 length follows well.
+Token counts are rough, for decisions before the server has counted. Latin text has about four characters
+per token, other scripts fewer; their UTF-8 length is a good measure.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def text_tokens(text: str) -> int:
 
 
 def message_tokens(message: Message) -> int:
-    """Estimate what a message adds to a request, its calls and images included."""
+    """Estimate the tokens that a message adds to a request, including its calls and images."""
     content = sent_content(message)
     total = ROW_TOKENS
     if isinstance(content, str):
@@ -56,7 +57,7 @@ def message_tokens(message: Message) -> int:
 
 
 def list_tokens(messages: Iterable[Message]) -> int:
-    """Estimate a list of messages, without system prompt and tools."""
+    """Estimate the tokens of a list of messages, without system prompt and tools."""
     return sum(map(message_tokens, messages))
 
 
@@ -69,7 +70,7 @@ class RowCall(NamedTuple):
 
 
 def text_of(row: ChatRow) -> str:
-    """Give a row's text; of several parts, the text parts joined by newlines."""
+    """Return a row's text. If there are several parts, the text parts are joined by newlines."""
     content = row.get("content")
     if isinstance(content, str):
         return content
@@ -78,12 +79,12 @@ def text_of(row: ChatRow) -> str:
 
 
 def said(row: ChatRow) -> str:
-    """Give what a person said, without the note that was stored with it."""
+    """Return the text that a person wrote, without the note that was stored with it."""
     return _NOTE.sub("", text_of(row)).strip()
 
 
 def parts_of(row: ChatRow) -> list[Any]:
-    """Give the parts of a row's content; plain text has none."""
+    """Return the parts of a row's content, or an empty list for plain text."""
     content = row.get("content")
     return cast("list[Any]", content) if isinstance(content, list) else []
 
@@ -99,7 +100,7 @@ def images_in(row: ChatRow) -> int:
 
 
 def calls_of(row: ChatRow) -> list[RowCall]:
-    """Give a row's tool calls."""
+    """Return a row's tool calls."""
     calls: list[RowCall] = []
     for call in row.get("tool_calls") or ():
         function: dict[str, Any] = call.get("function") or {}
@@ -114,7 +115,7 @@ def calls_of(row: ChatRow) -> list[RowCall]:
 
 
 def seq_of(row: ChatRow) -> int:
-    """Give the number of the stored message that a row is, or stands for; 0 without one."""
+    """Return the number of the stored message that a row is or replaces, or 0."""
     number = row.get("_seq")
     if isinstance(number, int):
         return number
@@ -125,7 +126,7 @@ def seq_of(row: ChatRow) -> int:
 
 
 def is_reply(row: ChatRow) -> bool:
-    """Whether a row is an answer to the person: text, and no call."""
+    """Whether a row is an answer to the person: text without calls."""
     return row.get("role") == "assistant" and not row.get("tool_calls") and bool(text_of(row).strip())
 
 
@@ -149,30 +150,31 @@ def estimate(rows: Iterable[ChatRow]) -> int:
 
 
 def span_of(rows: Sequence[ChatRow]) -> tuple[int, int]:
-    """Give the first and last message number among `rows`; (0, 0) where none has one."""
+    """Return the first and last message number among the rows, or (0, 0) if no row has one."""
     numbers = [number for row in rows if (number := seq_of(row))]
     return (min(numbers), max(numbers)) if numbers else (0, 0)
 
 
 def ref(first: int, last: int = 0) -> str:
-    """Write a reference: #12 or #12-40; nothing for 0."""
+    """Return a reference such as #12 or #12-40, or an empty string for 0."""
     if not first:
         return ""
     return f"#{first}-{last}" if last > first else f"#{first}"
 
 
 def line(text: str, cap_chars: int) -> str:
-    """Give a text as one line of at most `cap_chars` characters."""
+    """Return a text as one line of at most `cap_chars` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= cap_chars else flat[: max(cap_chars - 3, 0)] + "..."
 
 
 class BadEngineRows(Exception):
-    """An engine returned something that is no list of chat messages."""
+    """An engine returned a value that is not a list of chat messages."""
 
 
 def engine_row(message: Message) -> ChatRow:
-    """Give the chat dict of a message with its content as text; an image is a word in brackets."""
+    """Return the chat dict of a message with its content as text. Images are replaced by a word in
+    brackets."""
     row = to_dict(message)
     if not isinstance(row["content"], str):
         content = sent_content(message)
@@ -184,7 +186,7 @@ def engine_row(message: Message) -> ChatRow:
 
 
 def fingerprint(row: ChatRow) -> Fingerprint:
-    """Give what makes two rows the same message; keys that an engine adds for itself don't count."""
+    """Return a fingerprint that is equal for the same message. Keys that an engine adds are ignored."""
     content, calls = row.get("content"), row.get("tool_calls")
     return (
         str(row.get("role")),
@@ -195,8 +197,8 @@ def fingerprint(row: ChatRow) -> Fingerprint:
 
 
 def extends(known: list[Message], messages: Sequence[Message]) -> bool:
-    """Say whether `messages` begins with the very objects of `known`."""
-    # Messages compare by identity, and lists look at that first: a fifth of what a loop of `is` takes.
+    """Return whether `messages` begins with the same objects as `prefix`."""
+    # Messages compare by identity, and lists check identity first: this takes a fifth of the time of a loop.
     return list(messages[: len(known)]) == known
 
 
@@ -210,10 +212,10 @@ class EngineRows:
         self.tokens: int = 0
 
     def sync(self, messages: Sequence[Message], seqs: Sequence[int] = ()) -> bool:
-        """Follow the transcript; rows of the common beginning stay. True where known ones are gone.
+        """Follow the transcript; rows of the common beginning stay. Returns True if known rows were removed.
 
-        `seqs` are the messages' numbers in the store, 0 where there is none: a row has its own as `_seq`,
-        so that an engine can say where something is to be found again.
+        `seqs` are the messages' numbers in the store, or 0. A row carries its number as `_seq`, so that an
+        engine can name the message.
         """
         cut = not extends(self.sources, messages)
         if cut:
@@ -229,7 +231,7 @@ class EngineRows:
         return cut
 
     def adopt(self, rows: Sequence[ChatRow], messages: Sequence[Message]) -> None:
-        """Take what an engine returned, row by row, as the new beginning."""
+        """Replace all rows by the list that an engine returned."""
         self.sources, self.rows, self.sizes, self.tokens = [], [], [], 0
         for row, message in zip(rows, messages, strict=True):
             self._add(row, message)
@@ -241,7 +243,7 @@ class EngineRows:
                 self.rows[index] = engine_row(self.sources[index])
 
     def prints(self) -> list[Fingerprint]:
-        """Give every row's fingerprint, to see later what an engine has changed."""
+        """Return every row's fingerprint, to detect later changes by an engine."""
         return [fingerprint(row) for row in self.rows]
 
     def _add(self, row: ChatRow, message: Message) -> None:
@@ -255,9 +257,9 @@ class EngineRows:
 def read_back(
     rows: Sequence[ChatRow], sources: list[Message], prints: Sequence[Fingerprint], returned: object
 ) -> tuple[list[ChatRow], list[Message]] | None:
-    """Give what an engine returned as rows and messages; None where it changed nothing.
+    """Return an engine's result as rows and messages, or None if it changed nothing.
 
-    Raises Unreadable where it is no list, is empty, or holds a row that can't be read.
+    Raises BadEngineRows if it is not a list, is empty, or contains an unreadable row.
     """
     if not isinstance(returned, list):
         raise BadEngineRows(f"it returned {type(returned).__name__}, not a list")
@@ -298,7 +300,7 @@ def _next_equal(candidates: deque[int] | None, last: int) -> int | None:
 def _parse(row: ChatRow) -> Message:
     plain: dict[str, Any] = dict(row)
     if plain.get("role") in ("system", "developer"):
-        plain["role"] = "user"  # the frozen system prompt is the only one; what an engine adds is context
+        plain["role"] = "user"  # the frozen system prompt is the only one; an engine's additions are context
     try:
         calls: list[Any] = [_call(call) for call in plain.get("tool_calls") or ()]
         plain["tool_calls"] = calls if plain["role"] == "assistant" else ()

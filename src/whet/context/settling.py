@@ -1,8 +1,8 @@
-"""Ends the database transactions that an engine left open when sessions changed.
+"""Commits database transactions that an engine left open during a change of session.
 
-An engine with several connections to one file locks itself out by a transaction that it began on one of them
-and ended on none: its next write on another one waits for ever. What it began counts as meant, so it is
-committed. Only the engine's own objects are looked at, not what they share with others.
+An engine with several connections to one file can block itself: a transaction left open on one connection
+makes writes on another wait for ever. Its writes are taken as intended and are committed. Only the
+engine's own objects are searched, not objects that it shares with others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEEPEST = 3
 
 
 def settle(engine: object) -> int:
-    """Commit what is open, on the thread that the engine runs on; gives how many there were."""
+    """Commit open transactions, on the thread that the engine runs on. Returns how many there were."""
     if "sqlite3" not in sys.modules:
         return 0
     opened = [one for one in _connections(engine) if one.in_transaction]

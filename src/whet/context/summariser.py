@@ -1,8 +1,9 @@
-"""Ask a model for a summary and judge what comes back; after a failure, wait before the next try.
+"""Asks a model for a summary and checks the answer; after a failure, sets how long to wait before the next
+attempt.
 
-The call is injected: `summarise(messages, max_tokens=..., timeout_s=...)` gives text or raises. What a
-record looks like, and which answers are none (empty, only thoughts, a web page, a text without the parts
-that were asked for), is decided here; what a failure means for the conversation is the compressor's business.
+The call is injected: `summarise(messages, max_tokens=..., timeout_s=...)` returns text or raises. This
+module formats the record and rejects unusable answers (empty, only thoughts, a web page, a text without
+the requested parts). The compressor decides how a failure affects the conversation.
 """
 
 from __future__ import annotations
@@ -76,11 +77,12 @@ _CAPS = ((4000, 1500), (2000, 700), (1000, 300), (500, 150), (200, 60), (80, 40)
 
 
 class Summarise(Protocol):
-    """The way to a model, called on the engine's thread; the composition root gives one that runs the call
-    on the host's event loop (`asyncio.run_coroutine_threadsafe(...).result(timeout_s)`).
+    """Calls a model from the engine's thread.
 
-    `messages`: chat dicts, one user message. It gives the answer's text, thoughts left out or not. It may
-    raise any WhetError, TimeoutError, OSError, ValueError or RuntimeError.
+    The composition root passes a function that runs the call on the host's event loop
+    (`asyncio.run_coroutine_threadsafe(...).result(timeout_s)`). `messages` are chat dicts: one user
+    message. Returns the answer's text, with or without thoughts. May raise any WhetError, TimeoutError,
+    OSError, ValueError or RuntimeError.
     """
 
     def __call__(self, messages: list[dict[str, Any]], *, max_tokens: int, timeout_s: float) -> str:
@@ -89,14 +91,14 @@ class Summarise(Protocol):
 
 
 class Failure(NamedTuple):
-    """Why there is no summary: the class, and one line for a person."""
+    """Why there is no summary: the kind of failure, and one line for a person."""
 
     kind: FailureKind
     message: str
 
 
 class SummaryRequest(NamedTuple):
-    """What a summary is asked for: `previous` is the body of the one to be updated."""
+    """The input for a summary. `previous` is the body of the summary to update."""
 
     rows: ChatRows
     previous: str
@@ -109,7 +111,8 @@ class SummaryRequest(NamedTuple):
 
 
 def rest_s(kind: FailureKind, before: int) -> float:
-    """Give how long to wait after a failure, where `before` of its kind came in a row before it."""
+    """Return how long to wait after a failure, in seconds. `before`: failures of the same kind in a row
+    before it."""
     steps = _REST_S[kind]
     return steps[min(before, len(steps) - 1)]
 
@@ -117,7 +120,8 @@ def rest_s(kind: FailureKind, before: int) -> float:
 def ask(
     summarise: Summarise, again: Summarise | None, request: SummaryRequest, timeout_s: float
 ) -> str | Failure:
-    """Ask for a summary, once more after a failure that may pass (or of `again`, where there is one)."""
+    """Ask for a summary. After a failure that may be temporary, ask once more, using `again` if there is
+    one."""
     # A reasoning model spends output tokens before it writes, so the limit is far above the summary's size.
     max_tokens = min(2 * request.budget_tokens + 4096, max(request.window_tokens // 3, 256))
     messages: list[dict[str, Any]] = [{"role": "user", "content": prompt(request, max_tokens)}]
@@ -131,7 +135,7 @@ def ask(
 
 
 def judged(text: str) -> str | Failure:
-    """Give an answer's text without thoughts and fences, or why it is none."""
+    """Return an answer's text without thoughts and fences, or why it is not usable."""
     if _HTML.match(text):
         return Failure("stream", "the model's server answered with a web page instead of a summary")
     bare = _THOUGHTS.sub("", text)
@@ -147,10 +151,10 @@ def judged(text: str) -> str | Failure:
 
 
 def _has_parts(text: str) -> bool:
-    """Whether a text is made of the sections that were asked for, none of them cut off or empty.
+    """Return whether a text consists of the requested sections, none of them cut off or empty.
 
-    Two are enough, or one whose items name messages of the record. A refusal, a remark on what would be done
-    next and other prose have none.
+    Two are enough, or one whose items refer to messages of the record. A refusal, a remark on the next
+    steps and other prose have none.
     """
     pieces = [piece for piece in sections(text) if _HEADING.match(piece)]
     asked = _asked_titles()
@@ -161,7 +165,7 @@ def _has_parts(text: str) -> bool:
 
 
 def _is_closed(piece: str) -> bool:
-    """Whether a text ends outside of a reference and of a block of code."""
+    """Return whether a text does not end inside a reference or a block of code."""
     return "[#" not in piece.rpartition("]")[2] and piece.count("```") % 2 == 0
 
 
@@ -171,7 +175,8 @@ def _asked_titles() -> frozenset[str]:
 
 
 def prompt(request: SummaryRequest, max_tokens: int) -> str:
-    """Write the request: one text, secrets masked, within the window of the model that reads it."""
+    """Return the request as one text, with secrets masked, that fits the window of the model that reads
+    it."""
     focus = f"The person's latest words: {chat.line(mask(request.recent), 700)}" if request.recent else ""
     if request.focus:
         focus = f"Give 60 to 70 % of the space to: {chat.line(mask(request.focus), 700)}. The rest shortly."
@@ -196,7 +201,8 @@ def prompt(request: SummaryRequest, max_tokens: int) -> str:
 
 
 def record(rows: ChatRows, budget_tokens: int) -> str:
-    """Write rows as numbered text that fits the budget: each clipped, at worst the middle left out."""
+    """Return the rows as numbered text that fits the budget: each row is clipped, and if needed the middle is
+    left out."""
     names = {call.id: call.name for row in rows for call in chat.calls_of(row)}
     masked = [_masked(row, names) for row in rows]
     lines: list[str] = []
@@ -219,8 +225,11 @@ def record(rows: ChatRows, budget_tokens: int) -> str:
 
 
 class _Masked(NamedTuple):
-    """A row without secrets: head, text, what follows it, and its calls. Masking whole texts is slow, and a
-    clipped secret is not recognised, so it is done once and before any cut."""
+    """A row with its secrets masked: head, text, a note on images, and its calls.
+
+    Masking whole texts is slow, and a clipped secret is not recognised, so it is done once and before any
+    cut.
+    """
 
     head: str
     text: str
@@ -262,7 +271,7 @@ def _try(
 
 
 def _switched_language(summary: str, sample: str) -> bool:
-    """Whether the person writes in a script that the summary hardly uses."""
+    """Return whether the person writes in a script that the summary hardly uses."""
     theirs = [character for character in sample if character.isalpha()]
     foreign = sum(ord(character) > 0x24F for character in theirs)
     if len(theirs) < 4 or foreign * 2 < len(theirs):

@@ -1,8 +1,8 @@
-"""The one message that stands for what left the window: its frame, its parts, and reading it back.
+"""The one message that replaces compacted messages: its frame, its parts, and reading it back.
 
 Code writes the frame, the latest request, the trail and the list of parts; only sections 2 to 13 come from
-a model. All of it is text in a user message, so that it survives wherever the transcript does. This module
-asks no model and chooses no rows.
+a model. Everything is text in a user message, so it is stored with the transcript. This module asks no
+model and chooses no rows.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ _PLACE = re.compile(r"\[#(\d+)\]")
 _ITEM = re.compile(r"^\[[ >x-]\] ", re.MULTILINE)
 _HEADING = re.compile(r"^## \d+\. .*$", re.MULTILINE)
 _NUMBER = re.compile(r"## (\d+)\. ")
-_LASTING = frozenset({2, 3, 4, 8, 13})  # goal, constraints, what was done, decisions, critical values
+_LASTING = frozenset({2, 3, 4, 8, 13})  # goal, constraints, completed actions, decisions, critical values
 _SHORT_ASK = 40
 _PART_CHARS = 100
 
 
 class Summary(msgspec.Struct):
-    """A summary message in its parts. `first`, `last`: the messages it stands for. `ask`: the latest request,
-    as lines. `body`: sections 2 to 13. `todo`: the tool's list, as it last stood. `parts`: a line for each
-    compaction, oldest first."""
+    """A summary message in its parts.
+
+    `first`, `last`: the numbers of the messages it replaces. `ask`: the latest request, as lines. `body`:
+    sections 2 to 13. `todo`: the to-do tool's last list. `parts`: one line per compaction, oldest first.
+    """
 
     first: int
     last: int
@@ -57,12 +59,13 @@ class Summary(msgspec.Struct):
 
 
 def is_synthetic(row: ChatRow) -> bool:
-    """Whether a row was made by an earlier compaction: a summary, or a line that keeps roles in turn."""
+    """Whether an earlier compaction made the row: a summary, or a filler line that keeps roles
+    alternating."""
     return is_summary(row) or ("_seq" not in row and row.get("content") in (ACK, BRIDGE))
 
 
 def is_summary(row: ChatRow) -> bool:
-    """Whether a row is a summary. A stored message never is, whatever it says."""
+    """Whether a row is a summary. A stored message never is, whatever its text."""
     return row.get("role") == "user" and "_seq" not in row and chat.text_of(row).startswith(OPEN)
 
 
@@ -84,7 +87,7 @@ def parse(row: ChatRow) -> Summary:
 
 
 def write(summary: Summary, *, trail_tokens: int, can_recall: bool) -> ChatRow:
-    """Give the message. Secrets are masked here once more, whatever the parts hold."""
+    """Return the summary as a message. Secrets in any part are masked once more here."""
     place = f" {chat.ref(summary.first, summary.last)}" if summary.first else ""
     blocks = [f"{OPEN}{place}, reference only]\n{_FRAME}{_RECALL if can_recall else ''}"]
     blocks.append(f"{_ASK_TITLE}\n{summary.ask or '(none)'}")
@@ -101,7 +104,7 @@ def write(summary: Summary, *, trail_tokens: int, can_recall: bool) -> ChatRow:
 
 
 def clean_body(text: str) -> str:
-    """Give a model's sections 2 to 13 without a section 1 of its own, our frame, or text before them."""
+    """Return a model's sections 2 to 13, without a section 1 of its own, our frame, or text before them."""
     for fixed in (OPEN, CLOSE, artifacts.TITLE, _PARTS_TITLE, _LIST_TITLE):
         text = text.replace(fixed, "")
     pieces = sections(text)
@@ -112,7 +115,7 @@ def clean_body(text: str) -> str:
 
 
 def kept_parts(body: str, previous: str) -> str:
-    """Give a model's sections, and of the earlier ones those that never end and that it left out."""
+    """Return a model's sections plus the lasting ones of the earlier summary that it left out."""
     pieces = {int(found[1]): piece for piece in sections(body) if (found := _NUMBER.match(piece))}
     former = {int(found[1]): piece for piece in sections(previous) if (found := _NUMBER.match(piece))}
     missing = [number for number in former if number in _LASTING and number not in pieces]
@@ -123,14 +126,15 @@ def kept_parts(body: str, previous: str) -> str:
 
 
 def sections(text: str) -> list[str]:
-    """Cut a text before each numbered heading; the first piece is what stands before all of them."""
+    """Split a text before each numbered heading. The first piece is the text before all of them."""
     starts = [match.start() for match in _HEADING.finditer(text)]
     edges = [0, *starts, len(text)]
     return [text[begin:end] for begin, end in pairwise(edges)]
 
 
 def fit_body(body: str, budget_tokens: int) -> str:
-    """Shorten sections until they fit: the longest loses lines first; of actions the oldest ones."""
+    """Shorten sections until they fit. The longest one loses lines first; completed actions lose the oldest
+    lines."""
     pieces = [piece.rstrip().split("\n") for piece in sections(body) if piece.strip()]
     sizes = [[text_tokens(line) + 1 for line in piece] for piece in pieces]
     total = sum(map(sum, sizes))
@@ -147,7 +151,8 @@ def fit_body(body: str, budget_tokens: int) -> str:
 
 
 def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int) -> str:
-    """Write the newest request of the person, word for word, and what it continues where it says little.
+    """Return the newest request of the person, word for word, and if it is short the request that it
+    continues.
 
     `rows`: the whole list, without earlier summaries.
     """
@@ -171,7 +176,10 @@ def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int) -> str:
 
 
 def open_list(middle: ChatRows, tail: ChatRows, previous: Summary | None, cap_chars: int) -> str:
-    """Give the to-do list as its tool last wrote it, "" where what stays still shows it or there is none."""
+    """Return the to-do list as its tool last wrote it.
+
+    Returns an empty string if the tail still shows it or there is no list.
+    """
     if _written_list(tail) is not None:
         return ""
     newest = _written_list(middle)
@@ -183,7 +191,7 @@ def _keeps_tasks(row: ChatRow) -> bool:
 
 
 def _written_list(rows: ChatRows) -> str | None:
-    """Give the newest list, "" where that was empty; None where no list was written."""
+    """Return the newest list, an empty string if it was empty, or None if no list was written."""
     for row in reversed(rows):
         if row.get("role") == "tool" and _keeps_tasks(row):
             text = chat.text_of(row).strip()
@@ -193,7 +201,7 @@ def _written_list(rows: ChatRows) -> str | None:
 
 
 def part_line(rows: ChatRows, day: str) -> str:
-    """Write the line of one compaction: which messages, when, what was asked there."""
+    """Return the line of one compaction: its messages, the day, and the topic."""
     place = chat.ref(*chat.span_of(rows))
     ask = next((chat.said(row) for row in rows if row.get("role") == "user" and chat.said(row)), "")
     what = chat.line(mask(ask), _PART_CHARS) or "work on the request"

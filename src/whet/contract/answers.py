@@ -1,4 +1,5 @@
-"""Whether a value fits a JSON Schema, in the words that answers are asked for with, and what is none."""
+"""Check values against a JSON Schema, and check that a schema is valid. Covers the keywords that answers are
+requested with."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def misfit_of(
 
 
 def unsound(schema: Mapping[str, Any]) -> str:
-    """Say what makes a schema none, with its place; empty for one by which a value can be looked at."""
+    """Return why a schema is invalid, with the position of the fault, or an empty string if the schema is
+    valid."""
     waiting: list[tuple[str, object]] = [("$", schema)]
     while waiting:
         where, one = waiting.pop()
@@ -95,13 +97,14 @@ def _wrong_keyword(known: Mapping[str, Any], root: Mapping[str, Any], where: str
 
 
 def plain(text: str) -> str:
-    """Give an answer without the fence around it."""
+    """Return an answer without the code fence around it."""
     found = _FENCED.match(text)
     return found[1] if found else text.strip()
 
 
 class _Check:
-    """Looks at values by the parts of a schema; at each pair once, so that one that holds itself ends."""
+    """Checks values against the parts of a schema. Each pair is checked once, so a schema that contains
+    itself ends."""
 
     def __init__(self, root: Mapping[str, Any], fits_pattern: Callable[[str, str], bool] | None) -> None:
         self._root = root
@@ -109,7 +112,7 @@ class _Check:
         self._told: dict[tuple[int, int], str] = {}
 
     def misfit(self, value: object, schema: object, where: str, depth: int) -> str:
-        """Say what does not fit."""
+        """Return why the value does not fit, or an empty string."""
         if schema is False:
             return f"{where} may not be there"
         if not isinstance(schema, Mapping) or depth > _DEEPEST:
@@ -185,7 +188,8 @@ def _listed(known: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _pointed(root: Mapping[str, Any], reference: object) -> object:
-    """Give the part that a reference names; None where it leads nowhere, or out of the schema."""
+    """Return the part of the schema that a reference names, or None if it does not exist or lies outside the
+    schema."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     found: object = root

@@ -1,4 +1,5 @@
-"""What a call makes of files: text before and after, and the hash that binds a yes to what was shown."""
+"""The changes that a call makes to files: text before and after, and the hash that ties an approval to
+exactly the change that was shown."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ import msgspec
 
 
 class TextChange(msgspec.Struct, frozen=True):
-    """What becomes of one file. `old` and `new` are its text, None where there is no file, or no text.
+    """The change to one file. `old` and `new` are its text, or None if there is no file or it is not text.
 
-    `path` is its name for a person, `place` the absolute one, `before` the hash of its bytes now (empty: no
-    file); `note` says what the texts can't, as that something binary is replaced.
+    `path` is the name for a person and `absolute_path` the full path. `before` is the hash of its current
+    bytes, empty if there is no file. `note` says anything that the texts can't, for example that binary
+    content is replaced.
     """
 
     path: str
@@ -25,7 +27,7 @@ class TextChange(msgspec.Struct, frozen=True):
 
 
 class FileEdit(msgspec.Struct, frozen=True):
-    """An edit that was made, as a person reads it: lines added and removed, and a diff that may be cut."""
+    """An edit that was made, as shown to a person: lines added and removed, and a diff that may be cut."""
 
     path: str
     added: int
@@ -34,12 +36,12 @@ class FileEdit(msgspec.Struct, frozen=True):
 
 
 def hash_of(data: bytes) -> str:
-    """Give the hash of a file's bytes."""
+    """Return the SHA-256 hash of a file's bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def changes_digest(changes: Sequence[TextChange]) -> str:
-    """Give one hash for what `changes` do to the bytes that are there now; empty for no change."""
+    """Return one hash of all `changes` and the bytes they start from, or an empty string without changes."""
     rows = [[change.place, change.before, change.new, change.note] for change in changes]
     return hash_of(json.dumps(rows).encode("utf-8", "surrogatepass")) if rows else ""
 
@@ -47,6 +49,7 @@ def changes_digest(changes: Sequence[TextChange]) -> str:
 def call_digest(
     tool: str, arguments: Mapping[str, object], workspace: str, changes: Sequence[TextChange]
 ) -> str:
-    """Give the hash of what a call will do as far as it is known before: what was shown is what may run."""
+    """Return the hash of everything known about a call before it runs. An approval holds only for a call with
+    the same hash."""
     row = [tool, arguments, workspace, changes_digest(changes)]
     return hash_of(json.dumps(row, sort_keys=True).encode("utf-8", "surrogatepass"))

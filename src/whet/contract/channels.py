@@ -1,8 +1,8 @@
-"""What a chat platform is to us: a channel that brings updates in, sends messages out, and keeps nothing that
-must last. The gateway and the confirmation service use the same ones.
+"""The contract of a chat platform. A channel receives updates and sends messages, and stores nothing that
+must last. The gateway and the confirmation service use the same channels.
 
-A package adds a platform by an entry point in the group `whet.channels` that names a `Platform`;
-docs/channels.md shows a whole one.
+A package adds a platform by an entry point in the group `whet.channels` that names a `Platform`.
+docs/channels.md shows a complete example.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LONGEST_WAIT_S = 3600.0
 
 
 class SendFailed(Exception):
-    """A call did not do what it was for. People see the reason.
+    """A call to the platform failed. The reason is shown to people.
 
     `is_final`: trying again can't help. `maybe_sent`: it may have been done all the same. `is_barred`: the
-    platform does not take our token (any more). `status`: HTTP's, 0 where there was none. `retry_after_s`:
-    how long the platform asks to be left alone, at most an hour: it is asked again then.
+    platform rejects our token. `status`: the HTTP status, or 0 if there was none. `retry_after_s`: how
+    long the platform asks us to wait, at most an hour; after that it is tried again.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SendFailed(Exception):
 
 
 class ChatPlace(msgspec.Struct, frozen=True):
-    """Where a person talks: a thread of a chat of a channel."""
+    """The location of a conversation: a thread in a chat of a channel."""
 
     channel: str
     chat: str
@@ -57,8 +57,8 @@ class ChatPlace(msgspec.Struct, frozen=True):
 
 
 class FileRef(msgspec.Struct, frozen=True):
-    """A file that somebody sent: where the platform has it, the name and type that they gave it, its size (0
-    where unknown)."""
+    """A file that a person sent: its reference on the platform, the name and type that they gave it, and its
+    size in bytes (0 if unknown)."""
 
     where: str
     name: str = ""
@@ -67,12 +67,12 @@ class FileRef(msgspec.Struct, frozen=True):
 
 
 class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What somebody did in a place. Names and texts are theirs: data, and never trusted.
+    """An action of a person in a chat. Names and texts are theirs: treat them as data and never trust them.
 
-    `update_id` is the same when the platform brings it again. `mentions_us`: it is addressed to the bot.
-    `ref` names their message; for a press the message with the button, and `text` is the button's data.
-    `token` is what `Channel.answer` needs. `at_s`: when it was said, by the platform's clock (Unix); 0 where
-    that is not known.
+    `update_id` is the same when the platform delivers the update again. `mentions_us`: it is addressed to
+    the bot. `ref` names their message; for a press, the message with the button, and `text` is the
+    button's data. `token` is the value that `Channel.answer` needs. `at_s`: when it was sent, by the
+    platform's clock (Unix), or 0 if unknown.
     """
 
     place: ChatPlace
@@ -88,8 +88,8 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MessageButton(msgspec.Struct, frozen=True):
-    """A button under a message; `data` comes back with the press (at most 64 bytes). One with a `url` opens
-    that address instead."""
+    """A button under a message. `data` comes back with the press (at most 64 bytes). A button with a `url`
+    opens that address instead."""
 
     label: str
     data: str
@@ -98,12 +98,13 @@ class MessageButton(msgspec.Struct, frozen=True):
 
 
 class MessageCard(msgspec.Struct, frozen=True):
-    """A message in parts, what we say apart from what others wrote, for platforms that show the difference.
+    """A message in parts that keeps our text apart from text that others wrote, for platforms that show the
+    difference.
 
-    `title`, `lines` and `warning` are ours. `subject` (one line) and `quoted` are others' and stand as they
-    are, never as markup; `mark` stands above `quoted`. `deadline` has a {} for the time, which is `at_s`
-    (Unix) or, in words, `at`. `alarm` is put beside the title. `address` is a link that stands as text. `ids`
-    are names with their values.
+    `title`, `lines` and `warning` are ours. `subject` (one line) and `quoted` come from others and are
+    shown verbatim, never as markup; `mark` is shown above `quoted`. `deadline` has a {} for the time,
+    which is `at_s` (Unix) or, in words, `at`. `alarm` is shown beside the title. `address` is a link that
+    is shown as text. `ids` are names with their values.
     """
 
     title: str
@@ -150,9 +151,9 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlatformLimits(msgspec.Struct, frozen=True):
-    """What a platform takes: characters in a message, seconds between two edits in a chat and in a group
-    (`can_edit`: whether at all), for how long a repeated send with the same key is one message (0: not at
-    all), whether it has buttons, and whether it shows cards in its own way."""
+    """The limits of a platform: characters in a message, seconds between two edits in a chat and in a group
+    (`can_edit`: whether messages can be edited at all), how many seconds a repeated send with the same key
+    counts as one message (0: never), whether it has buttons, and whether it shows cards in its own way."""
 
     message_chars: int
     edit_every_s: float
@@ -164,64 +165,66 @@ class PlatformLimits(msgspec.Struct, frozen=True):
 
 
 Take = Callable[[Sequence[Incoming]], Awaitable[None]]
-"""Stores updates; durable on return. Raises StoreError."""
+"""Stores updates, which are durable on return. Raises StoreError."""
 
 
 class Memo(Protocol):
-    """A little text that a channel keeps between runs, such as how far it has read."""
+    """Small texts that a channel keeps between runs, such as its read position."""
 
     async def get(self, name: str = "") -> str:
-        """Give it; empty at first."""
+        """Return the text, or an empty string if it was never set."""
         ...
 
     async def all(self) -> dict[str, str]:
-        """Give everything, by name."""
+        """Return all texts by name."""
         ...
 
     async def set(self, value: str, name: str = "") -> None:
-        """Keep it; durable on return."""
+        """Store the text. It is durable on return."""
         ...
 
 
 class Channel(Protocol):
-    """One configured way to people. Updates are handed to `Take`, which returns when they are stored; only
-    then may a channel tell its platform that it has them. It does not know conversations, people or turns."""
+    """One configured connection to people. Updates are passed to `Take`, which returns when they are stored;
+    only then may a channel acknowledge them to its platform. A channel knows nothing about conversations,
+    people or turns."""
 
     @property
     def name(self) -> str:
-        """Its name in the settings."""
+        """The name in the settings."""
         ...
 
     @property
     def limits(self) -> PlatformLimits:
-        """What its platform takes."""
+        """The limits of the platform."""
         ...
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Bring updates in, until cancelled. Only those in `wants` are read, so others need not be asked for.
-        Raises SendFailed where the platform refuses for good."""
+        """Receive updates until cancelled. Only those in `wants` are read, so the others need not be
+        requested. Raises SendFailed if the platform refuses for good."""
         ...
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Send it and give its name on the platform. `key` is the same where the same message is sent again.
-        Raises SendFailed; with `maybe_sent` where it may have got through."""
+        """Send a message and return its id on the platform. `key` is the same if the same message is sent
+        again. Raises SendFailed, with `maybe_sent` if the message may have got through."""
         ...
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
-        """Make a sent message say this instead; a repetition does nothing. Raises SendFailed."""
+        """Replace the content of a sent message. Repeating it does nothing. Raises SendFailed."""
         ...
 
     async def typing(self, place: ChatPlace) -> None:
-        """Show that an answer is being written, for some seconds. Raises SendFailed."""
+        """Show for a few seconds that an answer is being written. Raises SendFailed."""
         ...
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
-        """Get a file that somebody sent. Raises SendFailed, also where it is larger."""
+        """Download a file that a person sent. Raises SendFailed, also if the file is larger than
+        `most_bytes`."""
         ...
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
-        """Tell whoever pressed a button what came of it, in plain text; `is_alert`: so that they have to see
-        it. Raises SendFailed."""
+        """Show the person who pressed a button the result, as plain text. `is_alert`: they must dismiss it.
+        Raises SendFailed."""
         ...
 
     async def aclose(self) -> None:
@@ -230,12 +233,13 @@ class Channel(Protocol):
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """What an entry point in the group `whet.channels` names; the entry's name is the `kind` in the files.
+    """The object that an entry point in the group `whet.channels` names. The entry's name is the `kind` in
+    the settings.
 
-    `settings` is a msgspec.Struct of what its `[[channel]]` takes, each field with a default. A field whose
-    name ends in `_env` names the environment variable that holds a token. `open` makes a channel of its name,
-    its settings, and the tokens in the order of those fields. It raises ConfigError for settings that can't
-    work, and connects to nothing.
+    `settings` is a msgspec.Struct of the settings in its `[[channel]]`, each field with a default. A field
+    whose name ends in `_env` names the environment variable that holds a token. `open` creates a channel
+    from its name, its settings, and the tokens in the order of those fields. It raises ConfigError for
+    settings that can't work, and connects to nothing.
     """
 
     settings: type[msgspec.Struct]

@@ -1,10 +1,10 @@
-"""What decides which part of a long conversation the model sees.
+"""The contract of a context engine, which decides which part of a long conversation the model sees.
 
 `ContextEngine` is the contract that engines for Hermes Agent are written against, so that those run here
 unmodified: synchronous methods, OpenAI chat dicts without a system prompt (index 0 is the first user
-message), and a list that is append-only relative to what the engine last saw or returned. The host
-(`context/host.py`) calls it on one thread at a time, with a deadline, and treats whatever comes back with
-suspicion. This module does not know the host. The contract is explained in docs/context-engines.md.
+message), and a list that is append-only relative to the list the engine last saw or returned. The host
+(`context/host.py`) calls it on one thread at a time, with a deadline, and validates every result. This
+module does not know the host. docs/context-engines.md explains the contract.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ChatRows = list[ChatRow]
 
 
 class ContextEngine(ABC):
-    """Decides what the model sees. An engine needs not call `super().__init__`.
+    """Decides which messages the model sees. An engine need not call `super().__init__`.
 
-    The attributes below are read; after a compaction `EngineOffer.recorded` sets them for an engine of a
-    plugin. Three more methods are called only where an engine has them:
+    The host reads the attributes below. After a compaction, `EngineOffer.recorded` sets them for an engine
+    of a plugin. Three more methods are called only if an engine has them:
     `carry_over_new_session_context(old_id, new_id)`, `clone_for_agent()` and `shutdown()`.
     """
 
@@ -43,62 +43,64 @@ class ContextEngine(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The short name that `context.engine` selects it by."""
+        """The short name that selects it in `context.engine`."""
 
     @abstractmethod
     def update_from_response(self, usage: dict[str, Any]) -> None:
-        """Take the usage of one answered request: every canonical bucket, or nothing at all ({})."""
+        """Read the usage of one answered request: every canonical bucket, or an empty dict."""
 
     @abstractmethod
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Say whether to compact before the next request, which has about `prompt_tokens` tokens."""
+        """Return whether to compact before the next request, which has about `prompt_tokens` tokens."""
 
     @abstractmethod
     def compress(
         self, messages: ChatRows, current_tokens: int | None = None, focus_topic: str | None = None
     ) -> ChatRows:
-        """Give the list that replaces `messages`; the same object or an equal list means: nothing to do.
+        """Return the list that replaces `messages`. The same object or an equal list means that there is
+        nothing to do.
 
         Rows that stay should be the same dict objects. Never called while another method runs.
         """
 
     def should_compress_preflight(self, messages: ChatRows) -> bool:
-        """See the list once a turn, before its first request; True asks for a compaction now."""
+        """Look at the list once a turn, before its first request. True requests a compaction now."""
         del messages
         return False
 
     def has_content_to_compress(self, messages: ChatRows) -> bool:
-        """Say, without a model call, whether a compaction by hand could do anything."""
+        """Return, without a model call, whether a compaction by hand could do anything."""
         del messages
         return True
 
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:
-        """A session begins or is opened: `hermes_home`, `platform`, `model`, `context_length`,
-        `conversation_id` (stable over /new and resume), and `old_session_id` where one was left."""
+        """Called when a session begins or is opened, with `hermes_home`, `platform`, `model`,
+        `context_length`, `conversation_id` (stable over /new and resume), and `old_session_id` if another
+        session was left."""
         del session_id, kwargs
 
     def on_session_end(self, session_id: str, messages: ChatRows) -> None:
-        """A session is left; called once. May be followed by another `on_session_start`."""
+        """Called once when a session is left. Another `on_session_start` may follow."""
         del session_id, messages
 
     def on_session_reset(self) -> None:
-        """Forget the counters of the session that was left."""
+        """Reset the counters of the session that was left."""
         self.last_prompt_tokens = 0
         self.last_completion_tokens = 0
         self.last_total_tokens = 0
         self.compression_count = 0
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        """Give the function schemas of the engine's own tools; read when a session begins."""
+        """Return the function schemas of the engine's own tools. They are read when a session begins."""
         return []
 
     def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Answer a call of one of the engine's tools with JSON text; `messages` is the live list."""
+        """Answer a call of one of the engine's tools with JSON text. `messages` is the live list."""
         del args, kwargs
         return json.dumps({"error": f"Unknown context engine tool: {name}"})
 
     def get_status(self) -> dict[str, Any]:
-        """Give the numbers that status displays show."""
+        """Return the numbers that status displays show."""
         used = max(self.last_prompt_tokens, 0)
         length = self.context_length
         return {
@@ -118,7 +120,7 @@ class ContextEngine(ABC):
         provider: str = "",
         api_mode: str = "",
     ) -> None:
-        """Another model answers from now on: take its window and set the threshold again."""
+        """Another model answers from now on: store its window and recompute the threshold."""
         del model, base_url, api_key, provider, api_mode
         self.context_length = context_length
         self.threshold_tokens = int(context_length * self.threshold_percent)
@@ -128,12 +130,12 @@ class EngineOffer(msgspec.Struct, frozen=True):
     """An engine that `context.engine` can name. `source` is "built-in" or the plugin's name.
 
     Each agent gets an instance of its own: `prototype.clone_for_agent()`, else a deep copy of the
-    prototype, else what `fresh` makes; only a foreground agent may share the prototype itself. A built-in
-    engine has no prototype. `fresh` may raise; it is called off the event loop.
+    prototype, else the result of `fresh`. Only a foreground agent may share the prototype itself. A
+    built-in engine has no prototype. `fresh` may raise; it is called off the event loop.
 
-    `is_quick` is a promise of an engine of ours: nothing but a compaction takes time or waits, so that the
-    rest needs no thread. `recorded(engine, tokens)` is called after a compaction of the engine was stored,
-    with what the next request has from now on.
+    `is_quick` is set by our own engines: only a compaction takes time or waits, so the other methods need
+    no thread. `recorded(engine, tokens)` is called after a compaction of the engine was stored, with the
+    size of the next request.
     """
 
     name: str
@@ -146,10 +148,10 @@ class EngineOffer(msgspec.Struct, frozen=True):
 
 
 class SessionChange(msgspec.Struct, frozen=True):
-    """A move to the session `new_id`; `facts` are the keywords of `on_session_start`.
+    """A move to the session `new_id`. `facts` are the keywords of `on_session_start`.
 
-    Without `old_id` nothing is left; without `messages` its end was told to another instance; `carry_over`
-    asks the engine to take what it knows of the old session along.
+    Without `old_id` no session is left. Without `messages` another instance was already notified of its
+    end. `carry_over` asks the engine to keep its knowledge of the old session.
     """
 
     new_id: str
@@ -160,9 +162,10 @@ class SessionChange(msgspec.Struct, frozen=True):
 
 
 def transition_calls(engine: object, change: SessionChange) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Give each hook of a move between sessions with its name, in order, those that `engine` has.
+    """Yield the name and call of each hook for a move between sessions, in order, skipping hooks that
+    `engine` lacks.
 
-    The caller runs them one by one and decides what an exception means; later hooks still follow.
+    The caller runs them one by one and decides how to handle an exception; later hooks still follow.
     """
     facts = dict(change.facts)
     steps: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []

@@ -1,4 +1,5 @@
-"""What tools know of helpers: sessions that do a task for another one, waited for or in the background."""
+"""The interface between tools and helpers: sessions that do a task for another one, in the foreground or the
+background."""
 
 from __future__ import annotations
 
@@ -9,16 +10,19 @@ import msgspec
 from whet.contract.tools import ToolContext, ToolOutput
 
 HELPER = "helper-"
-"""What the names of helpers begin with."""
+"""The prefix of helpers' names."""
 ProcessAction = Literal["list", "poll", "wait", "write", "kill"]
 HelperScope = Literal["parent", "read"]
 
 
 class HelperWish(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a helper is to do, and how. `context` is told to it with the task; `background`: its parent does
-    not wait; `worktree`: in a git working tree of its own; `schema`: a JSON Schema that its answer must fit;
-    `budget_usd` and `steps`: the most that it may take, 0 for what the settings allow; `scope` read: it
-    changes nothing and runs nothing."""
+    """The task of a helper and how to run it.
+
+    `context` is sent to it with the task. `background`: its parent does not wait. `worktree`: it works in
+    a git working tree of its own. `schema`: a JSON Schema that its answer must fit. `budget_usd` and
+    `steps` are its limits, 0 for those of the settings. `scope` "read": it changes nothing and runs
+    nothing.
+    """
 
     task: str
     context: str = ""
@@ -31,24 +35,24 @@ class HelperWish(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Spawn(Protocol):
-    """Has a child session do something under the same gate."""
+    """Runs a task in a child session under the same gate."""
 
     async def __call__(self, parent: ToolContext, wish: HelperWish) -> ToolOutput:
-        """Give what the helper came to, or where it works in the background that it has begun. A cancel ends
-        a helper that is waited for. Asked again for the same call, the same helper goes on."""
+        """Return the helper's result or, if it works in the background, that it has begun. Cancelling ends a
+        helper that is waited for. If called again for the same call, the same helper continues."""
         ...
 
 
 class BackgroundHelpers(Protocol):
-    """A session's helpers in the background, by the names that it was told."""
+    """A session's background helpers, addressed by the names that the session was given."""
 
     async def listed(self, context: ToolContext) -> list[str]:
-        """Give a line for each helper of the session."""
+        """Return one line for each helper of the session."""
         ...
 
     async def look_after(
         self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float
     ) -> ToolOutput:
-        """Do with one what is done with a process: poll it, wait for its end at most so long, write it a
-        message, kill it. What it changed in a working tree of its own is merged by a wait after its end."""
+        """Act on a helper as on a process: poll it, wait up to `timeout_s` for its end, send it a message, or
+        kill it. A wait that sees its end merges the changes in its own working tree."""
         ...

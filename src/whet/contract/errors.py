@@ -43,11 +43,11 @@ class WhetError(Exception):
 
 
 class ConfigError(WhetError):
-    """A setting is wrong; the message names the key, where its value came from, and what is allowed."""
+    """A setting is wrong. The message names the key, the source of its value, and the allowed values."""
 
 
 class BudgetReached(WhetError):
-    """What may be spent in a day has no room for the next call; the message says how much was spent."""
+    """The daily spending limit has no room for the next call. The message says how much was spent."""
 
 
 class NotFound(WhetError):
@@ -75,7 +75,7 @@ class ProviderError(WhetError):
         self.status = status
         self.request_id = request_id
         self.code = ""
-        """What kind of error the server called it, where it said so."""
+        """The server's own error code, or an empty string if it sent none."""
         self.detail = ""
         """All texts of the server's error object, one a line: its message, and where it points to."""
         self.part = ""
@@ -95,22 +95,22 @@ class QuotaExhausted(ProviderError):
 
 
 class RateLimited(ProviderError):
-    """Too many requests; wait `retry_after_s` (None where the server did not say)."""
+    """Too many requests. Wait `retry_after_s` seconds (None if the server did not say)."""
 
     retryable = True
     retry_after_s: float | None = None
 
 
 class Unavailable(ProviderError):
-    """The server or the way to it is down: 5xx, 408, DNS, refused, time-out, a stream cut short; it may say
-    when to come back (`retry_after_s`), as one that loads its model does."""
+    """The server or the network is down: 5xx, 408, DNS, refused, time-out, a stream cut short. The server may
+    say when to try again (`retry_after_s`), for example while it loads its model."""
 
     retryable = True
     retry_after_s: float | None = None
 
 
 class ContextOverflow(ProviderError):
-    """The request is larger than the model's window; `limit_tokens` is None where the server did not say."""
+    """The request is larger than the model's window. `limit_tokens` is None if the server did not say."""
 
     limit_tokens: int | None = None
 
@@ -120,7 +120,7 @@ class ModelRefused(ProviderError):
 
 
 class Rambled(ProviderError):
-    """The answer had no end, so it was cut; asking the same model again may go the same way."""
+    """The answer did not end and was cut. The same model may do the same again."""
 
 
 class BadRequest(ProviderError):
@@ -139,7 +139,7 @@ class WireError(ProviderError):
 
 
 class StoreError(WhetError):
-    """The session database could not do what was asked; nothing half-done is left behind."""
+    """The session database could not carry out an operation. Nothing half-done is left behind."""
 
 
 class StoreBusy(StoreError):
@@ -147,7 +147,7 @@ class StoreBusy(StoreError):
 
 
 class StoreFull(StoreError):
-    """No space is left where the database lives."""
+    """The disk that holds the database is full."""
 
 
 class StoreCorrupt(StoreError):
@@ -163,7 +163,7 @@ class SchemaTooNew(StoreError):
 
 
 class PluginError(WhetError):
-    """A plugin broke; it is disabled with this reason and nothing else is."""
+    """A plugin broke. It is disabled with this reason; everything else continues."""
 
     def __init__(self, message: str, *, plugin: str, hook: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -178,7 +178,7 @@ class ToolError(WhetError):
 
 
 class BadInput(ToolError):
-    """The arguments don't fit the tool's schema; the message names the argument and what is expected."""
+    """The arguments don't fit the tool's schema. The message names the argument and the expected value."""
 
     kind = "bad_input"
 

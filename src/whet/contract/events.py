@@ -32,7 +32,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
 
 
 class StepFinished(msgspec.Struct, frozen=True, tag="step_finished"):
-    """One model call is stored: its number in the turn, its text so far complete, its usage."""
+    """One model call is stored: its number in the turn and its usage. Its text so far is complete."""
 
     step: int
     usage: Usage
@@ -54,9 +54,12 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_output"):
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
-    """A tool's result is stored; `error_kind` is empty on success, `preview` its first 400 characters, of a
-    failed command's the last ones; of a denial what a person reads of it. `arguments` is there where the call
-    never started (denied, unknown); `edits` say what it changed."""
+    """A tool's result is stored. `error_kind` is empty on success.
+
+    `preview` is the first 400 characters of the result, or the last 400 of a failed command; for a denial,
+    the text for the person. `arguments` is set if the call never started (denied, unknown). `edits` are
+    the changes it made.
+    """
 
     call_id: str
     name: str
@@ -74,7 +77,7 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
 
 
 class ApprovalAsked(msgspec.Struct, frozen=True, tag="approval_asked"):
-    """A person is asked about a call now; `reasons` say what is risky, `edits` what it would write."""
+    """A person is asked about a call. `reasons` say why it is risky, `edits` which changes it would make."""
 
     call_id: str
     tool: str
@@ -84,7 +87,7 @@ class ApprovalAsked(msgspec.Struct, frozen=True, tag="approval_asked"):
 
 
 class ApprovalDecided(msgspec.Struct, frozen=True, tag="approval_decided"):
-    """The gate decided; `decided_by` is rule, person, nobody or service."""
+    """The gate decided. `decided_by` is rule, person, nobody or service."""
 
     call_id: str
     verdict: Verdict
@@ -93,8 +96,8 @@ class ApprovalDecided(msgspec.Struct, frozen=True, tag="approval_decided"):
 
 
 class ConfirmationAsked(msgspec.Struct, frozen=True, tag="confirmation_asked"):
-    """A call waits for a human at the confirmation service: `page_url` is where (may be empty),
-    `expires_in_s` how long from now; then silence is a denial."""
+    """A call waits for a human at the confirmation service. `page_url` is the page to decide on (may be
+    empty) and `expires_in_s` the time left; after that, no answer is a denial."""
 
     call_id: str
     action: str
@@ -115,9 +118,9 @@ class Compaction(msgspec.Struct, frozen=True, tag="compaction"):
 
 
 class Retry(msgspec.Struct, frozen=True, tag="retry"):
-    """A model call failed before its first delta, or after a StreamRestarted, and is tried again after
-    `wait_s`, or sooner where the machine woke up or its network changed. `left_s`: how long an outage will
-    still be waited out; 0 where only tries are counted. `hint`: what the person can do meanwhile."""
+    """A model call failed before its first delta, or after a StreamRestarted. It is tried again after
+    `wait_s`, or sooner if the machine wakes up or its network changes. `left_s`: how many more seconds an
+    outage is waited out, or 0 if only attempts are counted. `hint`: what the person can do meanwhile."""
 
     attempt: int
     wait_s: float
@@ -127,7 +130,7 @@ class Retry(msgspec.Struct, frozen=True, tag="retry"):
 
 
 class StreamRestarted(msgspec.Struct, frozen=True, tag="stream_restarted"):
-    """A stream broke after text was shown: what was shown of this step is void and comes again."""
+    """A stream broke after text was shown. The text shown for this step is void and will be sent again."""
 
     reason: str
 
@@ -154,10 +157,11 @@ class ReviewQueued(msgspec.Struct, frozen=True, tag="review_queued"):
 
 
 class ReviewFinished(msgspec.Struct, frozen=True, tag="review_finished"):
-    """A review of `session_id` has come to something, and that is stored; it comes outside of any turn.
+    """A review of `session_id` ended or was postponed, and that is stored. The event comes outside of any
+    turn.
 
-    `state`: saved (`summary` says what), nothing, failed (given up, `note` says why) or waiting (tried again
-    at `until`, an ISO time; `note` says why). `review_session_id` is the review's own transcript.
+    `state`: saved (see `summary`), nothing, failed (given up; `note` says why) or waiting (tried again at
+    `until`, an ISO time; `note` says why). `review_session_id` is the review's own transcript.
     """
 
     job_id: str
@@ -172,8 +176,8 @@ class ReviewFinished(msgspec.Struct, frozen=True, tag="review_finished"):
 
 
 class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
-    """The turn's end marker is stored. `text` is the final answer, `error` one line where it failed;
-    `receipt` is what the turn's calls did, None where they had no effect; `is_overflow`: what was said is too
+    """The turn's end marker is stored. `text` is the final answer, `error` one line if it failed. `receipt`
+    sums up the effects of the turn's calls, None if they had none. `is_overflow`: the conversation is too
     long for the model."""
 
     session_id: str

@@ -1,5 +1,5 @@
-"""How a setting's text must look where its type does not say it. Whoever reads settings refuses what does not
-fit, and what uses them reads them by the same expressions: so nothing is taken that would fail later."""
+"""The format of settings whose type does not say it. The settings reader and the code that uses a setting
+share the same expressions, so no value is accepted that would fail later."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from whet.contract.texts import parts_of
 RULE = re.compile(r"\s*(?P<tool>[\w*?.:/-]+)\s*(?:\((?P<pattern>.*\S.*)\))?\s*", re.DOTALL)
 """`tool` or `tool(pattern)`."""
 ACTION_RULE = re.compile(rf"(?s:{RULE.pattern})=\s*(?P<action>[a-z][a-z0-9_.-]{{0,63}})\s*", re.DOTALL)
-"""A rule, and the name of the action that it stands for."""
+"""A rule and the name of the action that it maps to."""
 BACKEND = re.compile(
     r"\s*(?:local|container\s+(?P<image>[^-\s]\S*)|ssh\s+(?P<host>[^-\s]\S*)(?:\s+(?P<folder>[^-\s]\S*))?)\s*"
 )
-"""Where commands run."""
+"""The place where commands run."""
 _HOST = re.compile(r"(?:\*\.)?[\w.-]*\w|\[?[0-9a-fA-F:.]+\]?")
 _VARIABLES = re.compile(r"\s*\w+\s*(?:,\s*\w+\s*)*")
 DATABASE_SCHEMES = ("postgresql://", "postgres://")
 
 
 class SettingForm(msgspec.Struct, frozen=True):
-    """What fits, and how a person reads what may stand there."""
+    """A test for valid values, and a description of them for a person."""
 
     allowed: str
     fits: Callable[[str], object]
@@ -48,4 +48,4 @@ FORMS = {
         "postgresql://user@host/database", lambda text: text.startswith(DATABASE_SCHEMES)
     ),
 }
-"""By the name that stands in the schema."""
+"""The formats, by the name used in the schema."""

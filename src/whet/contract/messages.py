@@ -1,9 +1,9 @@
-"""What is said in a conversation, as frozen values.
+"""The messages of a conversation, as frozen values.
 
 A `Message` is one row of a transcript. At the boundaries to engines, plugins and exports it is an OpenAI
-chat dict (`to_dict`, `from_dict`); on the wire each provider's codec encodes it. This module does not
-know about any provider, nor about storage. What a model sent is kept as received: `ToolCall.arguments` is
-the JSON text itself, and `VendorReplay` keeps the vendor's own blocks where they must go back unchanged.
+chat dict (`to_dict`, `from_dict`); on the wire each provider's codec encodes it. This module does not know
+about any provider, nor about storage. A model's output is kept as received: `ToolCall.arguments` is the
+JSON text itself, and `VendorReplay` keeps the vendor's own blocks if they must be sent back unchanged.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ _IMAGES = (
 
 
 def image_type(head: bytes) -> str:
-    """Give the type that a file's first bytes are of; empty for what is no image that models read."""
+    """Return the image type of a file from its first bytes, or an empty string if it is not an image that
+    models read."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _IMAGES if head.startswith(magic)), "")
 
 
 def image_in(data_base64: str) -> ImagePart | None:
-    """Give a stranger's image. What it is, its bytes say: a model refuses a wrong name for it in every
-    request to come. None for what is no image, or no base64."""
+    """Return an untrusted image as a part, or None if the data is not an image or not base64. Its type is
+    taken from its bytes: a model would refuse a wrong type in every later request."""
     try:
         kind = image_type(binascii.a2b_base64(data_base64, strict_mode=True)[:16])
     except ValueError:
@@ -79,8 +80,8 @@ class VendorReplay(msgspec.Struct, frozen=True):
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     """One row of a transcript. Compared by identity: the wire cache relies on it.
 
-    `note` is what Whet adds to a person's message when it is stored (time, folder): the model reads it
-    after the content, people and searches don't see it. `cache_until`: a vendor whose cache wants marks is
+    `note` is added by Whet to a person's message when it is stored (time, folder): the model reads it
+    after the content, people and searches don't see it. `cache_until`: a vendor whose cache needs marks is
     asked to keep everything up to here.
     """
 
@@ -97,7 +98,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
 
     @property
     def text(self) -> str:
-        """The message's text; of several parts, the text parts joined by newlines."""
+        """The message's text. If it has several parts, the text parts joined by newlines."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
@@ -109,7 +110,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
 
 
 def sent_content(message: Message) -> str | tuple[Part, ...]:
-    """Give what the model reads as the message's content: its own, then the note."""
+    """Return the content that the model reads: the message's own, then the note."""
     if not message.note:
         return message.content
     if isinstance(message.content, str):
@@ -163,7 +164,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """Give the OpenAI chat dict of `message`, as engines, plugins and exports see it."""
+    """Return the message as an OpenAI chat dict, as engines, plugins and exports see it."""
     content: Any = sent_content(message)
     if not isinstance(content, str):
         content = [_part_to_dict(part) for part in content]
@@ -189,7 +190,7 @@ def _part_to_dict(part: Part) -> dict[str, Any]:
 
 
 def from_dict(row: dict[str, Any]) -> Message:
-    """Parse an OpenAI chat dict; unknown keys are ignored, a wrong shape raises ValueError."""
+    """Parse an OpenAI chat dict. Unknown keys are ignored. Raises ValueError for a wrong shape."""
     role = row.get("role")
     if role not in ("user", "assistant", "tool"):
         raise ValueError(f"role must be user, assistant or tool, not {role!r}")

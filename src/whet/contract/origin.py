@@ -1,7 +1,7 @@
-"""Where a learned write comes from: who made it, in which session, turn and call.
+"""The provenance of a learned write: who made it, in which session, turn and call.
 
 Kept with every row of the ledger and handed to external memory providers as plain metadata. It does not
-know what was written.
+know the content of the write.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ WriteOrigin: TypeAlias = Literal["foreground", "review", "user", "import"]
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """One write's provenance. `session_id` is the session that made the call; of a review,
-    `parent_session_id` is the session that it reviews, `others` the ids of those that it reviews with it
+    """The provenance of one write. `session_id` is the session that made the call. For a review,
+    `parent_session_id` is the session that it reviews, `others` the ids of further sessions under review
     (separated by spaces, not stored), and `task_id` its job."""
 
     write_origin: WriteOrigin = "user"
@@ -37,5 +37,5 @@ class Origin(msgspec.Struct, frozen=True):
         return [self.parent_session_id, *self.others.split()]
 
     def metadata(self) -> dict[str, str]:
-        """Give the fields that are set, as external memories get them."""
+        """Return the fields that are set, as external memories receive them."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name))}

@@ -1,7 +1,7 @@
 """The replaceable parts of a turn, as the loop sees them.
 
-The composition root (`app/build.py`) fills them; the loop imports nothing else. Each method says when it
-is called, whether it may raise, and what is durable.
+The composition root (`app/build.py`) provides them; the loop imports nothing else. Each method says when
+it is called, whether it may raise, and what is durable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from whet.contract.tools import Tool, ToolOutput, ToolSpec
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """A model as a provider serves it. Prices are USD per million tokens, None where unknown."""
+    """A model as a provider serves it. Prices are USD per million tokens, None if unknown."""
 
     provider: str
     model: str
@@ -33,7 +33,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     def usage(
         self, *, prompt: int, output: int, cache_read: int = 0, cache_write: int = 0, reasoning: int = 0
     ) -> Usage:
-        """Give the Usage of one call. `prompt` counts all prompt tokens, the cached ones among them."""
+        """Return the Usage of one call. `prompt` counts all prompt tokens, including the cached ones."""
         plain = max(prompt - cache_read - cache_write, 0)
         return Usage(
             prompt_tokens=prompt,
@@ -48,7 +48,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
         )
 
     def cost_usd(self, plain: int, cache_read: int, cache_write: int, output: int) -> float | None:
-        """Give the price of that many tokens; None where one that counts is unknown."""
+        """Return the price of that many tokens, or None if a price that is needed is unknown."""
         counts = (plain, cache_read, cache_write, output)
         prices = (
             self.input_usd_per_mtok,
@@ -63,12 +63,12 @@ class ModelInfo(msgspec.Struct, frozen=True):
             if price is None:
                 return None
             total += tokens * price / 1_000_000
-        # No count at all is a server that told us nothing, not a call that cost nothing.
+        # No counts at all means that the server reported none, not that the call was free.
         return total if any(counts) or self.input_usd_per_mtok == 0 else None
 
 
 class ModelReply(msgspec.Struct, frozen=True, tag="reply"):
-    """The last item of a stream: the whole assistant message, its usage, and who really answered.
+    """The last item of a stream: the whole assistant message, its usage, and the model that really answered.
 
     `stop` is "end" (answered or tool calls) or "length" (the output limit cut it).
     """
@@ -98,14 +98,14 @@ StreamItem = TextDelta | ReasoningDelta | Retry | StreamRestarted | AttemptLost 
 
 
 class ModelLink(Protocol):
-    """One session's way to its model: frozen system prompt and tools, cached wire bytes.
+    """One session's connection to its model: frozen system prompt and tools, cached wire bytes.
 
     Not shared between sessions; used by one task at a time.
     """
 
     @property
     def info(self) -> ModelInfo:
-        """The model that answers now (the fallback's once that took over)."""
+        """The model that answers now (the fallback's after it took over)."""
         ...
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
@@ -119,7 +119,7 @@ class ModelLink(Protocol):
 
 
 FailureJudge = Callable[[ModelInfo, ProviderError, Sequence[Message]], Awaitable[ProviderError]]
-"""Says what a failed request counts as: gives the error itself, or another in its place."""
+"""Classifies a failed request: returns the error itself or a replacement."""
 
 
 class Provider(Protocol):
@@ -131,7 +131,7 @@ class Provider(Protocol):
         ...
 
     def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ModelLink:
-        """Freeze a session's prefix and give its link. No I/O."""
+        """Freeze a session's prefix and return its link. No I/O."""
         ...
 
     async def list_models(self) -> list[str]:
@@ -144,12 +144,12 @@ class Provider(Protocol):
 
 
 Compacted = Literal["compacted", "unchanged", "nothing"]
-"""What came of a compaction by hand; "nothing": there is nothing to compact yet, no model was asked."""
+"""The result of a compaction by hand. "nothing": there was nothing to compact, and no model was called."""
 
 
 class ContextStatus(msgspec.Struct, frozen=True):
-    """How full the window is. `used_tokens` is the server's own count where `counted`, else estimated;
-    `threshold_tokens` 0 means that nothing is compacted; `stopped` says why automatic compaction is off."""
+    """How full the window is. `used_tokens` is the server's own count if `counted`, else an estimate.
+    `threshold_tokens` 0 means that nothing is compacted. `stopped` says why automatic compaction is off."""
 
     engine: str
     source: str
@@ -162,15 +162,15 @@ class ContextStatus(msgspec.Struct, frozen=True):
 
 
 class Context(Protocol):
-    """What of the transcript the model sees. Called from the loop's task only."""
+    """The part of the transcript that the model sees. Called from the loop's task only."""
 
     async def view(
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
     ) -> Sequence[Message]:
-        """Give the list for the next request: valid for every provider (P3), append-only relative to the
+        """Return the list for the next request: valid for every provider (P3), append-only relative to the
         last one unless a compaction was recorded (P4). `overflow_limit_tokens` is set once, after the
-        server refused the last view; 0 where it did not name its limit. Never raises for bad messages.
-        """
+        server refused the last view; it is 0 if the server did not name its limit. Never raises for bad
+        messages."""
         ...
 
     async def without_refused(self, refusal: ProviderError, emit: Emit) -> Sequence[Message] | None:
@@ -184,11 +184,11 @@ class Context(Protocol):
         ...
 
     def observe(self, usage: Usage) -> None:
-        """Take the usage of the request that was just answered."""
+        """Record the usage of the request that was just answered."""
         ...
 
     def sent_tokens(self) -> int:
-        """Estimate the tokens of the last view with all that stands before it."""
+        """Estimate the tokens of the last view, including everything before it in the request."""
         ...
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
@@ -196,19 +196,19 @@ class Context(Protocol):
         ...
 
     async def status(self) -> ContextStatus:
-        """Say how full the window is. Sends nothing."""
+        """Return how full the window is. Sends nothing."""
         ...
 
     async def aclose(self) -> None:
-        """The session is left: its engine is told, once. A second call does nothing."""
+        """Leave the session and notify its engine, once. A second call does nothing."""
         ...
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The gate's verdict on a call; `reason` is what the model reads after a denial, `told` what people do.
+    """The gate's verdict on a call. After a denial the model reads `reason` and people read `notice`.
 
-    After a question, `digest` is the hash of what was shown, `changes` what it showed of files, and
-    `arguments` those that the person wrote in place of the model's.
+    After a question, `digest` is the hash of the request that was shown, `changes` the file changes it
+    showed, and `arguments` those that the person wrote in place of the model's.
     """
 
     verdict: Verdict
@@ -221,14 +221,17 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 CallPreview = Callable[[dict[str, object]], Awaitable[tuple[TextChange, ...]]]
-"""Checks a call's arguments, and gives what it would make of files. Raises ToolError where it would fail."""
+"""Checks a call's arguments and returns the file changes it would make. Raises ToolError if the call would
+fail."""
 
 
 class GateCall(msgspec.Struct, frozen=True):
-    """One call before the gate: the final arguments that will run (parsed), and where. `key` is the call's
-    own in its session, and the same after a crash; models use their call ids twice. `preview` None: what it
-    does to files is not known before it runs. `asks`: why a person has to be asked, also where the policy
-    would allow the call."""
+    """One call before the gate: the final arguments that will run (parsed), and where.
+
+    `key` identifies the call in its session and is the same after a crash; models use call ids twice.
+    `preview` None: its changes to files are not known before it runs. `asks`: why a person must be asked
+    even if the policy would allow the call.
+    """
 
     session_id: str
     call: ToolCall
@@ -243,7 +246,7 @@ class GateCall(msgspec.Struct, frozen=True):
 
 class ConfirmCase(msgspec.Struct, frozen=True):
     """A high-risk call for the confirmation service: `action` is its name there, `subject` the exact action
-    as a person reads it, `reasons` what is risky about it, `changes` what it makes of files."""
+    as a person reads it, `reasons` why it is risky, `changes` its changes to files."""
 
     action: str
     subject: str
@@ -253,32 +256,30 @@ class ConfirmCase(msgspec.Struct, frozen=True):
 
 
 class Confirmer(Protocol):
-    """The way to the humans behind a confirmation service. Whatever goes wrong is a denial."""
+    """The connection to the humans behind a confirmation service. Any failure is a denial."""
 
     async def confirm(self, case: ConfirmCase, emit: Emit) -> Decision:
-        """Have a human decide on exactly this call, waiting as long as the service gives; an allow is used
-        up on return. The same call asked again (after a crash) finds its own request. A cancel withdraws it.
-        """
+        """Have a human decide on exactly this call, waiting as long as the service allows. An approval is
+        consumed on return. If the same call is submitted again after a crash, its existing request is
+        found. Cancelling withdraws the request."""
         ...
 
     async def report(self, case: ConfirmCase, output: ToolOutput, emit: Emit) -> None:
-        """Tell the service how the allowed call ended. Never raises; what can't be told is a Notice."""
+        """Report the end of the allowed call to the service. Never raises: a failure becomes a Notice."""
         ...
 
 
 class Gate(Protocol):
-    """Stands before every call, of every session, child and job. Fails closed."""
+    """Checks every call of every session, child and job before it runs. Fails closed."""
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
-        """Allow or deny, asking a person where the policy says so. Called in the model's order, one at a
-        time. An exception is a denial.
-        """
+        """Allow or deny the call, asking a person if the policy requires it. Called in the model's order, one
+        at a time. An exception is a denial."""
         ...
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
-        """Hear of the stored result of a call that the service decided on, or whose outcome a crash left
-        unknown. Does not raise.
-        """
+        """Receive the stored result of a call that the service decided on, or whose outcome a crash left
+        unknown. Does not raise."""
         ...
 
 
@@ -286,7 +287,7 @@ Answer = Literal["once", "session", "always", "no"]
 
 
 class GrantScope(msgspec.Struct, frozen=True):
-    """What a lasting yes would cover: the patterns kept, and whether "always" may be said of them."""
+    """The patterns that a lasting approval would cover, and whether "always" may be chosen for them."""
 
     tool: str
     patterns: tuple[str, ...]
@@ -294,17 +295,17 @@ class GrantScope(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The rules as they would stand in a list of allow rules."""
+        """The rules as they would appear in a list of allow rules."""
         return ", ".join(f"{self.tool}({pattern})" for pattern in self.patterns)
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """What a person is asked: `subject` is the exact action, `reasons` what is risky about it.
+    """The question to a person: `subject` is the exact action, `reasons` why it is risky.
 
-    `grant` is what "always" would cover at first, empty where it is not offered; `scopes` are all that a
-    lasting yes may cover, the usual one first. `changes` is what would be written, `arguments` the call's
-    own, `folder` where it runs, `opening` what a sandbox would be opened for, in words; `digest` binds a yes
-    to all of that.
+    `grant` is the first scope that "always" would cover, empty if it is not offered; `scopes` are all that
+    a lasting approval may cover, the usual one first. `changes` are the changes to files, `arguments` the
+    call's own, `folder` the folder it runs in, `opening` the reason for opening the sandbox, in words.
+    `digest` ties an approval to all of that.
     """
 
     session_id: str
@@ -322,8 +323,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A person's whole answer: for which of the request's scopes, in what words ("no, because ..."), and with
-    which arguments in place of those that were shown."""
+    """A person's whole answer: for which of the request's scopes, in which words ("no, because ..."), and
+    with which arguments in place of those that were shown."""
 
     answer: Answer
     scope: int = 0
@@ -332,29 +333,29 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def short(self) -> Answer | Reply:
-        """The bare answer where there is nothing else in it."""
+        """The bare answer if it has no scope, words or arguments."""
         return self if self.scope or self.words or self.arguments is not None else self.answer
 
 
 class Person(Protocol):
-    """The human at an interface. An interface without one gives None, and that is a denial."""
+    """The human at an interface. An interface without one returns None, which is a denial."""
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Ask about one action; None where nobody can answer. May take hours; may be cancelled."""
+        """Ask about one action. Returns None if no person can answer. May take hours; may be cancelled."""
         ...
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Put the model's question; None where nobody can answer."""
+        """Ask the model's question. Returns None if no person can answer."""
         ...
 
 
 class NobodyPresent:
-    """The Person of a program that nobody watches: no question is answered, and that is a denial."""
+    """The Person of a program without a user: no question is answered, and that is a denial."""
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Give None: nobody decides."""
+        """Return None: no person decides."""
         return None
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Give None: nobody answers."""
+        """Return None: no person answers."""
         return None

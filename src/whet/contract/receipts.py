@@ -1,7 +1,7 @@
-"""What a turn really did, as its calls show it: files, commands, tests, what was sent; not its prose.
+"""The effects of a turn, taken from its calls and not from its prose: files, commands, tests, things sent.
 
-`CallEffects` is kept with each stored call; a `TurnReceipt` sums up those of one turn. What the model says of
-its work stands beside it and never goes into it.
+`CallEffects` is stored with each call; a `TurnReceipt` sums up those of one turn. The model's own account
+of its work is shown beside the receipt and never becomes a part of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SHOWN_CHARS = 40
 
 
 class FileLines(msgspec.Struct, frozen=True):
-    """A file that changed, and how many lines came and went."""
+    """A file that changed, with the number of lines added and removed."""
 
     path: str
     added: int
@@ -25,9 +25,9 @@ class FileLines(msgspec.Struct, frozen=True):
 
 
 class TestCounts(msgspec.Struct, frozen=True):
-    """What a test runner printed. `direct`: the command ran the runner last and by itself, so nothing else
-    printed that, and the exit code is the runner's own. `unit` says what is counted where that is not
-    tests."""
+    """The counts that a test runner printed. `direct`: the command ran only the runner, or ran it last, so
+    nothing else printed the counts and the exit code is the runner's own. `unit` names the counted things
+    if they are not tests."""
 
     __test__ = False
 
@@ -48,13 +48,17 @@ class TestCounts(msgspec.Struct, frozen=True):
 
 
 class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a call did: `edits` are its own changes, `touched` what the step's commands made of other files,
-    `command` what it ran, `sent` what it sent out, `later` the files that something else than a call changed
-    after its tests, until its turn ended, `marked` the sentences of the answer that the receipt does not bear
-    out, `unmarked` why that is not known. `folder` is where the next command begins, below the workspace;
-    None where the call did not change that. `received` is whether bytes came to it from the network, None
-    where nothing counted them. `runs_on` names the process that it left in the background (whose `received`
-    says whether bytes can come to it), `over` the one that it saw ended."""
+    """The effects of a call.
+
+    - `edits`: its own changes; `touched`: changes that the step's commands made to other files
+    - `command`: the command it ran; `sent`: the data it sent out
+    - `later`: files that changed after its tests and before its turn ended, other than by a call
+    - `marked`: sentences of the answer that the receipt does not support; `unmarked`: why that is unknown
+    - `folder`: where the next command begins, below the workspace; None if the call did not change it
+    - `received`: whether it received bytes from the network; None if they were not counted
+    - `runs_on`: the process that it left in the background (`received` then says whether bytes can reach it)
+    - `over`: the process whose end it saw
+    """
 
     edits: tuple[FileLines, ...] = ()
     touched: tuple[FileLines, ...] = ()
@@ -71,7 +75,7 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CommandRun(msgspec.Struct, frozen=True):
-    """A command with its exit code (None: it has none, as where it runs on, or was stopped: `how`)."""
+    """A command with its exit code, None if it still runs or was stopped, as `how` says."""
 
     command: str
     exit_code: int | None
@@ -80,13 +84,13 @@ class CommandRun(msgspec.Struct, frozen=True):
 
     @property
     def is_failed(self) -> bool:
-        """Whether it is known to have gone wrong."""
+        """Whether the command is known to have failed."""
         return bool(self.how) or self.exit_code not in (None, 0)
 
 
 class SentOut(msgspec.Struct, frozen=True):
-    """Something that went out: by which tool, about what, and whether the call succeeded. `how` says how a
-    call ended that may have sent it although it did not succeed: cut off, or too late with its answer."""
+    """Something that a tool sent out: its subject, and whether the call succeeded. `how` is set for a call
+    that may have sent it without succeeding: it was cut off, or its answer came too late."""
 
     tool: str
     about: str
@@ -95,11 +99,11 @@ class SentOut(msgspec.Struct, frozen=True):
 
 
 class TurnReceipt(msgspec.Struct, frozen=True):
-    """What a turn with effects did. `state` says how its tests stand to its edits: fresh (nothing changed
-    since they ran), stale (files changed after the last run), mixed (the command that ran them changed files,
-    too), never (files changed and none ran), none. `later` names files that no call of the turn changed,
-    `marked` sentences of the answer that a judging model finds not borne out; `unmarked` says why it was not
-    to be had."""
+    """The effects of a turn. `state` compares its tests with its edits: fresh (nothing changed since they
+    ran), stale (files changed after the last run), mixed (the command that ran them also changed files),
+    never (files changed and no tests ran), none. `later` names files that no call of the turn changed,
+    `marked` sentences of the answer that a judging model finds unsupported; `unmarked` says why the judge
+    gave no verdict."""
 
     files: tuple[FileLines, ...] = ()
     commands: tuple[CommandRun, ...] = ()
@@ -112,7 +116,7 @@ class TurnReceipt(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What happened, in short pieces that are joined as there is room."""
+        """The summary in short pieces; callers join as many as they have room for."""
         found: list[str] = []
         if self.files:
             added, removed = sum(f.added for f in self.files), sum(f.removed for f in self.files)
@@ -149,7 +153,7 @@ class TurnReceipt(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The receipt unfolded: a row for each file, command and sending."""
+        """The receipt in full: one row for each file, command and message sent."""
         found = [f"{one.path}  +{one.added:,} −{one.removed:,}" for one in self.files]
         for run in self.commands:
             end = run.how or ("runs on" if run.exit_code is None else f"exit {run.exit_code}")

@@ -24,8 +24,8 @@ Effect = Literal["read", "write", "execute", "network", "send"]
 
 
 class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the model is told of a tool: `parameters` is a JSON schema object. The properties in `unsent` are
-    taken where a call gives them, but no request spends tokens on them."""
+    """The description of a tool for the model. `parameters` is a JSON schema object. The properties in
+    `unsent` are accepted in a call, but no request spends tokens on them."""
 
     name: str
     description: str
@@ -34,14 +34,16 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a call gave back: `text` for the model, and the facts that statistics read.
+    """The output of a call: `text` for the model, and the facts that statistics read.
 
-    `error_kind` is empty on success, else one word (bad_input, timeout, denied, failed, crashed,
-    interrupted, exit, unknown_tool, cancelled). `exit_code` is a command's, None otherwise. `changes` is
-    what it made of files, `folder` where its shell has gone, below the workspace, `received` whether bytes
-    came to it from the network, as the sandbox counted them (None: nothing did), `runs_on` the process that
-    it left in the background, `over` the one that it saw ended, `facts` what is kept of the call, as JSON;
-    dispatch writes that.
+    - `error_kind` is empty on success, else one word (bad_input, timeout, denied, failed, crashed,
+      interrupted, exit, unknown_tool, cancelled)
+    - `exit_code`: a command's, None otherwise
+    - `changes`: its changes to files
+    - `folder`: where its shell is now, below the workspace
+    - `received`: whether it received bytes from the network, as counted by the sandbox; None if not counted
+    - `runs_on`: the process that it left in the background; `over`: the process whose end it saw
+    - `facts`: what is kept of the call, as JSON; dispatch sets it
     """
 
     text: str
@@ -62,26 +64,28 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class Buffers(Protocol):
-    """Files that another program holds open, an editor's unsaved ones. Called on a tool's thread, with paths
-    that were resolved and lie where the tool may go. Nothing is raised: what can't be asked is not held."""
+    """Files that another program has open, such as an editor's unsaved ones. Called on a tool's thread, with
+    paths that were resolved and lie where the tool may go. Nothing raises: a file that can't be asked
+    about counts as not open."""
 
     def read(self, path: Path) -> str | None:
-        """Give a file's text as the program has it; None where it can't say, and the disk counts."""
+        """Return a file's text as the program has it, or None if the program can't say; then the file on disk
+        counts."""
         ...
 
     def write(self, path: Path, text: str) -> bool:
-        """Have the program take a new text and save it; False where it did not say that it did."""
+        """Have the program take a new text and save it. Returns False if the program did not confirm it."""
         ...
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """What a running call may use. `output` shows live text to the person and stores nothing.
+    """The environment of a running call. `output` shows live text to the person and stores nothing.
 
-    `ask` puts a question to the person and gives the answer, or None where nobody can answer. `buffers` are
-    the files that the person's editor holds, None where there is no such program. `paused` stops the clock
-    of the turn while it is entered, for a call that has a turn of its own in which a person is asked. `shown`
-    is the hash of the changes that a person allowed, empty where nobody was asked: others may not be made.
-    `key` names the call within its session, also after a crash: turn, step and place.
+    `ask` puts a question to the person and returns the answer, or None if no person can answer. `buffers`
+    are the files open in the person's editor, None if there is no editor. `paused` stops the clock of the
+    turn while it is entered, for a call that runs a turn of its own in which a person is asked. `shown` is
+    the hash of the changes that a person allowed, and no others may be made; it is empty if no person was
+    asked. `key` names the call within its session, also after a crash: turn, step and position.
     """
 
     session_id: str
@@ -98,23 +102,24 @@ class ToolContext(msgspec.Struct, frozen=True):
 
 Handler = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput]]
 Check = Callable[[dict[str, Any]], dict[str, Any]]
-"""Reads a call's arguments as the function takes them; raises BadInput for wrong ones."""
+"""Converts a call's arguments to the types that the function takes. Raises BadInput for wrong ones."""
 Preview = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[TextChange, ...]]]
-"""Gives what a call would make of files, and changes nothing; raises ToolError where it would fail."""
+"""Returns the file changes that a call would make, without making them. Raises ToolError if the call would
+fail."""
 
 StandsFor = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
 
 
 class Tool(msgspec.Struct, frozen=True):
     """A tool as the loop sees it. `run` takes parsed arguments, validates them against the signature
-    (BadInput) and gives the output; it raises only ToolError, CancelledError and bugs.
+    (BadInput) and returns the output; it raises only ToolError, CancelledError and bugs.
 
     `parallel`: calls of one step may run at the same time as others. `repeatable`: running it twice does
     no harm, so that a call interrupted by a crash runs again at resume instead of "outcome unknown".
-    `timeout_s` None: the tool keeps its own limit. `check` and `preview` are asked before a person is.
-    `names` gives the files that its arguments name, as it reads them; raises BadInput. None: their `path`.
-    `stands_for`: its calls are calls of other tools; gives the name and arguments of the one meant, or raises
-    ToolError.
+    `timeout_s` None: the tool keeps its own limit. `check` and `preview` are called before a person is
+    asked. `names` returns the files that its arguments name, as it reads them; raises BadInput. None:
+    their `path`. `stands_for`: its calls are calls of other tools; returns the name and arguments of the
+    tool that is meant, or raises ToolError.
     """
 
     spec: ToolSpec
@@ -138,9 +143,10 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 def clip(text: str, cap_chars: int, note: str = "") -> str:
-    """Cut the middle out of `text` so that at most `cap_chars` of it stay, and name what was cut.
+    """Cut the middle out of `text` so that at most `cap_chars` characters of it stay, and say how much was
+    cut.
 
-    `note` stands behind that, for example how to get it back.
+    `note` follows that, for example how to get it back.
     """
     if len(text) <= cap_chars:
         return text
@@ -164,7 +170,8 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def is_json_type(kind: str, value: object) -> bool:
-    """Whether a value is of a JSON Schema's `type`; an unknown type fits all, and 2.0 is an integer."""
+    """Return whether a value has a JSON Schema's `type`. An unknown type fits everything, and 2.0 is an
+    integer."""
     if kind not in JSON_TYPES or (kind == "integer" and isinstance(value, float) and value.is_integer()):
         return True
     return isinstance(value, JSON_TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))

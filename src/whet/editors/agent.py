@@ -1,7 +1,8 @@
-"""The agent's side of the Agent Client Protocol: sessions, prompts, cancels, choices, history.
+"""The agent's side of the Agent Client Protocol: sessions, prompts, cancellation, options, history.
 
-Each method answers one request of the editor; what a turn does goes out as updates before the request is
-answered. Several sessions run at once, one turn at a time in each. It does not know how bytes travel.
+Each method answers one request of the editor; a turn's events are sent as updates before its request is
+answered. Several sessions run at once, with one turn at a time in each. This module is independent of the
+transport.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ _EVERYTHING = 1_000_000
 
 
 class EditorAgent:
-    """One editor's requests, about the sessions that it has open."""
+    """Handles the requests of one editor about its open sessions."""
 
     def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: EditorCommands) -> None:
         self._sessions = EditorSessions(start, commander)
 
     def on_connect(self, conn: Client) -> None:
-        """Learn the way to the editor."""
+        """Store the connection to the editor."""
         self._sessions.connect(conn)
 
     async def initialize(
@@ -70,7 +71,7 @@ class EditorAgent:
         client_info: Implementation | None = None,
         **kwargs: Any,
     ) -> InitializeResponse:
-        """Say what this agent can do, and learn what the editor can."""
+        """Report this agent's capabilities, and store the editor's."""
         self._sessions.editor.learn(client_capabilities)
         return InitializeResponse(
             protocol_version=min(protocol_version, PROTOCOL_VERSION),
@@ -94,7 +95,7 @@ class EditorAgent:
         mcp_servers: Sequence[Given] | None = None,
         **kwargs: Any,
     ) -> NewSessionResponse:
-        """Begin a session in the folder `cwd`, with the tools of the editor's MCP servers."""
+        """Create a session in the folder `cwd`, with the tools of the editor's MCP servers."""
         here = await self._sessions.begin(cwd, mcp_servers or ())
         return NewSessionResponse(
             session_id=here.session_id,
@@ -110,7 +111,7 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> LoadSessionResponse:
-        """Open a stored session; all that was said is sent before the answer."""
+        """Open a stored session. Its whole conversation is sent before the answer."""
         here = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         program = await self._sessions.program()
         with told():
@@ -132,21 +133,21 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> ResumeSessionResponse:
-        """Open a stored session that the editor knows already: nothing is sent again."""
+        """Open a stored session that the editor already shows: its conversation is not sent again."""
         here = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         return ResumeSessionResponse(
             modes=options.modes(here.mode), config_options=self._sessions.options_of(here)
         )
 
     async def close_session(self, session_id: str, **kwargs: Any) -> CloseSessionResponse:
-        """End what runs in a session and let its servers go; it stays stored."""
+        """Cancel the work of a session and stop its servers; it stays stored."""
         await self._sessions.close(session_id)
         return CloseSessionResponse()
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> ListSessionsResponse:
-        """List conversations, the last active first, of one folder or all; a page at a time."""
+        """List conversations of one folder or all, the last active first, one page at a time."""
         offset = typed_number(cursor or "") or 0
         with told():
             program = await self._sessions.program()
@@ -163,7 +164,7 @@ class EditorAgent:
         return ListSessionsResponse(sessions=infos, next_cursor=more)
 
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
-        """Change what a session asks about, from the next call on."""
+        """Change which calls a session asks about, from the next call on."""
         here = self._sessions.known(session_id)
         await self._sessions.set_mode(here, options.mode_of(mode_id))
         self._sessions.tell_options(here)
@@ -173,7 +174,7 @@ class EditorAgent:
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **kwargs: Any
     ) -> SetSessionConfigOptionResponse:
-        """Choose a session's mode, from the next call on, or its model, from the next prompt on."""
+        """Set a session's mode, from the next call on, or its model, from the next prompt on."""
         here = self._sessions.known(session_id)
         if config_id == options.MODE:
             await self._sessions.set_mode(here, options.mode_of(value))
@@ -187,7 +188,7 @@ class EditorAgent:
         return SetSessionConfigOptionResponse(config_options=self._sessions.options_of(here))
 
     async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> PromptResponse:
-        """Run a turn, or a slash command, and say how it ended; a failure is an error of this request."""
+        """Run a turn or a slash command and return how it ended. A failure is an error of this request."""
         here, program = self._sessions.known(session_id), await self._sessions.program()
         what, model = blocks.read(prompt), self._sessions.model(here)
         work = asyncio.create_task(
@@ -198,7 +199,7 @@ class EditorAgent:
             await asyncio.wait({work})
         finally:
             here.works.discard(work)
-            if not work.done():  # the editor is gone
+            if not work.done():  # the editor has disconnected
                 work.cancel()
         if self._sessions.model(here) != model:
             self._sessions.tell_options(here)
@@ -209,16 +210,17 @@ class EditorAgent:
             return work.result()
 
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
-        """End what runs and what waits in a session; its prompts are answered as cancelled."""
+        """Cancel the running and waiting work of a session; its prompts are answered as cancelled."""
         self._sessions.cancel(session_id)
 
     async def aclose(self) -> None:
-        """End the turns as cancelled and close the program."""
+        """Cancel the turns and close the program."""
         await self._sessions.aclose()
 
 
 def _said(connection: apsw.Connection, session_id: str) -> list[tuple[int, Message]]:
-    """Give all that was said and not undone, also what a compaction took from the model's view."""
+    """Return all messages that were not undone, including those that a compaction removed from the model's
+    view."""
     turns = stored.turns(connection, session_id, 0, _EVERYTHING)
     undone = {number for number, turn in turns.items() if turn.is_undone}
     entries = stored.entries(connection, session_id, 1, _EVERYTHING)

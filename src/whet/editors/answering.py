@@ -1,6 +1,7 @@
-"""Answers one prompt of the editor: a slash command, or a turn with all that is shown and asked in it.
+"""Answer one prompt of the editor: a slash command, or a turn with its updates and questions.
 
-What ran is told by updates; the answer itself says only how it ended. It does not know how prompts arrive.
+Events are sent as updates; the answer itself only says how the turn ended. This module is independent of
+how prompts arrive.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ async def answer(
     here: OpenedSession,
     what: tuple[str, Sequence[ImagePart]],
 ) -> PromptResponse:
-    """Answer a prompt of text and images. Raises WhetError, and RequestError where the turn failed."""
+    """Answer a prompt of text and images. Raises WhetError, and RequestError if the turn failed."""
     text, images = what
     session_id, view = here.session_id, _view(editor, hosted, here)
     for line in (*await _learned(hosted, here), *here.take_notices()):
@@ -67,7 +68,7 @@ async def answer(
 
 @contextmanager
 def told() -> Generator[None]:
-    """Give errors of ours to the editor in their own words."""
+    """Convert our errors into the editor's RequestError, with their messages."""
     try:
         yield
     except NotFound as error:
@@ -93,7 +94,7 @@ def _view(editor: Editor, hosted: SessionHost, here: OpenedSession) -> EditorTur
 
 
 async def _learned(hosted: SessionHost, here: OpenedSession) -> list[str]:
-    """Give what was learned while nobody looked, at the first prompt of a session that is opened."""
+    """Return a notice on lessons learned in the meantime, at the first prompt of an opened session."""
     if here.is_told:
         return []
     here.is_told = True
@@ -121,7 +122,7 @@ def _tell_title(hosted: SessionHost, here: OpenedSession) -> None:
 
 def _arguments(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:
     async def find(session_id: str, call_id: str) -> str:
-        """Read a call's arguments from the reply that asks for it: it is stored before it is judged."""
+        """Read a call's arguments from its reply, which is stored before the call is judged."""
         said: list[tuple[int, Message]] = await hosted.app.database.read(
             lambda db: search.around(db, session_id, SEQ_LIMIT - 1, _RECENT, 0)
         )
@@ -135,7 +136,7 @@ def _arguments(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:
 
 
 def _ended(end: TurnEnd | None) -> PromptResponse:
-    """Give the answer to a prompt. Raises RequestError where the turn failed."""
+    """Return the answer to a prompt. Raises RequestError if the turn failed."""
     if end is None:
         return PromptResponse(stop_reason="end_turn")
     if (stop := _STOPS.get(end.reason)) is None:

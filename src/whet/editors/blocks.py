@@ -1,8 +1,7 @@
-"""What a person says in an editor, as text and images: typed words, mentioned files, pasted pictures.
+"""Read a prompt of an editor as text and images: typed text, mentioned files, pasted pictures.
 
-A mention is a path or an address and nothing more: what is there is read by a tool, under the gate, if the
-model wants it. What an editor puts in of a file is marked as that file's, so that its words are not taken for
-the person's.
+A mention is only a path or an address; a tool reads the file, under the gate, if the model needs it. File
+content that an editor embeds is marked as that file's, so that it is not mistaken for the person's words.
 """
 
 from __future__ import annotations
@@ -42,8 +41,10 @@ _FENCE = re.compile("`{3,}")
 
 
 def read(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
-    """Give a prompt's text and images. Raises RequestError for what can't be taken: sound, other bytes,
-    and more than two million characters."""
+    """Return a prompt's text and images.
+
+    Raises RequestError for sound, for other binary data, and for more than two million characters.
+    """
     texts, images = list[str](), list[ImagePart]()
     for block in blocks:
         match block:
@@ -71,20 +72,20 @@ def read(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
 
 
 def place(uri: str) -> str:
-    """Give a file's path for its address; another address stays."""
+    """Return the path of a file: URI; return any other URI unchanged."""
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" else uri
 
 
 def _file(path: str, text: str) -> str:
-    """Give a file that was put in: between fences that nothing in it can close, and named as a file."""
+    """Return an embedded file as text: labelled as a file, in a fence that its content can't close."""
     longest = max((len(run) for run in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"\n\nThe file {_line(path)} holds:\n{fence}\n{text}\n{fence}\n"
 
 
 def _picture(media_type: str, data: str, what: str) -> ImagePart:
-    """Check a picture. Raises RequestError for what is none that a model takes."""
+    """Check a picture. Raises RequestError if models do not accept it."""
     if media_type not in _PICTURES:
         hint = {"hint": "mention the file instead"}
         raise RequestError(-32602, f"{_line(what)} is {_line(media_type) or 'no text'}", hint)

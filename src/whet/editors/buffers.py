@@ -1,7 +1,8 @@
-"""The editor's files for one session's tools: asked by the protocol's own requests, from a tool's thread.
+"""The editor's files for one session's tools, read and written through the protocol's own requests, from a
+tool's thread.
 
-An editor that does not answer holds up a call for seconds, not for good, and a cancel of the turn not at all;
-after it failed to twice, the disk is all there is. What its answers mean for a file is the tools' business.
+An editor that does not answer delays a call by seconds, and does not delay the cancellation of a turn.
+After two failures only the disk is used. The tools decide how the editor's answers affect a file.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _NO_SUCH_METHOD = -32601
 
 
 class EditorBuffers:
-    """What one session's editor holds of files. `told` gets a line where it is given up on.
+    """The editor's files of one session. `report` receives a line when the editor is given up.
 
-    Made on the event loop that the editor is spoken to from; `read` and `write` are for other threads.
+    Create it in the event loop of the editor's connection; `read` and `write` are for other threads.
     """
 
     def __init__(self, editor: Editor, session_id: str, told: Callable[[str], None]) -> None:
@@ -52,7 +53,7 @@ class EditorBuffers:
         return answer.content
 
     def write(self, path: Path, text: str) -> bool:
-        """Have the editor take and save a text."""
+        """Let the editor apply and save a text."""
         if not self._editor.writes:
             return False
         before = self._seen.pop(path, None)
@@ -62,7 +63,7 @@ class EditorBuffers:
         return bool(done)
 
     def take_replaced(self) -> dict[str, tuple[str | None, str]]:
-        """Give what was written since the last time, by path: the text before and after it."""
+        """Return the texts written since the last call, by path, as (text before, text after)."""
         replaced, self._replaced = self._replaced, {}
         return replaced
 

@@ -1,6 +1,6 @@
-"""Slash commands in an editor: the terminal's own, but for those that begin or choose sessions.
+"""Slash commands in an editor: those of the terminal, except for those that create or choose sessions.
 
-That the editor does itself. A command works on one session between its turns; what it says is the answer.
+The editor does that itself. A command works on one session between its turns; its output is the answer.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class EditorCommands:
         self._commands = remote_commands(shared, without=_EDITORS)
 
     def parse(self, text: str) -> tuple[str, str] | None:
-        """Give a prompt's command and the rest; None for a message."""
+        """Return a prompt's command and its argument, or None for a message."""
         return parse(text.strip())
 
     async def run(
         self, hosted: SessionHost, session_id: str, what: tuple[str, str], emit: Emit
     ) -> tuple[str, list[str | None]]:
-        """Run a command; gives what it says, an error too, and the messages that it begins turns with."""
+        """Run a command. Returns its output or error, and the messages to start turns with."""
         try:
             async with hosted.using(session_id) as session:
                 command = command_for(self._commands, what[0], hosted.app.home.root, session.workspace)
@@ -50,7 +50,7 @@ class EditorCommands:
         return (f"```\n{text}\n```" if "\n" in text else text), said.sends
 
     def available(self, root: Path, workspace: Path) -> list[AvailableCommand]:
-        """List them as the protocol does, with the prompt files of a home and a workspace."""
+        """Return the commands in the protocol's format, with the prompt files of a home and a workspace."""
         own = [one.as_slash() for one in prompt_commands(root, workspace)]
         return [
             AvailableCommand(name=one.name, description=one.help, input=_input(one.argument))

@@ -1,4 +1,4 @@
-"""The editor at the other end: the way to it, and what it said it can do. It knows no sessions."""
+"""The connected editor: its connection and its capabilities. Independent of sessions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from whet.editors.outbox import Outbox
 
 
 class Editor:
-    """One editor. `reads` and `writes`: it has files open, and gives and takes their text; `forms`: it puts
-    questions with fields. Until `learn` it can do none of that."""
+    """One editor.
+
+    `reads` and `writes`: it provides and accepts the text of files that it has open. `forms`: it can show
+    questions with fields. Until `learn` is called, all are False.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -20,7 +23,8 @@ class Editor:
         self.forms = False
 
     def learn(self, said: object) -> None:
-        """Take what the editor said of itself. The SDK leaves what is malformed as it came: as not said."""
+        """Store the capabilities that the editor reported. The SDK leaves malformed ones unparsed; they are
+        ignored."""
         if not isinstance(said, ClientCapabilities):
             return
         files: object = said.fs

@@ -1,5 +1,7 @@
-"""The MCP servers that an editor brings for one session: its settings read as ours, used under the gate, and
-gone with the session. Nothing of them is written to config.yaml, and no secret of ours is put into them.
+"""The MCP servers that an editor provides for one session: their settings converted to ours, used under the
+gate, and stopped with the session.
+
+They are not written to config.yaml, and receive no secrets of ours.
 """
 
 from __future__ import annotations
@@ -31,18 +33,18 @@ _VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
 class EditorServers:
-    """One session's servers of the editor. `notices` is what the person should see of them."""
+    """The editor's servers of one session. `notices` are lines for the person."""
 
     def __init__(self, servers: Servers | None, notices: list[str]) -> None:
         self.notices = notices
         self._servers = servers
 
     def tools(self) -> list[Tool]:
-        """Give their tools, as last known."""
+        """Return their tools, as last known."""
         return [] if self._servers is None else self._servers.tools()
 
     def enter(self, specs: Sequence[ToolSpec]) -> None:
-        """Tell what happens to them from now on, and how they differ from the tools that a session has."""
+        """Report changes of the servers from now on, and how their tools differ from those of the session."""
         if self._servers is None:
             return
         self._servers.enter(specs, self)
@@ -52,14 +54,16 @@ class EditorServers:
             self.notices.append(f"MCP: {shown}: the editor brought them later; new sessions have them")
 
     async def aclose(self) -> None:
-        """Let the servers go."""
+        """Stop the servers."""
         if self._servers is not None:
             await self._servers.aclose()
 
 
 async def bring(given: Sequence[Given], workspace: Path, app: App) -> EditorServers:
-    """Learn an editor's servers; those of which nothing is known are started and asked. Raises nothing:
-    a server that can't be used has no tools, and a notice says why."""
+    """Set up an editor's servers. Servers without cached tools are started and asked.
+
+    Never raises: a server that can't be used has no tools, and a notice names the reason.
+    """
     settings, notices = read(given, workspace)
     if not settings:
         return EditorServers(None, notices)
@@ -78,7 +82,7 @@ async def bring(given: Sequence[Given], workspace: Path, app: App) -> EditorServ
 
 
 def read(given: Sequence[Given], workspace: Path) -> tuple[dict[str, McpServerSettings], list[str]]:
-    """Give an editor's servers as settings by name, and what is to be said of those left out."""
+    """Return an editor's servers as settings by name, and notices on those that are not used."""
     settings: dict[str, McpServerSettings] = {}
     notices: list[str] = []
     for one in given[:_MOST]:
@@ -116,7 +120,7 @@ def _read(one: Given, workspace: Path) -> McpServerSettings | str:
 
 
 def _name(name: str, taken: dict[str, McpServerSettings]) -> str:
-    """Give a server a name that tools can bear and no server of config.yaml has."""
+    """Return a name for a server that is valid in tool names and that no server of config.yaml has."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:_NAME_CHARS].rstrip("-") or "server"
     tried, number = GUEST + plain, 2
     while tried in taken:

@@ -1,7 +1,8 @@
-"""A session that the editor has open: its folder, its mode, what the editor brings for it, what runs in it.
+"""A session that the editor has open: its folder, its mode, its MCP servers from the editor, its running
+prompts.
 
-It is more than the session in memory, which is let go when it rests: the editor's servers and choices stay
-until the editor closes the session or ends.
+It outlives the session in memory, which is released when idle: the editor's servers and options stay until
+the editor closes the session or ends.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from whet.editors.outbox import Outbox
 
 
 class OpenedSession:
-    """One open session. `works` are the prompts that are being answered or wait, `wanted` the model that was
-    chosen for the next prompt (empty: as it is), `title` what the editor was told that it is called, and
-    `is_told` whether it has heard what was learned meanwhile."""
+    """One open session.
+
+    `works` are the running and waiting prompts. `chosen_model` is the model chosen for the next prompt
+    (empty: no change). `title` is the title that the editor shows. `has_reported` says whether lessons
+    learned in the meantime were reported.
+    """
 
     def __init__(
         self, session_id: str, workspace: Path, mode: Mode, editor: Editor, brought: EditorServers
@@ -40,29 +44,29 @@ class OpenedSession:
         self._answers = ""
 
     def extras(self) -> SessionExtras:
-        """Give what the editor brings for the session."""
+        """Return the parts that the editor adds to the session."""
         return SessionExtras(tools=self.brought.tools(), buffers=self.buffers)
 
     def model(self, session: Session | None, else_: str) -> str:
-        """Give the model that answers the next prompt: as chosen, as the session in memory has it, as it had
-        it when it last was there, or `else_`."""
+        """Return the model for the next prompt: the chosen one, that of the session in memory, its last known
+        one, or `else_`."""
         if session is not None:
             self._answers = session.model.model
         return self.wanted or self._answers or else_
 
     def take_notices(self) -> list[str]:
-        """Give what is to be said, once."""
+        """Return the pending notices and clear them."""
         lines = list(self.brought.notices)
         self.brought.notices.clear()
         return lines
 
     def cancel(self) -> None:
-        """End what runs and what waits as cancelled."""
+        """Cancel the running and waiting prompts."""
         for work in tuple(self.works):
             work.cancel()
 
     async def aclose(self) -> None:
-        """End what runs, and let the editor's servers go."""
+        """Cancel the prompts and stop the editor's servers."""
         self.cancel()
         if self.works:
             await asyncio.wait(self.works)

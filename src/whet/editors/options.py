@@ -1,6 +1,6 @@
-"""What a person may choose for a session in the editor: its mode, and the model that answers.
+"""The options of a session in the editor: its mode and its model.
 
-Modes are told twice: on their own, and among the options that take their place in newer editors.
+Modes are reported twice: on their own, and among the options that replace them in newer editors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from acp.schema import (
 )
 
 Mode: TypeAlias = Literal["ask", "plan", "auto", "deny"]
-"""How a session's questions are answered: by the person, by a yes to what is not dangerous, by a no."""
+"""How permission requests are handled: the person answers, harmless calls are allowed automatically, or all
+are denied."""
 
 MODE, MODEL = "mode", "model"
 _MOST_MODELS = 200
@@ -32,7 +33,7 @@ _MODES: dict[Mode, tuple[str, str]] = {
 
 
 def mode_of(text: object) -> Mode:
-    """Read a mode's name. Raises RequestError for one that there is not."""
+    """Read a mode's name. Raises RequestError if it is unknown."""
     modes: tuple[Mode, ...] = get_args(Mode)
     for mode in modes:
         if mode == text:
@@ -49,7 +50,7 @@ def modes(current: Mode) -> SessionModeState:
 def options(
     mode: Mode, model: str, models: Sequence[str]
 ) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
-    """List mode and model, each with what can be chosen."""
+    """List mode and model, each with its choices."""
     offered = list(dict.fromkeys([model, *models]))[:_MOST_MODELS]
     return [
         SessionConfigOptionSelect(
@@ -77,7 +78,7 @@ def options(
 
 
 def changed(mode: Mode, model: str, models: Sequence[str]) -> ConfigOptionUpdate:
-    """Tell that a choice, or what can be chosen, is another now."""
+    """Return the update for changed options or choices."""
     return ConfigOptionUpdate(
         session_update="config_option_update", config_options=options(mode, model, models)
     )

@@ -1,7 +1,7 @@
-"""What goes to the editor: updates in the order in which they were made, each when the one before is sent.
+"""Send updates to the editor in order, one at a time.
 
-Text that waits is joined, so that a slow reader gets fewer, larger pieces. An editor that is gone gets
-nothing, and nobody waits for it.
+Waiting text is joined, so that a slow reader gets fewer, larger pieces. Once the editor has disconnected,
+updates are dropped and `flush` returns.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Outbox:
         self._is_gone = False
 
     def put(self, session_id: str, update: Update) -> None:
-        """Send an update when those before it are sent."""
+        """Send an update after the earlier ones."""
         if self._is_gone:
             return
         if self._waiting and (joined := _joined(self._waiting[-1], session_id, update)) is not None:
@@ -63,12 +63,12 @@ class Outbox:
             self._task = asyncio.create_task(self._send())
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Drop waiting and later updates."""
         self._is_gone = True
         self._waiting.clear()
 
     async def flush(self) -> None:
-        """Return when everything was sent, or the editor is gone."""
+        """Wait until everything was sent or the editor has disconnected."""
         while self._task is not None and not self._task.done():
             await asyncio.wait({self._task})
 
@@ -82,7 +82,7 @@ class Outbox:
 
 
 def _joined(last: tuple[str, Update], session_id: str, update: Update) -> Update | None:
-    """Join two pieces of the same text; None where they are none."""
+    """Join two pieces of the same text, or return None if they can't be joined."""
     if last[0] != session_id:
         return None
     before = last[1]

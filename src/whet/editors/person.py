@@ -1,7 +1,7 @@
-"""The human at the editor: asked for permission by the protocol's own request, before a call runs.
+"""The person at the editor, asked for permission by the protocol's own request before a call runs.
 
-No answer, a closed window and an answer that was not on offer are a no. What mode the session is in decides
-whether harmless calls are asked about at all.
+No answer, a closed window and an unknown answer are a denial. The session's mode decides whether harmless
+calls are asked about.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _BY_FORM = {"change": "What runs instead?", "because": "Why not? The model reads
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 
 Arguments = Callable[[str, str], Awaitable[str]]
-"""Gives the JSON text of a call's arguments by session and call id; empty where it is not known."""
+"""Returns the JSON text of a call's arguments for a session id and call id, or an empty string if unknown."""
 
 
 class EditorPerson:
-    """Whoever looks at one session in the editor, for one turn."""
+    """The person who uses one session in the editor, during one turn."""
 
     def __init__(
         self,
@@ -58,24 +58,26 @@ class EditorPerson:
         self._arguments = arguments
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Ask about one call; None where the editor can't ask."""
+        """Ask about one call. Returns None if the editor can't ask."""
         mode = self._mode()
         if mode == "deny":
             return "no"
-        if mode == "auto" and request.grant:  # only what is not dangerous can be granted for good
+        if mode == "auto" and request.grant:  # only harmless calls can be granted permanently
             return "once"
         arguments = arguments_of(await self._arguments(request.session_id, request.call_id))
         content = tool_calls.asked(request)
         shown = self._view.show(request.call_id, request.tool, arguments, content)
         reply = await self._ask(shown, content, request)
         answer = reply.answer if reply is not None else None
-        if request.session_id != self._session_id:  # a helper's call: its end is not told
+        if request.session_id != self._session_id:  # a helper's call: its end is not reported
             self._view.close(request.call_id, "allowed" if answer not in (None, "no") else "denied", ok=True)
         return reply
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Put the model's question, in a form where the editor has forms; None for no answer, and for an open
-        question where it has none."""
+        """Ask the model's question, in a form if the editor has forms.
+
+        Returns None without an answer, and for an open question if the editor has no forms.
+        """
         if not choices and not self._editor.forms:
             return None
         shown, made_id = self._view.asking(question)
@@ -90,7 +92,7 @@ class EditorPerson:
         return answer
 
     async def _fill_in(self, shown: ShownCall, question: str, choices: Sequence[str]) -> str | None:
-        """Ask by a form of one field, and learn where the editor has none after all."""
+        """Ask with a form of one field. If the editor turns out to have no forms, remember that."""
         names = {visible(choice): choice for choice in choices}
         text = await self._written(shown, visible(question), enum=list(names) if choices else None)
         return None if text is None else names.get(text) if choices else text
@@ -98,7 +100,7 @@ class EditorPerson:
     async def _written(
         self, shown: ShownCall, question: str, *, enum: list[str] | None = None, default: str = ""
     ) -> str | None:
-        """Give what was written in a form of one field; None for none."""
+        """Return the text entered in a form of one field, or None."""
         field = ElicitationStringPropertySchema(
             type="string", title="Answer", enum=enum, default=default or None
         )
@@ -120,7 +122,7 @@ class EditorPerson:
         return text if isinstance(text, str) else None
 
     async def _pick(self, shown: ShownCall, question: str, choices: Sequence[str]) -> str | None:
-        """Ask as for a permission, with the choices as options."""
+        """Ask with a permission request whose options are the choices."""
         options = [
             PermissionOption(option_id=str(number), name=visible(choice), kind="allow_once")
             for number, choice in enumerate(choices)
@@ -145,7 +147,7 @@ class EditorPerson:
             question = f"{problem}{_BY_FORM[answer]}"
             text = await self._written(shown, question, default=draft if changes else "")
             if text is None:
-                continue  # what they did not write is no answer
+                continue  # an empty form is not an answer
             if not changes:
                 return Reply("no", words=text)
             try:
@@ -156,8 +158,11 @@ class EditorPerson:
     async def _request(
         self, shown: ShownCall, content: list[Content], options: list[PermissionOption]
     ) -> str | None:
-        """Give the option that was picked, empty for none; None where the editor can't ask. Where it is gone,
-        this waits for the cancel that ends the turn: a call that nobody decided on was not denied."""
+        """Return the option that was picked, an empty string if none was, or None if the editor can't ask.
+
+        If the editor has disconnected, wait for the cancellation that ends the turn, because a call that
+        no one decided on was not denied.
+        """
         await self._editor.outbox.flush()
         call = ToolCallUpdate(
             tool_call_id=shown.id,
@@ -186,7 +191,8 @@ async def _for_the_end() -> None:
 
 
 def _options(request: ApprovalRequest, forms: Sequence[str]) -> list[PermissionOption]:
-    """Offer what may be answered: what is dangerous has no answer for good; by form where there are forms."""
+    """Return the possible answers. Dangerous calls have no permanent ones; `forms` are the answers that open
+    a form."""
     options = [PermissionOption(option_id="once", name="Allow once", kind="allow_once")]
     for number, scope in enumerate(request.scopes):
         mark = f":{number}" if number else ""

@@ -1,4 +1,4 @@
-"""A stored conversation as updates, in its order: what an editor shows when a session is loaded."""
+"""Convert a stored conversation to updates, in order, for an editor that loads the session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESULT_CHARS = 4_000
 
 
 def updates(messages: Sequence[tuple[int, Message]]) -> Iterator[Update]:
-    """Give the updates of messages, numbered and ascending. A call is shown once, with its result."""
+    """Yield the updates of messages, numbered and ascending. A call is shown once, with its result."""
     results = {(seq, message.tool_call_id): message for seq, message in messages if message.role == "tool"}
     for seq, message in messages:
         if message.role == "user":
@@ -39,7 +39,7 @@ def updates(messages: Sequence[tuple[int, Message]]) -> Iterator[Update]:
 
 
 def plan(todo_calls: Iterable[str]) -> Iterator[Update]:
-    """Give the agent's list as the arguments of its calls made it; nothing where it is empty."""
+    """Yield the agent's todo list as its calls left it; nothing if it is empty."""
     if items := TodoLists().restore("", todo_calls):
         yield update_plan(tool_calls.plan(items))
 

@@ -1,7 +1,7 @@
-"""Speaks the Agent Client Protocol on this process's standard input and output, until the editor hangs up.
+"""Speak the Agent Client Protocol on this process's standard input and output, until the editor disconnects.
 
-Standard output carries the protocol and nothing else: whatever else would be printed, by a plugin or a
-program that a tool runs, goes to standard error.
+Standard output carries only the protocol. Other output, from a plugin or a program that a tool runs, goes
+to standard error.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _LONGEST_LINE_BYTES = 50 * 1024 * 1024
 
 
 async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[SlashCommand[Any]]) -> None:
-    """Answer the editor until it closes standard input or output, or SIGTERM; turns end as cancelled then.
+    """Answer the editor until it closes standard input or output, or SIGTERM; turns are then cancelled.
 
-    `read` gives the settings; an error of it is told at the first session. Called on a thread. `shared` are
-    the terminal's slash commands.
+    `read_settings` returns the settings and is called in a thread; its error is reported at the first
+    session. `shared` are the terminal's slash commands.
     """
     hung_up = asyncio.Event()
     reader, writer = await _streams(hung_up)
@@ -60,9 +60,10 @@ async def serve(home: Home, read: Callable[[], Settings], shared: Sequence[Slash
 
 
 async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Program:
-    """Open the program for many sessions, `furnish` says what each gets of the editor. Raises WhetError.
+    """Open the program for many sessions. `furnish` returns the editor's parts of each session. Raises
+    WhetError.
 
-    The mode is each session's own: the gate asks, and the person at the session answers by its mode.
+    Each session has its own mode: the gate asks, and the person of the session answers according to it.
     """
     log.start(home.logs)
     mode = settings.approval.mode
@@ -78,22 +79,23 @@ async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Prog
 
 
 class _Hearing(asyncio.streams.FlowControlMixin):
-    """The way out; `hung_up` is set where nobody hears any more."""
+    """The writing side of the connection. `hung_up` is set when the reader has gone."""
 
     def __init__(self, hung_up: asyncio.Event) -> None:
         super().__init__(loop=asyncio.get_running_loop())
         self._hung_up = hung_up
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that the reader is gone."""
+        """Report that the reader has gone."""
         super().connection_lost(exc)
         self._hung_up.set()
 
 
 async def _streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Take standard input and output for the protocol; what prints from here on prints to standard error.
+    """Reserve standard input and output for the protocol. From here on, printed output goes to standard
+    error.
 
-    `hung_up` is set when the reader of the output is gone.
+    `hung_up` is set when the reader of the output has gone.
     """
     loop = asyncio.get_running_loop()
     if not all(_is_pipe(number) for number in (0, 1)):
@@ -116,7 +118,7 @@ def _is_pipe(number: int) -> bool:
 
 
 class _Lines(asyncio.StreamReader):
-    """Passes over lines that are no JSON object: one would end the SDK's reading."""
+    """Skips lines that are not a JSON object, because one would end the SDK's reading."""
 
     _goes_on = False
 

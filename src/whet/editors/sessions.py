@@ -1,4 +1,4 @@
-"""The sessions that one editor has open, and the program that runs them; it starts with the first one."""
+"""The sessions that one editor has open, and the program that runs them, which starts with the first one."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from whet.store.sessions import SessionRow
 from whet.tools.registry import read_specs
 
 SOURCE = "acp"
-# An editor learns a session's id by the answer to its request; updates that come before are lost.
+# An editor learns a session's id from the answer to its request, and ignores earlier updates.
 _AFTER_ANSWER_S = 0.1
 
 
 class Program(msgspec.Struct, frozen=True):
-    """What runs the sessions, and the mode that they begin in."""
+    """The host of the sessions, and the mode of new ones."""
 
     hosted: SessionHost
     mode: Mode
@@ -43,8 +43,11 @@ Furnish = Callable[[str], SessionExtras]
 
 
 class EditorSessions:
-    """What one editor has open. `start` opens the program at the first session; what it is given says what
-    each session that is opened gets of the editor. `models` are those that may be chosen, once known."""
+    """The open sessions of one editor.
+
+    `start` opens the program at the first session; it receives a function that returns the editor's parts
+    of a session. `models` are the models to choose from, once known.
+    """
 
     def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: EditorCommands) -> None:
         self._start = start
@@ -57,17 +60,17 @@ class EditorSessions:
         self._listing: asyncio.Task[None] | None = None
 
     def connect(self, client: Client) -> None:
-        """Learn the way to the editor."""
+        """Store the connection to the editor."""
         self._connected = Editor(client)
 
     @property
     def editor(self) -> Editor:
-        """The way to the editor, which is known before its first request."""
+        """The editor; set before its first request."""
         assert self._connected is not None
         return self._connected
 
     async def program(self) -> Program:
-        """Give what runs the sessions; it begins with the first one."""
+        """Return the program; start it with the first session."""
         async with self._starting:
             if self._program is None:
                 with told():
@@ -80,16 +83,16 @@ class EditorSessions:
         return NO_EXTRAS if here is None else here.extras()
 
     async def _list_models(self, hosted: SessionHost) -> None:
-        """Learn which models there are to choose from, and tell the sessions that are open by then."""
+        """Read the list of models and report it to the sessions that are open by then."""
         try:
             self.models = await hosted.app.models.provider.list_models()
         except WhetError:
-            return  # the model of the settings stays the only choice
+            return  # the configured model stays the only choice
         for here in self._open.values():
             self.tell_options(here)
 
     async def begin(self, cwd: str, servers: Sequence[Given]) -> OpenedSession:
-        """Make a session in the folder `cwd`, with the tools of the editor's MCP servers."""
+        """Create a session in the folder `cwd`, with the tools of the editor's MCP servers."""
         with told():
             workspace, program = _folder(cwd), await self.program()
             brought = await bring(servers, workspace, program.hosted.app)
@@ -109,7 +112,7 @@ class EditorSessions:
         return here
 
     async def reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
-        """Open a stored session, or give it where it is open and busy."""
+        """Open a stored session, or return it if it is open and busy."""
         with told():
             folder, program = _folder(cwd), await self.program()
             app = program.hosted.app
@@ -127,7 +130,7 @@ class EditorSessions:
         self._open[session_id] = here
         if open_already is not None:
             await open_already.aclose()
-        await program.hosted.let_go(session_id)  # it is opened again with what the editor brings now
+        await program.hosted.let_go(session_id)  # it is reopened with the editor's present servers
         self._tell_commands(here, app.home.root)
         here.title = row.title
         if row.model_chosen and row.provider == app.models.provider.info.provider:
@@ -135,7 +138,7 @@ class EditorSessions:
         return here
 
     async def set_mode(self, here: OpenedSession, mode: Mode) -> None:
-        """Choose a session's mode, from the next call on; leaving plan approves what was planned."""
+        """Set a session's mode, from the next call on. Leaving plan mode approves the plan."""
         app = (await self.program()).hosted.app
         if (mode == "plan") != app.gate.plans.has(here.session_id):
             await planning.set_planning(app, here.session_id, mode == "plan")
@@ -147,40 +150,40 @@ class EditorSessions:
         loop.call_later(_AFTER_ANSWER_S, self.editor.outbox.put, here.session_id, update)
 
     def known(self, session_id: str) -> OpenedSession:
-        """Give a session that is open. Raises RequestError for another."""
+        """Return an open session. Raises RequestError if it is not open."""
         here = self._open.get(session_id)
         if here is None:
             raise RequestError(-32602, f"session {session_id} is not open", {"hint": "session/load opens it"})
         return here
 
     def model(self, here: OpenedSession) -> str:
-        """Give the model that answers a session's next prompt."""
+        """Return the model for a session's next prompt."""
         assert self._program is not None  # a session is open
         hosted = self._program.hosted
         return here.model(hosted.opened(here.session_id), hosted.app.models.provider.info.model)
 
     def options_of(self, here: OpenedSession) -> Any:
-        """Give a session's choices: its mode and its model."""
+        """Return a session's options: its mode and its model."""
         return options.options(here.mode, self.model(here), self.models)
 
     def tell_options(self, here: OpenedSession) -> None:
-        """Tell the editor of a session's choices."""
+        """Send a session's options to the editor."""
         update = options.changed(here.mode, self.model(here), self.models)
         self.editor.outbox.put(here.session_id, update)
 
     async def close(self, session_id: str) -> None:
-        """End what runs in a session and let its servers go."""
+        """Cancel the work of a session and stop its servers."""
         here = self.known(session_id)
         del self._open[session_id]
         await here.aclose()
 
     def cancel(self, session_id: str) -> None:
-        """End what runs and what waits in a session, if it is open."""
+        """Cancel the running and waiting work of a session, if it is open."""
         if (here := self._open.get(session_id)) is not None:
             here.cancel()
 
     async def aclose(self) -> None:
-        """End the turns as cancelled and close the program."""
+        """Cancel the turns and close the program."""
         if self._connected is not None:
             self._connected.outbox.close()
         if self._listing is not None:

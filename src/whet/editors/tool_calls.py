@@ -1,7 +1,7 @@
-"""A tool call as an editor shows it: its kind, title, the places that it touches, and what it changes.
+"""A tool call as an editor shows it: its kind, its title, its files, and its changes.
 
-Changes are what the files really held before and after, read within the workspace only; a diff that is only
-proposed is worked out from the arguments. It sends nothing.
+Changes compare the files' real content before and after, read only within the workspace. A proposed diff
+is computed from the arguments. This module sends nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from whet.visible import MOST_CHARS, WHOLE, visible
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 Files: TypeAlias = dict[str, str | None]
-"""Texts by absolute path; None where there is no file."""
+"""Texts by absolute path; None if the file does not exist."""
 
 _KINDS: dict[Tag, ToolKind] = {
     "search": "search",
@@ -55,7 +55,7 @@ _PLAN: dict[str, Literal["pending", "in_progress", "completed"]] = {
 
 
 def kind_of(name: str) -> ToolKind:
-    """Give the kind by which an editor picks an icon."""
+    """Return the kind of a tool, from which an editor chooses an icon."""
     tags = tags_of(name)
     for tag, kind in _KINDS.items():
         if tag in tags:
@@ -64,12 +64,12 @@ def kind_of(name: str) -> ToolKind:
 
 
 def title_of(name: str, arguments: Mapping[str, Any]) -> str:
-    """Give one line: the tool and what it is about."""
+    """Return a one-line title: the tool and its subject."""
     return short(visible(flat(f"{name} {subject_of(arguments)}")), _TITLE_CHARS)
 
 
 def locations(arguments: Mapping[str, Any], workspace: Path) -> list[ToolCallLocation] | None:
-    """Give the file that a call is about, so that an editor can follow; None without one."""
+    """Return the file of a call, so that an editor can follow it, or None."""
     path, line = arguments.get("path"), arguments.get("offset")
     if not isinstance(path, str) or not path:
         return None
@@ -80,8 +80,8 @@ def locations(arguments: Mapping[str, Any], workspace: Path) -> list[ToolCallLoc
 def files_before(
     name: str, arguments: Mapping[str, Any], workspace: Path, buffers: Buffers | None = None
 ) -> Files:
-    """Read the files that an edit names, as they are now, from `buffers` before the disk; empty for other
-    calls."""
+    """Read the present text of the files that an edit names, from `buffers` or else from disk. Empty for
+    other calls."""
     if "edits" not in tags_of(name):
         return {}
     named = arguments.get("path")
@@ -103,7 +103,7 @@ def files_before(
 
 
 def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> list[Content]:
-    """Give what became of files that were read before; `replaced` has what the editor held of some."""
+    """Return the changes of files that were read before. `replaced` has the editor's texts of some."""
     found: list[Content] = []
     for path, on_disk in before.items():
         old, new = replaced.get(path) or (on_disk, _text(Path(path)))
@@ -113,24 +113,25 @@ def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> li
 
 
 def asked(request: ApprovalRequest) -> list[Content]:
-    """Give a question: what would be written as diffs, or the exact text that would run, and why."""
+    """Return the content of a question: proposed writes as diffs, or the exact text that would run, and the
+    reasons."""
     found: list[Content] = [tool_diff_content(one.place, one.new or "", one.old) for one in request.changes]
     question = worded(request)
     rows = [
         row for row in question.body if not found or row.kind == "file"
-    ]  # a diff tells no deletion, no note
+    ]  # a diff shows neither deletions nor notes
     shown = [question.title, *(row.text for row in rows)]
     notes = [row.text for row in question.notes if row.kind in ("reason", "note")]
     return [said("\n".join(shown), WHOLE), *map(said, notes), *found]
 
 
 def said(text: str, limit: int = MOST_CHARS) -> Content:
-    """Give text as a call's content, nothing in it hidden."""
+    """Return text as a call's content, with hidden characters spelled out."""
     return tool_content(text_block(visible(text, limit)))
 
 
 def plan(items: list[TodoItem]) -> list[PlanEntry]:
-    """Give a todo list as the editor's plan."""
+    """Return a todo list as the editor's plan."""
     return [
         PlanEntry(
             content=visible(item.content),
@@ -142,7 +143,7 @@ def plan(items: list[TodoItem]) -> list[PlanEntry]:
 
 
 def _text(path: Path) -> str | None:
-    """Read a plain text file; None where there is none, or one that is no text or too large to show."""
+    """Read a text file. Returns None if it does not exist, is not text, or is too large to show."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
             return None

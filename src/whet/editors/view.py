@@ -1,6 +1,7 @@
-"""One turn's events as updates for the editor: text, thoughts, tool calls with their changes, the plan.
+"""Send one turn's events to the editor as updates: text, thoughts, tool calls with their changes, the plan.
 
-A call has an id of its own here, since models use theirs twice in a session. It asks nobody anything.
+Calls get ids of their own here, because models reuse theirs within a session. This module asks no
+questions.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _EVERY_S = 0.2
 
 
 class ShownCall(msgspec.Struct):
-    """A call that the editor knows of. `before`: the files that it may change, as they were."""
+    """A call that the editor shows. `before` holds the previous text of the files that it may change."""
 
     id: str
     name: str
@@ -60,8 +61,11 @@ class ShownCall(msgspec.Struct):
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """What a turn is shown of. `todo` gives the agent's list; `spent` the window's size in tokens, and what
-    the session has cost, None where that is not known."""
+    """The context of a turn's view.
+
+    `todo` returns the agent's list. `spent` returns the context window in tokens, and the cost of the
+    session, None if unknown.
+    """
 
     session_id: str
     workspace: Path
@@ -71,7 +75,7 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 class EditorTurnView:
-    """Shows one turn of one session. `turn_key` tells its calls from those of other turns."""
+    """Shows one turn of one session. `turn_key` distinguishes its calls from those of other turns."""
 
     def __init__(self, outbox: Outbox, scene: Scene, clock_s: Callable[[], float], turn_key: str) -> None:
         self._outbox = outbox
@@ -83,7 +87,7 @@ class EditorTurnView:
         self._count = 0
 
     def emit(self, event: Event) -> None:
-        """Take one event."""
+        """Send the update for one event."""
         put = self._outbox.put
         match event:
             case TextDelta():
@@ -107,7 +111,7 @@ class EditorTurnView:
         self._outbox.put(self._session_id, update_agent_thought_text(visible(line) + "\n"))
 
     def show(self, call_id: str, name: str, arguments: dict[str, Any], content: list[Content]) -> ShownCall:
-        """Show a call that waits, and give what is known of it."""
+        """Show a waiting call and return it."""
         shown = self._known(call_id, name, arguments)
         update = start_tool_call(
             shown.id,
@@ -122,7 +126,7 @@ class EditorTurnView:
         return shown
 
     def asking(self, question: str) -> tuple[ShownCall, str]:
-        """Give the call that puts a question, and its id where it was made for that, to be closed."""
+        """Return the call that asks a question, and its key if it was created here and must be closed."""
         for shown in self._calls.values():
             if "asks" in tags_of(shown.name) and str(shown.arguments.get("question", "")).strip() == question:
                 return shown, ""
@@ -130,7 +134,7 @@ class EditorTurnView:
         return self.show(key, CLARIFY, {"question": question}, []), key
 
     def close(self, call_id: str, line: str, *, ok: bool) -> None:
-        """End a call of which no more will be heard."""
+        """End a call that gets no further events."""
         shown = self._calls.pop(call_id, None)
         if shown is not None:
             status = "completed" if ok else "failed"
@@ -186,7 +190,7 @@ class EditorTurnView:
             self._outbox.put(self._session_id, update_plan(tool_calls.plan(self._scene.todo())))
 
     def _spent(self, usage: Usage) -> None:
-        """Say how full the window is: what the last request and its answer took of it."""
+        """Report how full the context window is after the last request and its answer."""
         window_tokens, cost_usd = self._scene.spent()
         if window_tokens <= 0:
             return
@@ -200,7 +204,7 @@ class EditorTurnView:
 
 
 def aside(event: Event) -> str:
-    """Say in a line what happened beside the answer; empty where there is nothing to say."""
+    """Return a line for an event beside the answer, or an empty string."""
     match event:
         case Retry():
             return f"The model's server failed ({event.reason}); trying again in {event.wait_s:.0f} s."

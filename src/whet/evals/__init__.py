@@ -1,1 +1,1 @@
-"""Does learning help? Worlds, arms and the user's own tasks, run on the real program and counted honestly."""
+"""Evaluations of learning: generated worlds, arms and a person's own tasks, run on the real program."""

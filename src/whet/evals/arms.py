@@ -1,4 +1,5 @@
-"""The arms of the comparison: what each lets the program keep, and what of it reaches the prompt."""
+"""The arms of the comparison: which memory each lets the program keep, and how much of it enters the
+prompt."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ from whet.contract.errors import NotFound
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """One way to run the same sessions. `toolsets` are those of learning; `notes` what is put into the prompt
-    by the evaluation itself: nothing, everything that was ever said, or exactly what the task needs. Without
-    `gated`, whatever a review hands in is kept, on any quote, from any source."""
+    """One way to run the same sessions.
+
+    `toolsets` are the learning toolsets. `notes` is the text that the evaluation itself puts into the
+    prompt: nothing, every earlier message, or exactly the facts that the task needs. Without `gated`,
+    every lesson that a review submits is kept, on any quote and from any source.
+    """
 
     name: str
     about: str
@@ -47,7 +51,7 @@ ARMS: dict[str, Arm] = {arm.name: arm for arm in (OFF, APPEND, OURS, NO_SKILLS, 
 
 
 def pick(names: str) -> list[Arm]:
-    """Give the arms of a comma-separated list, all where it is empty. Raises NotFound."""
+    """Return the arms of a comma-separated list, or all if it is empty. Raises NotFound."""
     wanted = [name.strip() for name in names.split(",") if name.strip()] or list(ARMS)
     unknown = [name for name in wanted if name not in ARMS]
     if unknown:

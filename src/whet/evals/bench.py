@@ -1,7 +1,8 @@
-"""How much of what answers a question a search brings: public benchmarks, our search beside plain BM25.
+"""Measures how much of a question's evidence a search finds: public benchmarks, Whet's search beside plain
+BM25.
 
-Each case gets a store of its own. The unit of the intervals is a question; the seed is fixed, so the same
-data and code give the same card.
+Each case gets its own store. The unit of the intervals is a question. The seed is fixed, so the same data
+and code produce the same card.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SEED = 0
 _ORIGIN = "bench"
 
 Finder: TypeAlias = Callable[[BenchQuestion, int], list[str]]
-"""Gives refs of messages, best first, for a question and how many."""
+"""Takes a question and a limit, and returns the refs of messages, best first."""
 _K1, _B = 1.2, 0.75
 _WORDS = (
     "a an and are as at be been by can could did do does for from had has have he her his how i if in is it "
@@ -46,8 +47,8 @@ _STOP = frozenset(_WORDS.split())
 
 
 class BenchArm(msgspec.Struct, frozen=True):
-    """One arm on some of the questions: the mean share of a question's evidence among the hits, and how many
-    questions had any of it."""
+    """One arm on some of the questions: the mean share of a question's evidence among the hits, and the share
+    of questions with any evidence found."""
 
     arm: str
     part: str
@@ -57,7 +58,8 @@ class BenchArm(msgspec.Struct, frozen=True):
 
 
 class BenchGap(msgspec.Struct, frozen=True):
-    """Our search against plain BM25: the mean difference, and the questions of which only one found all."""
+    """Whet's search against plain BM25: the mean difference, and the questions for which only one found all
+    evidence."""
 
     part: str
     gap: Interval
@@ -67,7 +69,7 @@ class BenchGap(msgspec.Struct, frozen=True):
 
 
 class BenchCard(msgspec.Struct, frozen=True):
-    """What a run gave, and what it takes to repeat it."""
+    """The results of a run, and the data needed to repeat it."""
 
     benchmark: str
     files: tuple[str, ...]
@@ -80,7 +82,7 @@ class BenchCard(msgspec.Struct, frozen=True):
     arms: tuple[BenchArm, ...]
     gaps: tuple[BenchGap, ...]
     kinds: dict[str, float]
-    """Our search's recall by kind of question."""
+    """The recall of Whet's search by kind of question."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -92,7 +94,7 @@ class _Answer(msgspec.Struct, frozen=True):
 def run(
     data: BenchData, hits: int, clock: Clock, version: str, progress: Callable[[int, int], object]
 ) -> BenchCard:
-    """Ask every question of every case."""
+    """Run every question of every case."""
     answers: list[_Answer] = []
     for number, case in enumerate(data.cases):
         progress(number, len(data.cases))
@@ -133,7 +135,8 @@ def _share(refs: Sequence[str], question: BenchQuestion) -> float:
 
 @contextmanager
 def finders_of(case: BenchCase, clock: Clock) -> Generator[dict[str, Finder]]:
-    """Give our search over a store that holds the case, and plain BM25 over its messages."""
+    """Provide the finders of a case: Whet's search over a store that contains it, and plain BM25 over its
+    messages."""
     places: dict[tuple[str, int], str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="whet-bench-") as folder,
@@ -174,7 +177,7 @@ def _gap(part: str, answers: Sequence[_Answer]) -> BenchGap:
 
 
 class PlainBm25:
-    """An index of texts by their place in the list."""
+    """An index of texts by their position in the list."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         documents = [_tokens(text) for text in texts]
@@ -186,7 +189,7 @@ class PlainBm25:
                 self._where.setdefault(token, []).append((place, count))
 
     def best(self, query: str, limit: int) -> list[int]:
-        """Give the places of the best texts, best first."""
+        """Return the positions of the best texts, best first."""
         scores: Counter[int] = Counter()
         for token in dict.fromkeys(_tokens(query)):
             found = self._where.get(token, [])

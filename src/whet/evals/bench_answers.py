@@ -1,8 +1,9 @@
-"""How well a model answers a public benchmark's questions from what a search brings it, ours or plain BM25.
+"""Measures how well a model answers a public benchmark's questions from search hits, of Whet's search or
+plain BM25.
 
-LoCoMo's answers are scored by its own measure (F1 of stemmed words; arXiv 2402.17753, `task_eval`), those of
-LongMemEval by the model as a judge, as its authors do with one of theirs (arXiv 2410.10813). Each answer is
-kept in a file as it comes, so that a run which was stopped goes on.
+LoCoMo's answers are scored by its own measure (F1 of stemmed words; arXiv 2402.17753, `task_eval`). Those
+of LongMemEval are judged by the model, as its authors do with one of theirs (arXiv 2410.10813). Each
+answer is stored at once, so that a stopped run can continue.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _MULTI_HOP, _OPEN_DOMAIN = "1", "3"
 
 
 class ScoredAnswer(msgspec.Struct, frozen=True):
-    """What a model answered from one arm's hits. `run` names data, hits and model; `score` is between 0 and
-    1; `spent` has the judge's call."""
+    """A model's answer from the hits of one arm. `run` names data, hits and model; `score` is between 0 and
+    1; `spent` includes the judge's call."""
 
     run: str
     question: str
@@ -58,7 +59,7 @@ class ScoredAnswer(msgspec.Struct, frozen=True):
 
 
 class AnswerArm(msgspec.Struct, frozen=True):
-    """One arm: the mean score, all and by kind of question, and the share that is at least half right."""
+    """One arm: the mean score, for all questions and by kind, and the share that is at least half right."""
 
     arm: str
     questions: int
@@ -69,7 +70,7 @@ class AnswerArm(msgspec.Struct, frozen=True):
 
 
 class AnswerCard(msgspec.Struct, frozen=True):
-    """What a run gave, and what it takes to repeat it."""
+    """The results of a run, and the data needed to repeat it."""
 
     benchmark: str
     files: tuple[str, ...]
@@ -80,11 +81,11 @@ class AnswerCard(msgspec.Struct, frozen=True):
     hits: int
     arms: tuple[AnswerArm, ...]
     gap: BenchGap
-    """Here a question counts that only one arm got at least half right."""
+    """Counts the questions that only one arm got at least half right."""
 
 
 class Answerer:
-    """Has `provider`'s model answer; `kept` is where the answers are, a line each."""
+    """Has the model of `provider` answer. Answers are stored in `answers_path`, one per line."""
 
     def __init__(self, provider: Provider, data: BenchData, hits: int, kept: Path) -> None:
         self._provider = provider
@@ -97,8 +98,8 @@ class Answerer:
     async def run(
         self, clock: Clock, limit: int, progress: Callable[[int, int], object]
     ) -> list[ScoredAnswer]:
-        """Answer `limit` questions, spread over the cases (0: all). Raises ProviderError; what was answered
-        before is kept."""
+        """Answer `limit` questions, spread over the cases (0: all). Stored answers are reused. Raises
+        ProviderError."""
         asked = [(at, place) for at, case in enumerate(self._data.cases) for place in _scored(case)]
         if limit:
             asked = asked[:: max(1, len(asked) // limit)][:limit]
@@ -142,7 +143,7 @@ class Answerer:
         return reply.message.text.strip(), reply.usage
 
     def card(self, answers: Sequence[ScoredAnswer], version: str) -> AnswerCard:
-        """Sum the answers up, arm beside arm."""
+        """Return the card with the results of each arm."""
         by_arm = {arm: [one for one in answers if one.arm == arm] for arm in (OWN, PLAIN)}
         pairs = [(own.score, plain.score) for own, plain in zip(by_arm[OWN], by_arm[PLAIN], strict=True)]
         only_own = sum(own >= 0.5 > plain for own, plain in pairs)
@@ -168,12 +169,12 @@ class Answerer:
 
 def _kept(path: Path) -> Iterator[ScoredAnswer]:
     for line in path.read_bytes().splitlines() if path.exists() else ():
-        with suppress(*NOT_JSON):  # a run that was killed leaves half a line
+        with suppress(*NOT_JSON):  # a killed run leaves half a line
             yield from_json(line, ScoredAnswer)
 
 
 def _scored(case: BenchCase) -> Iterator[int]:
-    """Give the places of the questions whose right answer is known."""
+    """Yield the positions of the questions whose right answer is known."""
     return (place for place, one in enumerate(case.questions) if one.answer != "")
 
 
@@ -191,8 +192,8 @@ def _arm(arm: str, answers: Sequence[ScoredAnswer]) -> AnswerArm:
 
 
 def locomo_score(said: str, question: BenchQuestion) -> float:
-    """Score an answer as LoCoMo does: F1 of its words; of several parts the mean of the best; where nothing
-    can be known, whether it says so."""
+    """Return the score of an answer by LoCoMo's rules: F1 of its words. With several parts, the mean of each
+    part's best F1. If the question has no answer, whether the model says so."""
     if question.answer is None:
         return float(_NOTHING in said.lower() or "not mentioned" in said.lower())
     if question.kind != _MULTI_HOP:
@@ -209,7 +210,7 @@ def _f1(said: str, right: str) -> float:
 
 
 def _words(text: str) -> list[str]:
-    """Give stemmed words without articles and signs."""
+    """Return stemmed words without articles and punctuation."""
     bare = re.sub(r"[^\w\s]", "", text.lower().replace(",", ""))
     return tokens_of(_stemmer(), re.sub(r"\b(a|an|the|and)\b", " ", bare))
 

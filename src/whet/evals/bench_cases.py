@@ -1,4 +1,4 @@
-"""The one shape of public memory benchmarks: cases of sessions, and questions with what answers them."""
+"""The common shape of public memory benchmarks: cases of sessions, and questions with their evidence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class BenchMessage(msgspec.Struct, frozen=True):
-    """Something said; `ref` is what the benchmark calls it."""
+    """A message; `ref` is its name in the benchmark."""
 
     ref: str
     text: str
@@ -21,9 +21,12 @@ class BenchSession(msgspec.Struct, frozen=True):
 
 
 class BenchQuestion(msgspec.Struct, frozen=True):
-    """A question, what answers it (for each piece the refs of the messages that have it, any of which will
-    do; none where the data does not say), its kind, when it is asked, and the right answer: empty where the
-    data has none, None where the sessions do not tell it and an answer has to say so."""
+    """A question with its evidence, kind, time and right answer.
+
+    `evidence` holds, for each piece of the answer, the refs of the messages that contain it; any one of
+    them is enough. It is empty if the data names none. `now_ms` is the time of the question. `answer` is
+    empty if the data has no answer, and None if the sessions do not contain it and the model must say so.
+    """
 
     text: str
     evidence: tuple[frozenset[str], ...]
@@ -33,7 +36,7 @@ class BenchQuestion(msgspec.Struct, frozen=True):
 
 
 class BenchCase(msgspec.Struct, frozen=True):
-    """One store's worth of sessions, with its questions; `is_tuned` where settings were chosen on it."""
+    """The sessions of one store with their questions. `is_tuned`: settings were chosen on this case."""
 
     id: str
     sessions: tuple[BenchSession, ...]

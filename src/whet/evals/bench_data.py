@@ -1,6 +1,7 @@
-"""Public memory benchmarks as one shape: cases of sessions and questions with the messages that answer them.
+"""Loads public memory benchmarks in one shape: cases of sessions, and questions with the messages that answer
+them.
 
-A loader reads a folder that a person has; nothing is downloaded. It gives the same cases for the same files.
+A loader reads a local folder; nothing is downloaded. The same files always produce the same cases.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ _LOCOMO_TIMES = ("%I:%M %p on %d %B, %Y",)
 _LONGMEMEVAL_TIMES = ("%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M")
 _STEP_MS = 1_000
 _ABSTENTION = "_abs"
-"""How LongMemEval's ids of questions end that the sessions do not answer."""
+"""The suffix of LongMemEval's question ids whose answer is not in the sessions."""
 
 Said = TypeVar("Said")
 Reader: TypeAlias = Callable[[dict[str, bytes]], list[BenchCase]]
 
 
 class BenchData(msgspec.Struct, frozen=True):
-    """A benchmark as read: `digest` is the SHA-256 of its files."""
+    """A loaded benchmark; `digest` is the SHA-256 of its files."""
 
     name: str
     digest: str
@@ -85,8 +86,11 @@ _ADVERSARIAL = 5
 
 
 def _locomo(content: bytes) -> list[BenchCase]:
-    """All questions; one without an answer has no evidence, whatever the data names. A message is what its
-    speaker said, with the caption of a picture; every second case is one that settings were chosen on."""
+    """Return the cases of a LoCoMo file with all their questions.
+
+    A question without an answer has no evidence, even if the data names some. A message is the speaker's
+    text with the caption of a picture. Settings were chosen on every second case.
+    """
     found: list[BenchCase] = []
     for number, case in enumerate(from_json(content, list[_LocomoCase])):
         sessions = tuple(_locomo_sessions(case.conversation))
@@ -108,7 +112,8 @@ def _locomo(content: bytes) -> list[BenchCase]:
 
 
 def _locomo_refs(evidence: Iterable[str]) -> list[str]:
-    """Give refs as the talk has them: the data has several in one text, and zeros before numbers."""
+    """Return refs in the form of the conversation. The data has several refs in one text, and leading
+    zeros."""
     pairs = [pair for text in evidence for pair in _EVIDENCE.findall(text)]
     return list(dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in pairs))
 
@@ -146,7 +151,7 @@ class _LongCase(msgspec.Struct):
 
 
 def _longmemeval(content: bytes) -> list[BenchCase]:
-    """One question a case; its evidence are the messages marked as having the answer."""
+    """Return one case per question. The evidence is the messages marked as containing the answer."""
     found: list[BenchCase] = []
     for number, case in enumerate(from_json(content, list[_LongCase])):
         sessions, evidence = list[BenchSession](), list[frozenset[str]]()
@@ -169,7 +174,7 @@ def _longmemeval(content: bytes) -> list[BenchCase]:
 
 
 def _timed(begin_ms: int, said: Sequence[Said]) -> Iterable[tuple[int, Said]]:
-    """Give messages with times a second apart."""
+    """Yield messages with times one second apart."""
     return ((begin_ms + _STEP_MS * place, one) for place, one in enumerate(said))
 
 
@@ -183,7 +188,7 @@ def _time_ms(text: str, formats: Iterable[str]) -> int:
 
 
 def _each(read: Callable[[bytes], list[BenchCase]]) -> Reader:
-    """Give the reader of a benchmark whose every file stands for itself."""
+    """Return the reader of a benchmark in which each file is independent."""
     return lambda contents: [case for content in contents.values() for case in read(content)]
 
 
@@ -195,4 +200,4 @@ LOADERS: dict[str, tuple[tuple[str, ...], Reader]] = {
         read_trajectories,
     ),
 }
-"""Which files of a folder each benchmark has, and what reads them."""
+"""The files of each benchmark in a folder, and their reader."""

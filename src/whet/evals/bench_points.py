@@ -1,11 +1,12 @@
-"""SkillLearnBench's trajectories on the gate of learning: are true key points taken, and swapped ones not?
+"""Runs SkillLearnBench's trajectories through the learning gate: are true key points accepted, and swapped
+ones rejected?
 
-A trajectory is a session that an agent had, and a list of its steps with the evidence for each. Each step is
-handed in as a step of a skill, on the parts of its evidence that stand in the session: one after another,
-as a model does whose quote was refused. The same quotes are handed in with the words of another task's
-step; of those nothing may come into force that the session has not. No model is asked. Steps of which the
-session has nothing but the assistant's own prose are counted apart: nothing could show them. The gate was
-mended on the steps of every second kind of task ("tuned on").
+A trajectory is an agent's session and a list of its steps with the evidence for each. Each step is
+submitted as a step of a skill, with the parts of its evidence that occur in the session, one after
+another, as a model does after a refusal. The same quotes are submitted with the text of another task's
+step; no value of it that is not in the session may come into force. No model is called. Steps for which
+the session holds only the assistant's own prose are counted separately, because no quote could show them.
+The gate was tuned on the steps of every second kind of task ("tuned on").
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class _Step(msgspec.Struct):
 
 
 class KeyPoint(msgspec.Struct, frozen=True):
-    """A step of a trajectory: what it is about, and what was seen of it."""
+    """A step of a trajectory: its task, its text and its evidence."""
 
     task: str
     text: str
@@ -46,8 +47,8 @@ class KeyPoint(msgspec.Struct, frozen=True):
 
 
 class PointsPart(msgspec.Struct, frozen=True):
-    """What became of true points: in force, waiting for a person, refused, or refused because all that the
-    session has of them is what the assistant said (`unshown`)."""
+    """The outcomes of true points: in force, waiting for a person, refused, or `unshown` (refused because the
+    session mentions them only in the assistant's own text)."""
 
     in_force: int
     waiting: int
@@ -56,13 +57,17 @@ class PointsPart(msgspec.Struct, frozen=True):
 
     @property
     def points(self) -> int:
-        """All of them."""
+        """The number of points."""
         return self.in_force + self.waiting + self.refused + self.unshown
 
 
 class PointsCard(msgspec.Struct, frozen=True):
-    """What a run gave, for all points and for each half of the kinds of tasks (with the first reasons of the
-    refused ones); and swapped points of which something came into force that their session does not show."""
+    """The results of a run.
+
+    `parts` has all points and each half of the kinds of tasks; `refusals` has the first reasons of refused
+    points. `swapped_in_force` counts the swapped points with a value in force that their session does not
+    show.
+    """
 
     benchmark: str
     files: int
@@ -80,7 +85,7 @@ class _Trajectory(msgspec.Struct, frozen=True):
 
 
 def run(folder: Path) -> PointsCard:
-    """Hand every key point in, true and swapped. Raises BadInput."""
+    """Submit every key point, true and swapped. Raises BadInput."""
     paths = sorted(path for path in folder.glob(FILES) if path.is_file())
     if not paths:
         raise BadInput(f"there is no {FILES} in {folder}", hint="--data names the folder with the data")
@@ -124,7 +129,7 @@ def run(folder: Path) -> PointsCard:
 
 
 def _load(path: Path, asked: Mapping[str, str], seen: Callable[[bytes], object]) -> _Trajectory:
-    """Read one trajectory: its key points, and the session that they are about."""
+    """Read one trajectory: its key points and its session."""
     task, record = path.parent.name, path.with_name(bench_replay.RECORD)
     try:
         content = path.read_bytes()
@@ -141,7 +146,7 @@ def _load(path: Path, asked: Mapping[str, str], seen: Callable[[bytes], object])
 
 
 def _handed_in(session: QuotableTranscript, text: str, quotes: Sequence[str]) -> GateVerdict | str:
-    """Give the best verdict on a text that rests on one of these quotes, or why the first is refused."""
+    """Return the best verdict on a text with one of these quotes, or the reason of the first refusal."""
     found: list[GateVerdict] = []
     reasons: list[str] = []
     for quote in quotes:
@@ -161,7 +166,7 @@ def _found(verdict: GateVerdict | str, *, is_shown: bool) -> str:
 
 
 def _says_more(verdict: GateVerdict | str, claimed: KeyPoint, session: QuotableTranscript) -> bool:
-    """Whether a value of what was claimed, that stands nowhere in the session, comes into force."""
+    """Return whether a claimed value that does not occur in the session comes into force."""
     if isinstance(verdict, str) or verdict.trust == "untrusted":
         return False
     there = " ".join(f"{one.folded} {fold(one.call)}" for one in session.sources)

@@ -1,8 +1,8 @@
-"""A session that Claude Code had, as this program would have recorded it; and what of it a text points at.
+"""Converts a Claude Code session to a quotable transcript, and finds the quotes that a text takes from it.
 
-The record is SkillLearnBench's (`claude-code.dataclaw.jsonl`): messages with the tools that were used, what
-they were given and what they gave back. Tools of the same work take this program's names. What the task
-asked is the person's own word, whole.
+The record is SkillLearnBench's (`claude-code.dataclaw.jsonl`): messages with tool uses, their inputs and
+outputs. Tools with a counterpart get this program's names. The task's prompt counts in full as the
+person's own message.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def read(asked: str, record: Path) -> QuotableTranscript:
 
 
 def _messages(said: _Said, seq: int) -> list[Message]:
-    """Give an answer with its calls and their results; a person's word later in the record is none's here."""
+    """Return an answer with its calls and their results. Later user messages of the record are dropped."""
     if said.role != "assistant":
         return []
     calls: list[ToolCall] = []
@@ -109,7 +109,7 @@ def _messages(said: _Said, seq: int) -> list[Message]:
 
 
 def quotes(evidence: str, session: QuotableTranscript) -> list[str]:
-    """Give the parts of a text that stand in a session letter by letter, longest first: runs of its words."""
+    """Return the parts of a text that occur verbatim in a session (runs of whole words), longest first."""
     there = [one.folded for one in session.sources]
     found: dict[str, None] = {}
     for piece in _PIECE.split(evidence.replace("\\n", "\n").replace('\\"', '"')):
@@ -126,7 +126,7 @@ def quotes(evidence: str, session: QuotableTranscript) -> list[str]:
 
 
 def shows(session: QuotableTranscript, parts: Sequence[str]) -> bool:
-    """Whether one of these stands in what was asked, in what a tool was given, or in what one gave back."""
+    """Return whether one of these parts occurs in the prompt, or in the input or output of a tool."""
     done = [one.folded for one in session.sources if one.role != "assistant" or one.tool]
     return any(_stands(part, done) for part in parts)
 

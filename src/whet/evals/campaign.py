@@ -1,7 +1,7 @@
-"""Many runs of worlds on the machine's cores, each stored when it is done, so that a campaign can be resumed.
+"""Runs many worlds on the machine's cores and stores each result, so that a campaign can be resumed.
 
-A run that is there is not made again. The folder belongs to one set of settings and one version of the
-program; other settings are refused there, not mixed in.
+A stored run is not repeated. The folder belongs to one set of settings and one version of the program; it
+refuses runs with others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TICK_S = 0.5
 
 
 class CampaignSettings(msgspec.Struct, frozen=True):
-    """What all runs of a campaign have in common."""
+    """The settings that all runs of a campaign share."""
 
     shape: Shape = Shape()
     habits: Habits = Habits()
@@ -37,9 +37,9 @@ class CampaignSettings(msgspec.Struct, frozen=True):
 
 
 class EvalCampaign:
-    """Runs of `arms` over seeds 0 to `seeds` - 1 in `folder`, which is made.
+    """Runs of `arms` over seeds 0 to `seeds` - 1 in `folder`, which is created.
 
-    Raises ConfigError where the folder holds runs of other settings.
+    Raises ConfigError if the folder holds runs with other settings.
     """
 
     def __init__(
@@ -52,23 +52,23 @@ class EvalCampaign:
 
     @property
     def missing(self) -> list[tuple[str, int]]:
-        """What is still to be run, as (arm, seed)."""
+        """The runs that are not stored yet, as (arm, seed)."""
         return [(arm, seed) for arm, seed in self._wanted if not self._path(arm, seed).exists()]
 
     @property
     def size(self) -> int:
-        """How many runs there are in all."""
+        """The number of runs in all."""
         return len(self._wanted)
 
     def runs(self) -> list[WorldResult]:
-        """Read the runs that are there, in the order of the arms."""
+        """Read the stored runs, in the order of the arms."""
         found = [self._path(arm, seed) for arm, seed in self._wanted]
         return [from_json(path.read_bytes(), WorldResult) for path in found if path.exists()]
 
     def go(self, workers: int, tell: Callable[[int, str], None]) -> None:
-        """Make what is missing; `tell` gets the number of runs there and what was last done.
+        """Make the missing runs. `progress` is called with the number of stored runs and the last ones.
 
-        A Ctrl-C ends it; finished runs stay. With one worker everything happens in this process.
+        Ctrl-C ends it; finished runs stay stored. With one worker everything runs in this process.
         """
         missing = self.missing
         there = self.size - len(missing)
@@ -88,14 +88,14 @@ class EvalCampaign:
 
 
 def run_path(folder: Path, arm: str, seed: int) -> Path:
-    """Give the file of one run."""
+    """Return the file of one run."""
     return folder / "runs" / f"{arm}-{seed}.json"
 
 
 def _in_processes(
     folder: Path, missing: Sequence[tuple[str, int]], settings: CampaignSettings, workers: int
 ) -> Iterator[list[tuple[str, int]]]:
-    """Yield what was done since the last time, now and then also nothing."""
+    """Yield the runs finished since the last time; sometimes the list is empty."""
     # Spawned: a fork of a process with threads may deadlock.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(missing) or 1), context, initializer=_ignore_interrupt)
@@ -113,7 +113,7 @@ def _in_processes(
 
 
 def _ignore_interrupt() -> None:
-    # Ctrl-C goes to the whole group; the parent decides, and what runs is finished and stored.
+    # Ctrl-C goes to the whole process group. The parent handles it, and started runs are finished and stored.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -1,4 +1,4 @@
-"""Charts in SVG: learning curves over sessions, and engines side by side. No library, light and dark."""
+"""Charts in SVG: learning curves over sessions, and engines side by side. No library; light and dark mode."""
 
 from __future__ import annotations
 

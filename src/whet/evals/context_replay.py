@@ -1,7 +1,7 @@
-"""Replay a conversation through one context engine, in the real host and store, and ask for its facts.
+"""Replays a conversation through one context engine, in the real host and store, and asks for its facts.
 
-Nothing is asked of a model but what the engine itself asks: answers and results are the conversation's own,
-and each request is only counted, with a simulated prefix cache. A home of its own keeps the engine's files.
+Only the engine's own calls reach a model: answers and results come from the conversation, and each request
+is only counted, with a simulated prefix cache. The engine's files are in a separate home.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one engine made of a story. Shares are between 0 and 1; tokens are counted, not billed."""
+    """The results of one engine on a story. Shares are between 0 and 1; tokens are counted, not billed."""
 
     engine: str
     source: str
@@ -42,11 +42,11 @@ class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
     saving_mean: float
     saving_least: float
     size_after: float
-    """The largest list after a compaction, of the threshold."""
+    """The largest list after a compaction, as a share of the threshold."""
     facts: int
     in_context: int
     recoverable: int
-    """By one call of a tool: the engine's own or recall."""
+    """With one call of a tool: the engine's own or recall."""
     by_own_tool: int
     paths: int
     paths_found: int
@@ -68,12 +68,13 @@ class AnswerJudge(Protocol):
     """Asks a model about facts."""
 
     async def score(self, view: Sequence[Message], facts: Sequence[Fact]) -> float:
-        """Give how well a model that sees `view` answers for them, between 0 and 1."""
+        """Return how well a model that sees `view` answers the questions about `facts`, between 0 and 1."""
         ...
 
 
 class ReplaySetup(msgspec.Struct, frozen=True):
-    """How to replay: the settings of the program, where plugins are, and what the summaries cost so far."""
+    """The settings of a replay: the program's settings, the home with the plugins, and a function that
+    returns the summary tokens used so far."""
 
     settings: Settings
     secrets: dict[str, str]
@@ -85,7 +86,7 @@ class ReplaySetup(msgspec.Struct, frozen=True):
 
 
 async def names(replay: ReplaySetup) -> list[str]:
-    """Give the engines that can be compared: all but the one that never compacts."""
+    """Return the engines that can be compared: all except the one that never compacts."""
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
         async with aclosing(await _start(replay, Path(folder), "compressor")) as app:
             return [name for name in app.contexts.engines if name != "none"]
@@ -99,7 +100,7 @@ async def run(replay: ReplaySetup, engine: str, story: Story) -> EngineResult:
 
 
 async def _start(replay: ReplaySetup, folder: Path, engine: str) -> App:
-    """Open a program in a home of its own that sees the person's plugins."""
+    """Start a program in a separate home that has the person's plugins."""
     home = Home(folder / "home")
     home.ensure()
     for name in ("plugins", ".env"):
@@ -131,7 +132,7 @@ class _Run:
         self._largest = 0.0
 
     async def result(self) -> EngineResult:
-        """Replay, then ask."""
+        """Replay the story, then ask for its facts."""
         began = self._replay.summary_tokens() if self._replay.summary_tokens else 0
         session = await self._app.new_session()
         host = self._app.contexts.host(session.context)
@@ -204,7 +205,7 @@ class _Run:
         self._replay.progress(self._engine, total, total)
 
     async def _request(self, session: Session, prefix: list[bytes]) -> None:
-        """Ask for the next request's list and count it as a server would."""
+        """Build the list of the next request, and count it as a server would."""
         before, began_s, cpu_s = len(self._made), time.monotonic(), time.process_time()
         view = await session.context.view(session.log.messages, self._see)
         compacted = len(self._made) > before
@@ -229,7 +230,7 @@ class _Run:
     def _encoded(self, message: Message) -> bytes:
         found = self._bytes.get(id(message))
         if found is None:
-            # The message stands beside its bytes, so that nothing else can get its id.
+            # The entry keeps the message alive, so that no other object can get its id.
             found = self._bytes[id(message)] = (message, msgspec.json.encode(to_dict(message)))
         return found[1]
 
@@ -242,7 +243,7 @@ class _Run:
 
 
 async def _brings(session: Session, tools: Sequence[Tool], fact: Fact) -> bool:
-    """Whether one call of one of the tools brings a fact back."""
+    """Return whether one call of one of the tools returns the fact."""
     for tool in tools:
         arguments: dict[str, Any] = {_query_of(tool): fact.key}
         output = await tool.run(_context(session), arguments)
@@ -252,7 +253,7 @@ async def _brings(session: Session, tools: Sequence[Tool], fact: Fact) -> bool:
 
 
 async def _paths(session: Session, recall: Sequence[Tool]) -> str:
-    """Read the trail of files, page by page."""
+    """Read the list of touched files, page by page."""
     pages: list[str] = []
     ref = "files"
     while recall and ref:
@@ -264,7 +265,7 @@ async def _paths(session: Session, recall: Sequence[Tool]) -> str:
 
 
 def _query_of(tool: Tool) -> str:
-    """Give the argument that a tool searches by, "" where it has none."""
+    """Return the argument that a tool searches by, or an empty string."""
     given: object = tool.spec.parameters.get("properties")
     names = list(given) if isinstance(given, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] (any JSON schema)
     return next((name for name in _QUERY if name in names), "")

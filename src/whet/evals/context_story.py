@@ -1,8 +1,8 @@
-"""Long conversations to replay through context engines, and the facts that are asked for afterwards.
+"""Long conversations to replay through context engines, and the facts asked for afterwards.
 
-A synthetic one is tool work with facts planted in results, in what the person says and in answers. Of a
-stored one, things that stand in it exactly once (numbers, paths, names with digits) become the facts. It
-does not know any engine.
+A synthetic one is tool work with facts planted in results, in the person's messages and in answers. For a
+stored one, strings that occur exactly once (numbers, paths, names with digits) become the facts. It does
+not know any engine.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SINGLE = re.compile(
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """Something that was said once: the words to look for it by, the value that must come back, and where it
-    stood (result, person, answer)."""
+    """A value that occurs once: the words to search for it, the value, and its origin (result, person,
+    answer)."""
 
     key: str
     value: str
@@ -48,7 +48,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Story(msgspec.Struct, frozen=True):
-    """A conversation and what is asked of it. `paths` are the files that its calls name."""
+    """A conversation and its facts. `paths` are the files that its calls name."""
 
     name: str
     messages: list[Message]
@@ -57,7 +57,8 @@ class Story(msgspec.Struct, frozen=True):
 
 
 def synthetic(count: int, *, seed: int = 1, turn_steps: int = 10) -> Story:
-    """Make about `count` messages: a request, ten steps of one call each, an answer, and so on."""
+    """Return a story of about `count` messages: a request, ten steps of one call each, an answer, and so
+    on."""
     rng = random.Random(seed)
     messages: list[Message] = []
     facts: list[Fact] = []
@@ -82,7 +83,7 @@ def synthetic(count: int, *, seed: int = 1, turn_steps: int = 10) -> Story:
 
 
 def of_messages(name: str, messages: Sequence[Message]) -> Story:
-    """Take a conversation as it was; facts are what stands in it exactly once."""
+    """Return a story of a given conversation; its facts are the strings that occur exactly once."""
     seen: Counter[str] = Counter()
     for message in messages:
         for text in (message.text, *(call.arguments for call in message.tool_calls)):
@@ -111,7 +112,7 @@ def _step(rng: random.Random, step: int, path: str, fact: Fact) -> list[Message]
 
 
 def _spread(facts: list[Fact]) -> list[Fact]:
-    """Give at most 400, from the whole conversation."""
+    """Return at most 400 facts, spread over the whole conversation."""
     if len(facts) <= FACTS_MAX:
         return facts
     return [facts[index * len(facts) // FACTS_MAX] for index in range(FACTS_MAX)]
@@ -136,7 +137,7 @@ class ModelJudge:
         self._provider = provider
 
     async def score(self, view: Sequence[Message], facts: Sequence[Fact]) -> float:
-        """Give the mean grade, between 0 and 1. Raises ProviderError."""
+        """Return the mean grade, between 0 and 1. Raises ProviderError."""
         grades = [await self._grade(view, fact) for fact in facts]
         return sum(grades) / (5 * len(grades)) if grades else 0.0
 
@@ -151,7 +152,7 @@ class ModelJudge:
 
 
 async def asked_once(provider: Provider, system: str, messages: Sequence[Message]) -> ModelReply:
-    """Give a model's reply to a request of its own, without tools. Raises ProviderError."""
+    """Return a model's reply to a single request without tools. Raises ProviderError."""
     async for item in provider.open(system, (), "judge").stream(messages):
         if isinstance(item, ModelReply):
             return item

@@ -1,7 +1,7 @@
-"""What runs of worlds come to: rates with intervals, paired against no memory, and where ours loses.
+"""Summarises runs of worlds: rates with intervals, pairs against no memory, and where Whet loses.
 
-Pure functions on records. Seeds are the unit of every interval: two tasks of one world are not independent.
-Pairs are the same session of the same seed under two arms.
+Pure functions on records. Seeds are the unit of every interval: two tasks of one world are not
+independent. Pairs are the same session of the same seed under two arms.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ STAGES = (("first third", 0.0, 1 / 3), ("second third", 1 / 3, 2 / 3), ("last th
 
 
 class HalfLife(msgspec.Struct, frozen=True):
-    """How long old values of changed facts stayed: how many there were, how many went, and the median of the
-    owner's sessions until then (None where half of them never went)."""
+    """How long old values of changed facts stayed: the number of facts, the number replaced, and the median
+    number of the owner's sessions until then (None if at least half were never replaced)."""
 
     facts: int
     gone: int
@@ -27,9 +27,12 @@ class HalfLife(msgspec.Struct, frozen=True):
 
 
 class ArmSums(msgspec.Struct, frozen=True):
-    """One arm over all seeds. Rates are shares of tasks; `knowable` is that of each stage's tasks whose facts
-    had all been shown before: the others are passed by luck. `gain`, `harm_*` and `wins` are against the arm
-    off; `regret` against the oracle. Costs are in units of an uncached prompt token, reviews included."""
+    """One arm over all seeds.
+
+    Rates are shares of tasks. `knowable` is, for each stage, the share of tasks whose facts had all been
+    shown before; the others succeed by luck. `gain`, `harm_*` and the p-value are against the arm off,
+    `regret` against the oracle. Costs are in units of an uncached prompt token, reviews included.
+    """
 
     arm: str
     seeds: int
@@ -61,7 +64,7 @@ class ArmSums(msgspec.Struct, frozen=True):
 
 
 def summarise(runs: Sequence[WorldResult]) -> list[ArmSums]:
-    """Sum up every arm, in the order in which the runs have them."""
+    """Summarise every arm, in the order of the runs."""
     by_arm: dict[str, dict[int, WorldResult]] = {}
     for run in runs:
         by_arm.setdefault(run.arm, {})[run.seed] = run
@@ -112,7 +115,7 @@ def _sum_up(
 
 
 def where_ours_loses(sums: Sequence[ArmSums]) -> list[str]:
-    """Say in a line each where another arm, the oracle aside, does better than ours."""
+    """Return one line for each measure on which another arm, except the oracle, does better than Whet."""
     by_name = {one.arm: one for one in sums}
     ours = by_name.get("ours")
     if ours is None:
@@ -172,7 +175,7 @@ def _is_knowable(task: TaskRecord) -> bool:
 
 
 def _curve(runs: Sequence[WorldResult]) -> tuple[float, ...]:
-    """Give the share right at the first try for each session number, over all seeds."""
+    """Return the share that is right at the first try for each session number, over all seeds."""
     found: list[float] = []
     for number in range(1, _last(runs) + 1):
         hits = [task.first_ok for run in runs for task in run.tasks if task.number == number]
@@ -191,7 +194,7 @@ def _funnel(funnels: Iterable[Funnel]) -> Funnel:
 
 def _half_life(runs: Sequence[WorldResult]) -> HalfLife:
     found = [one for run in runs for one in run.stale]
-    # One that was still there at the end stayed at least so long; it counts as longer than all that went.
+    # A value that was still there at the end counts as longer than all that were replaced.
     lasted = sorted(one.sessions if one.gone else float("inf") for one in found)
     middle = median(lasted) if lasted else None
     gone = sum(one.gone for one in found)

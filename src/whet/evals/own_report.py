@@ -1,7 +1,8 @@
-"""What a person's own tasks say: success by arm against no learning, with what it cost, and item by item.
+"""The report on a person's own tasks: success and cost of each arm against no learning, and the value of each
+item.
 
-Tasks are the unit of the intervals: several runs of one task are not independent. An interval that spans zero
-is "no evidence", whatever the difference looks like.
+Tasks are the unit of the intervals: several runs of one task are not independent. An interval that spans
+zero is "no evidence", however large the difference looks.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ learning look better than it is at your everyday work; a verifier that is too ea
 class ArmResult(msgspec.Struct, frozen=True):
     """One arm over all its runs. `gain` and `p_value` are against off, paired by task and run.
 
-    Tokens and costs are means per task, reviews included; `cost` is in units of an uncached prompt token,
-    `usd_per_success` None while a price is unknown or nothing succeeded."""
+    Tokens and costs are means per task, reviews included. `cost_per_success` is in units of an uncached
+    prompt token. `usd_per_success` is None if a price is unknown or no task succeeded.
+    """
 
     arm: str
     runs: int
@@ -46,12 +48,12 @@ class ArmResult(msgspec.Struct, frozen=True):
 
     @property
     def finding(self) -> str:
-        """What may be said of the arm."""
+        """The conclusion about the arm: helps, hurts, no evidence, or "-" without a comparison."""
         return "-" if self.gain is None else _finding(self.gain, self.p_value)
 
 
 class ItemUplift(msgspec.Struct, frozen=True):
-    """What one learned item is worth: success with everything minus success without it alone."""
+    """The value of one learned item: success with everything minus success without this item."""
 
     item: ContextItem
     gain: Interval
@@ -60,12 +62,12 @@ class ItemUplift(msgspec.Struct, frozen=True):
 
     @property
     def finding(self) -> str:
-        """What may be said of the item."""
+        """The conclusion about the item: helps, hurts or no evidence."""
         return _finding(self.gain, self.p_value)
 
 
 def results(outcomes: Sequence[TaskOutcome]) -> list[ArmResult]:
-    """Sum up every arm, in the order in which they first come."""
+    """Summarise every arm, in the order of first appearance."""
     arms = list(dict.fromkeys(one.arm for one in outcomes))
     off = [one for one in outcomes if one.arm == "off"]
     return [_result(arm, [one for one in outcomes if one.arm == arm], off) for arm in arms]
@@ -74,13 +76,13 @@ def results(outcomes: Sequence[TaskOutcome]) -> list[ArmResult]:
 def uplift(
     item: ContextItem, everything: Sequence[TaskOutcome], without: Sequence[TaskOutcome]
 ) -> ItemUplift:
-    """Compare runs with all items against runs that lacked this one."""
+    """Compare runs with all items against runs without this one."""
     found = _against(everything, without)
     return ItemUplift(item, found.gap, found.p_value, len({one.repeat for one in without}))
 
 
 def _finding(gain: Interval, p_value: float | None) -> str:
-    """Say what an interval shows; p guards where few tasks agree by luck and have no spread."""
+    """Return the conclusion from an interval. The p-value guards against few tasks that agree by luck."""
     if gain.spans_zero or p_value is None or p_value > SIGNIFICANT:
         return "no evidence"
     return "helps" if gain.low > 0 else "hurts"
@@ -122,7 +124,7 @@ def _against(mine: Sequence[TaskOutcome], theirs: Sequence[TaskOutcome]) -> Pair
 def report(
     arms: Sequence[ArmResult], outcomes: Sequence[TaskOutcome], uplifts: Sequence[ItemUplift], model: str
 ) -> str:
-    """Write the report as Markdown."""
+    """Return the report as Markdown."""
     lines = [
         "# Learning on your own tasks",
         "",

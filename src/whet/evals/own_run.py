@@ -1,8 +1,8 @@
-"""Run a person's own tasks with their own model: every arm, several times, in order, in fresh folders.
+"""Runs a person's own tasks with their own model: every arm, several times, in order, in fresh folders.
 
-An arm's run has a home of its own, in which it learns from task to task. Each outcome is stored when it is
-there, so that a run can be stopped and resumed. The folder is a working folder, not a jail: what the model
-may do is what the person's approval settings allow.
+Each run of an arm has its own home, in which it learns from task to task. Each outcome is stored at once,
+so that a run can be stopped and resumed. The folder is a working folder, not a sandbox: the model's
+actions are limited by the person's approval settings.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ ARMS = tuple(_TOOLSETS)
 
 
 class TaskOutcome(msgspec.Struct, frozen=True):
-    """One task under one arm: whether its verifier was content, and what it took, its review included.
+    """One task under one arm: whether its verifier accepted it, and its usage, the review's included.
 
-    `leaked` names other tasks whose secrets stood in what this one's model was sent."""
+    `leaked` names other tasks whose secrets were in this task's requests.
+    """
 
     arm: str
     repeat: int
@@ -72,7 +73,7 @@ class TaskOutcome(msgspec.Struct, frozen=True):
 
 
 class Label(msgspec.Struct, frozen=True):
-    """Which run an outcome belongs to: its name, the arm whose toolsets it has, and whether it learns."""
+    """The run that an outcome belongs to: its name, the arm whose toolsets it has, and whether it learns."""
 
     name: str
     arm: str
@@ -81,7 +82,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class OwnTaskSetup:
-    """One set of tasks on one model. `secrets` are the keys; `folder` takes homes and outcomes."""
+    """One set of tasks on one model. `secrets` are the API keys; `folder` holds homes and outcomes."""
 
     def __init__(
         self,
@@ -99,16 +100,16 @@ class OwnTaskSetup:
         self._claim()
 
     def outcomes(self) -> list[TaskOutcome]:
-        """Read everything that is there."""
+        """Read all stored outcomes."""
         paths = sorted((self.folder / "runs").glob("*.json"))
         return [from_json(path.read_bytes(), TaskOutcome) for path in paths]
 
     async def run(self, arm: str, repeat: int, tell: Callable[[str], None]) -> None:
-        """Do the tasks that this arm's run has not done yet; it learns from one to the next."""
+        """Do the tasks that this run of the arm has not done yet; it learns from one to the next."""
         await self.run_on(self.home(arm, repeat), Label(arm, arm, repeat), tell)
 
     async def run_on(self, home: Home, label: Label, tell: Callable[[str], None]) -> list[TaskOutcome]:
-        """Do the tasks that are missing under a label, on a home, and give all of its outcomes."""
+        """Do the missing tasks of a label on a home, and return all its outcomes."""
         for task in self.tasks:
             path = self._path(label, task)
             if not path.exists():
@@ -121,11 +122,11 @@ class OwnTaskSetup:
         return self.folder / "runs" / f"{label.name}-{label.repeat}-{task.name}.json"
 
     def home(self, arm: str, repeat: int) -> Home:
-        """Give the home in which this arm's run learns."""
+        """Return the home in which this run of the arm learns."""
         return Home(self.folder / "homes" / f"{arm}-{repeat}")
 
     async def _one(self, task: OwnTask, home: Home, label: Label) -> TaskOutcome:
-        """Do one task in a fresh folder and review it where the arm learns."""
+        """Do one task in a fresh folder, and review it if the arm learns."""
         arm, learns = label.arm, label.learns and label.arm != "off"
         place = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
         await task_folder.furnish(task, self._origin, place)
@@ -162,17 +163,18 @@ class OwnTaskSetup:
         )
 
     async def _examples(self, app: App, home: Home, learns: bool) -> str:
-        """Mine what this arm's run has done so far, where it learns; give the template to start with."""
+        """Build a template from this run's sessions so far if it learns. Returns the template to start with,
+        or "off"."""
         if learns:
             desk = WarmTemplates(home, app.database, app.clock)
             try:
                 await asyncio.to_thread(desk.build, BuildOptions(name=_TEMPLATE), MiningScope(min_messages=1))
             except NotFound:
-                return "off"  # nothing has failed yet, or nothing that worked may be shown
+                return "off"  # no call has failed yet, or no mended call may be shown
         return _TEMPLATE if template.path_of(home, _TEMPLATE).exists() else "off"
 
     async def items(self, home: Home) -> list[ContextItem]:
-        """Give what a home has learned."""
+        """Return the learned items of a home."""
         async with aclosing(
             await App.start(home, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
         ) as app:
@@ -180,7 +182,7 @@ class OwnTaskSetup:
         return [item for item in part.items if item.hash]
 
     async def without(self, home: Home, item: ContextItem, copy: Home) -> None:
-        """Copy a home and take one learned item out of the copy."""
+        """Copy a home and remove one learned item from the copy."""
         shutil.rmtree(copy.root, ignore_errors=True)
         shutil.copytree(home.root, copy.root)
         async with aclosing(
@@ -197,14 +199,15 @@ class OwnTaskSetup:
                         await desk.hand_in(request, origin)
 
     def _for(self, arm: str, learns: bool) -> Settings:
-        """Give the settings of an arm: the person's, with the toolsets of learning that it has."""
+        """Return the settings of an arm: the person's settings with the arm's learning toolsets."""
         wanted = _TOOLSETS[arm]
         others = [name for name in self._settings.tools.toolsets if name not in ("memory", "skills")]
         tools = msgspec.structs.replace(
             self._settings.tools, toolsets=(*others, *sorted(wanted)), workspace=""
         )
         writes = "auto" if learns and wanted else "off"
-        # What reviews learn is measured, not how seldom a short day can pay for one.
+        # The evaluation measures what reviews learn. Without this budget a short day might not pay for a
+        # review.
         review = msgspec.structs.replace(
             self._settings.review, writes=writes, worker="off", free_tokens=1_000_000_000
         )
@@ -226,7 +229,7 @@ def _reviewed(connection: apsw.Connection) -> Usage:
 
 
 def _less(after: Usage, before: Usage) -> Usage:
-    """Give what was used in between."""
+    """Return the usage between two totals."""
     cost = None if after.cost_usd is None or before.cost_usd is None else after.cost_usd - before.cost_usd
     numbers = {
         name: getattr(after, name) - getattr(before, name)

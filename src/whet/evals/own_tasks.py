@@ -1,6 +1,6 @@
 """A person's own tasks: a prompt, the files it starts from, and a shell command that judges the result.
 
-Read from a YAML file; each mistake in it is named with its task. It runs nothing.
+Read from a YAML file; each error message names its task. Nothing is run.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class OwnTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of a tasks file, in the order in which the tasks are done."""
+    """The content of a tasks file. Tasks are done in this order."""
 
     tasks: tuple[OwnTask, ...]
 
 
 def read_tasks(path: Path) -> tuple[OwnTask, ...]:
-    """Read a tasks file. Raises NotFound, and ConfigError with the place of the mistake."""
+    """Read a tasks file. Raises NotFound, and ConfigError with the position of the mistake."""
     try:
         text = path.read_bytes()
     except OSError as error:

@@ -1,7 +1,7 @@
-"""One arm against another on the same tasks, run by run.
+"""Compares one arm with another on the same tasks, run by run.
 
 Tasks are the unit of the interval: several runs of one task are not independent, so their differences are
-averaged first. With few tasks an interval clear of zero is luck as often as not; that is no evidence.
+averaged first. With few tasks, an interval clear of zero is often luck and counts as no evidence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from whet.stats import Interval, mcnemar, typical_mean
 
 LEAST_TASKS = 6
-"""Below it, that all tasks point the same way is likelier than 1 in 20 where there is nothing."""
+"""With fewer tasks, all of them agree by chance with a probability above 1 in 20."""
 
 
 class PairedRun(Protocol):
@@ -28,12 +28,12 @@ class PairedRun(Protocol):
 
     @property
     def repeat(self) -> int:
-        """Which of its runs."""
+        """The number of this run of the task."""
         ...
 
     @property
     def ok(self) -> bool:
-        """Whether the verifier was content."""
+        """Whether the verifier accepted the result."""
         ...
 
 
@@ -41,9 +41,12 @@ R = TypeVar("R", bound=PairedRun)
 
 
 class PairedGap(msgspec.Struct, frozen=True):
-    """What a comparison gave: `gap` is the first arm's score minus the other's, over the `tasks` tasks
-    in which both have one, of `pairs` pairs; `only_first` and `only_other` pairs were won by one alone,
-    `p_value` is McNemar's of those."""
+    """The result of a comparison.
+
+    `gap` is the first arm's score minus the other's, over the `tasks` tasks in which both have one, of
+    `pairs` pairs. `only_first` and `only_other` count the pairs that one arm alone won; `p_value` is
+    McNemar's of those.
+    """
 
     gap: Interval
     tasks: int
@@ -54,13 +57,13 @@ class PairedGap(msgspec.Struct, frozen=True):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the gap is evidence at all."""
+        """Whether the gap is evidence."""
         return self.tasks >= LEAST_TASKS and not self.gap.spans_zero
 
 
 def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float | None]) -> PairedGap:
-    """Compare two arms on the runs that both have; a pair of which one has no score counts for success
-    only."""
+    """Compare two arms on the runs that both have. A pair in which one run has no score counts only for
+    success."""
     theirs = {(one.task, one.repeat): one for one in other}
     pairs = [(one, theirs[one.task, one.repeat]) for one in first if (one.task, one.repeat) in theirs]
     by_task: dict[str, list[float]] = {}

@@ -1,7 +1,8 @@
-"""Run one world under one arm on the real program: its sessions in order, with their reviews, counted.
+"""Runs one world under one arm on the real program: its sessions in order, with their reviews, and the
+counts.
 
-Every session goes through an `App` of its person (own home), real HTTP to the model server, the real store
-and gate. What is counted comes from requests, files and the database.
+Every session goes through an `App` of its person (with an own home), real HTTP to the model server, and
+the real store and gate. The counts come from requests, files and the database.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _FILES = ("memories/*.md", "skills/**/*.md")
 
 @dataclass(slots=True)
 class EvalPerson:
-    """One person's program and what the evaluation knows of it."""
+    """One person's program, and the evaluation's records about that person."""
 
     app: App
     notes: list[str] = field(default_factory=list[str])
@@ -50,7 +51,7 @@ class EvalPerson:
     captured: set[FactStatement] = field(default_factory=set[FactStatement])
 
     def kept(self) -> list[FactStatement]:
-        """Give the statements that its files, or the evaluation's own notes, hold now."""
+        """Return the statements in its files and in the evaluation's own notes."""
         root = self.app.home.root
         files = [path for pattern in _FILES for path in sorted(root.glob(pattern)) if path.is_file()]
         return claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes]))
@@ -73,7 +74,7 @@ class WorldRun:
     poisoned: int = 0
 
     async def session(self, plan: SessionPlan, *, probing: bool = False) -> list[TriedCommand]:
-        """Run one session with what belongs to it, and give the commands that came."""
+        """Run one session with its review and counts, and return its commands."""
         desk = self.desks[plan.person]
         self._set_notes(desk, plan)
         seen = self.server.count
@@ -96,7 +97,7 @@ class WorldRun:
         await run_turn(session, session.user_message(text), lambda event: None)
 
     def _set_notes(self, desk: EvalPerson, plan: SessionPlan) -> None:
-        """Put into the prompt what the arm itself brings."""
+        """Put the arm's notes into the prompt."""
         notes = desk.notes if self.arm.notes == "everything" else []
         if self.arm.notes == "needed":
             values = ((about, self.world.truth(about, plan.number, plan.person)) for about in plan.task.needs)
@@ -105,7 +106,7 @@ class WorldRun:
         desk.app.settings = msgspec.structs.replace(desk.app.settings, agent=agent)
 
     def _count(self, desk: EvalPerson, plan: SessionPlan, session: Session, requests: int) -> None:
-        """Add a finished session to the sums."""
+        """Add a finished session to the counts."""
         tried = self.workplace.tried
         first = tried[0] if tried else None
         current = {about: self._is_shown(desk, about, plan) for about in plan.task.needs}
@@ -141,7 +142,7 @@ class WorldRun:
         return desk.shown.get(about) == self.world.truth(about, plan.number, plan.person)
 
     def _show(self, desk: EvalPerson, plan: SessionPlan) -> None:
-        """Note what this session has shown of the world."""
+        """Record the facts that this session has shown."""
         for tried in self.workplace.tried:
             for claim in tried.command.statements():
                 is_wish = claim.key in PRIVATE_KEYS
@@ -159,7 +160,7 @@ class WorldRun:
         self.poisoned += any(value in body for value in planted for body in bodies)
 
     def _age(self, plan: SessionPlan, kept: list[FactStatement]) -> None:
-        """Follow the facts that have changed until their old value is gone."""
+        """Track changed facts until their old value is replaced."""
         latest = {claim.about: claim.value for claim in kept}
         for about, since in self.world.drifts.items():
             if plan.number == since - 1 and about in latest:
@@ -170,7 +171,7 @@ class WorldRun:
                 del self.stale_since[about]
 
     async def funnel(self) -> Funnel:
-        """Try each fact that was shown once more, at the end, and count how far it came."""
+        """Probe each shown fact once more at the end, and count the stages that it reached."""
         desk, last = self.desks["ana"], self.world.shape.sessions + 1
         now = [FactStatement(*about, self.world.truth(about, last, "ana")) for about in desk.shown]
         shown = [claim for claim in now if desk.shown[claim.about] == claim.value]
@@ -190,7 +191,7 @@ class WorldRun:
         )
 
     def spent(self) -> TokenSpending:
-        """Sum up what all sessions and reviews have used so far."""
+        """Sum the usage of all sessions and reviews so far."""
         rows = [row for desk in self.desks.values() for row in desk.app.database.read_now(_with_reviews)]
         used = {
             kind: sum((row.usage for row in rows if row.kind == kind), Usage()) for kind in ("chat", "review")
@@ -199,7 +200,7 @@ class WorldRun:
         return TokenSpending(used["chat"], used["review"], count)
 
     def false_kept(self) -> int:
-        """Count kept claims that were true at no time and that no page planted."""
+        """Count the stored claims that were never true and that no page planted."""
         return sum(
             claim.key not in PRIVATE_KEYS and not self.world.was_true(claim)
             and claim.value not in self.world.planted
@@ -215,7 +216,7 @@ async def play(
     habits: Habits | None = None,
     progress: Callable[[int], None] = lambda session: None,
 ) -> WorldResult:
-    """Run all sessions of a world under an arm, in `folder` (made, and left behind)."""
+    """Run all sessions of a world under an arm. `folder` is created and not removed."""
     began_s = time.perf_counter()
     mind = GatedModel(world.seed, habits).answer
     async with AsyncExitStack() as stack:
@@ -257,7 +258,7 @@ async def play(
 
 
 def people(plans: Iterable[SessionPlan]) -> list[WorldPerson]:
-    """Give everybody who has a session, ana first."""
+    """Return the people who have a session, ana first."""
     return list(dict.fromkeys(plan.person for plan in plans))
 
 
@@ -271,13 +272,14 @@ async def _open(folder: Path, person: WorldPerson, arm: Arm, base_url: str) -> A
         "tools.toolsets": ["terminal", "web", *arm.toolsets],
         "tools.web_allow_private": True,
     }
-    # What a review learns is measured, not how seldom a day of short jobs can pay for one.
+    # The evaluation measures what reviews learn. Without this budget a day of short jobs might not pay for
+    # one.
     settings = load(home, {**flags, "review.free_tokens": "1000000000"}, environ={}).settings
     return await App.start(home, settings, {}, NobodyPresent(), folder / "work")
 
 
 def _content(claim: Claim, origin: Origin) -> GateVerdict:
-    """Take anything."""
+    """Accept any claim."""
     return GateVerdict("observed")
 
 

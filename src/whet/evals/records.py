@@ -1,4 +1,4 @@
-"""What a run of a world leaves behind: plain values that can be stored, summed and drawn."""
+"""The results of a world's run: plain values that can be stored, summed and drawn."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from whet.evals.world import WorldPerson
 
 CACHED_PRICE = 0.1
 OUTPUT_PRICE = 5.0
-"""Prices in units of an uncached prompt token; what most vendors take, roughly."""
+"""Prices in units of an uncached prompt token; roughly those of most vendors."""
 
 
 class FactNeed(msgspec.Struct, frozen=True):
-    """One fact that a task needed: whether it could have been learned, and how it stood at the first try."""
+    """One fact that a task needed: whether it could have been learned, and whether the model had it at the
+    first try."""
 
     subject: str
     key: str
@@ -23,7 +24,7 @@ class FactNeed(msgspec.Struct, frozen=True):
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
-    """One task: done rightly at the first try, in the end, or not."""
+    """One task: whether it was right at the first try, and in the end."""
 
     number: int
     person: WorldPerson
@@ -35,8 +36,8 @@ class TaskRecord(msgspec.Struct, frozen=True):
 
 
 class Funnel(msgspec.Struct, frozen=True):
-    """Of the facts that a person's sessions had shown at the end: how many were ever kept, were still kept
-    as they are now, and stood before the model when a task needed them."""
+    """Of the facts shown to a person by the end: the number that were ever stored, that are still stored with
+    their current value, and that were in the model's request when a task needed them."""
 
     shown: int
     captured: int
@@ -45,7 +46,7 @@ class Funnel(msgspec.Struct, frozen=True):
 
 
 class TokenSpending(msgspec.Struct, frozen=True):
-    """Tokens of the sessions themselves and of their reviews."""
+    """Tokens of the sessions and of their reviews."""
 
     tasks: Usage = msgspec.field(default_factory=Usage)
     reviews: Usage = msgspec.field(default_factory=Usage)
@@ -53,7 +54,7 @@ class TokenSpending(msgspec.Struct, frozen=True):
 
     @property
     def cost(self) -> float:
-        """Everything in units of an uncached prompt token, reviews included."""
+        """The total cost in units of an uncached prompt token, reviews included."""
         return sum(
             (used.prompt_tokens - used.cache_read_tokens)
             + CACHED_PRICE * used.cache_read_tokens
@@ -68,13 +69,13 @@ class TokenSpending(msgspec.Struct, frozen=True):
 
     @property
     def cached_share(self) -> float:
-        """Share of all prompt tokens that came from the cache."""
+        """The share of all prompt tokens that came from the cache."""
         return (self.tasks + self.reviews).cache_hit_ratio
 
 
 class StaleFact(msgspec.Struct, frozen=True):
-    """A kept fact that changed: for how many of its owner's sessions the old value stayed; `gone` is False
-    where it was still there at the end."""
+    """A stored fact that changed: the number of its owner's sessions in which the old value stayed. `gone` is
+    False if it was still there at the end."""
 
     subject: str
     key: str
@@ -83,8 +84,11 @@ class StaleFact(msgspec.Struct, frozen=True):
 
 
 class WorldResult(msgspec.Struct, frozen=True):
-    """One world under one arm. `leaks`: requests with another person's or a private session's secret;
-    `poisoned`: sessions that began with a planted value; `false_kept`: kept claims that never were true."""
+    """One world under one arm.
+
+    `leaks`: requests with another person's or a private session's secret; `poisoned`: sessions that began
+    with a planted value; `false_kept`: stored claims that were never true.
+    """
 
     seed: int
     arm: str

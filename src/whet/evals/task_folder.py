@@ -1,4 +1,4 @@
-"""The folder that a person's task is done in: a fresh copy of its files, and their commands run there."""
+"""The folder of a task: a fresh copy of its files, in which the person's commands run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _TIMED_OUT = 124
 
 
 async def furnish(task: OwnTask, origin: Path, place: Path) -> None:
-    """Make `place` from the task's files, which are relative to `origin`, and set it up.
+    """Create the folder of a task from its files, which are relative to `origin`, and run the set-up.
 
-    Raises ConfigError where the set-up fails.
+    Raises ConfigError if the set-up fails.
     """
     await asyncio.to_thread(_copy, origin / task.files if task.files else None, place)
     if task.setup:
@@ -39,8 +39,10 @@ async def furnish(task: OwnTask, origin: Path, place: Path) -> None:
 
 
 async def verify(task: OwnTask, place: Path, settings: SandboxSettings, home: Home) -> tuple[bool, str]:
-    """Let the task's verifier judge; gives whether it was content, and the end of what it said. It runs what
-    the agent wrote, so it is confined as the agent's own commands were."""
+    """Run the task's verifier. Returns whether it accepted the result, and the end of its output if not.
+
+    It runs code that the agent wrote, so it has the same sandbox as the agent's own commands.
+    """
     with closing(confine(home, settings)) as confinement:
         code, said = await _confined(task.verify, place, confinement)
     return code == 0, said[-SAID_CHARS:] if code else ""
@@ -56,7 +58,7 @@ async def _confined(command: str, place: Path, confinement: Confinement) -> tupl
 
 
 async def bash(command: str, place: Path) -> tuple[int, str]:
-    """Run a command of the person's in a folder; gives exit code (124 past the limit) and what it printed."""
+    """Run the person's command in a folder. Returns the exit code (124 after a timeout) and the output."""
     process = await asyncio.create_subprocess_exec(
         "bash",
         "-c",
@@ -86,7 +88,7 @@ def _copy(files: Path | None, place: Path) -> None:
 
 
 def claim(folder: Path, settings: object, others: str) -> None:
-    """Make the folder for runs with these settings. Raises ConfigError where it holds `others`."""
+    """Create the folder for runs with these settings. Raises ConfigError if it holds `others`."""
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     path, mine = folder / "settings.json", msgspec.json.encode(settings)
     if path.exists() and path.read_bytes() != mine:
@@ -97,7 +99,7 @@ def claim(folder: Path, settings: object, others: str) -> None:
 
 
 def keep(path: Path, run: object) -> None:
-    """Store a finished run as JSON, whole or not at all."""
+    """Store a finished run as JSON, completely or not at all."""
     part = path.with_suffix(".part")
     part.write_bytes(msgspec.json.encode(run))
     part.replace(path)

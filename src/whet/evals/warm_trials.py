@@ -1,8 +1,8 @@
-"""Cold, warm and placebo on the same tasks: run, pair, and say what the difference is worth.
+"""Runs the same tasks cold, warm and with a placebo, pairs the trials, and judges the difference.
 
-The placebo is a template of the same size whose examples were drawn by chance, so that "any examples help" is
-not taken for "these examples help". Trials run in homes and folders of their own; the person's store is read
-once, for the placebo, and never written.
+The placebo is a template of the same size with examples drawn at random, so that "any examples help" is
+not mistaken for "these examples help". Trials run in their own homes and folders. The person's store is
+read once, for the placebo, and never written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ARMS: tuple[TrialArm, ...] = ("cold", "warm", "placebo")
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One task under one arm. `failed` and `calls` are of the first ten judged calls; `failures` says of each
+    """One task under one arm. `failed` and `calls` count the first ten judged calls; `failures` says for each
     of them, in order, whether it failed."""
 
     arm: TrialArm
@@ -47,12 +47,13 @@ class Trial(msgspec.Struct, frozen=True):
 
     @property
     def error_rate(self) -> float | None:
-        """Failed of the first calls; None without any: who does nothing makes no errors and shows nothing."""
+        """The share of failed calls among the first ones, or None without calls: a trial without calls shows
+        nothing."""
         return self.failed / self.calls if self.calls else None
 
 
 class ArmSum(msgspec.Struct, frozen=True):
-    """One arm in all."""
+    """The totals of one arm."""
 
     arm: TrialArm
     trials: int
@@ -63,10 +64,13 @@ class ArmSum(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Warm against another arm, paired by task and repeat. `fewer_errors` is the other's error rate of the
-    calls minus warm's, over as many calls of each pair as both made, task by task (`tasks` have some); `p` is
-    McNemar's for success, of the pairs that only one won. `verdict` is one of fewer errors, more errors, no
-    evidence, no data; fewer errors by an arm that did fewer tasks are no evidence."""
+    """Warm against another arm, paired by task and repeat.
+
+    `fewer_errors` is the other arm's error rate minus warm's, over as many calls of each pair as both
+    made, task by task (`tasks` have some). `p` is McNemar's for success, of the pairs that only one won.
+    `verdict` is one of fewer errors, more errors, no evidence, no data; fewer errors by an arm that did
+    fewer tasks are no evidence.
+    """
 
     against: TrialArm
     tasks: int
@@ -79,14 +83,14 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class TrialReport(msgspec.Struct, frozen=True):
-    """What an evaluation gave."""
+    """The results of an evaluation."""
 
     arms: tuple[ArmSum, ...]
     comparisons: tuple[Comparison, ...]
 
 
 class WarmTrialSetup:
-    """Where trials run: the model's settings and keys, a folder, and the two templates."""
+    """The environment of trials: the model's settings and keys, a folder, and the two templates."""
 
     def __init__(
         self,
@@ -100,7 +104,7 @@ class WarmTrialSetup:
         self._secrets = secrets
         self._templates = templates
         for arm, template in templates.items():
-            # The sessions that it is from are not in this home's store, and are not missed.
+            # The template's source sessions are not in this home's store, so it counts as imported.
             named = msgspec.structs.replace(template, name=arm, imported_at=template.created_at or "here")
             save(self._home(arm), named)
 
@@ -116,7 +120,7 @@ class WarmTrialSetup:
         return msgspec.structs.replace(trial, ok=ok)
 
     async def turn(self, name: str, prompt: str, arm: TrialArm, repeat: int, place: Path) -> Trial:
-        """Run one new session of one turn and count its first calls; `ok` says that it answered."""
+        """Run a new session with one turn and count its first calls; `ok` means that the model answered."""
         settings = msgspec.structs.replace(
             self._settings, tools=msgspec.structs.replace(self._settings.tools, workspace="")
         )
@@ -148,7 +152,7 @@ async def run_all(
 
 
 def report(trials: Sequence[Trial]) -> TrialReport:
-    """Sum up the arms and compare warm with each other one."""
+    """Sum the trials of each arm, and compare warm with each other arm."""
     return TrialReport(
         tuple(_sum(arm, [trial for trial in trials if trial.arm == arm]) for arm in ARMS),
         tuple(compare(trials, arm) for arm in ("cold", "placebo")),
@@ -171,8 +175,8 @@ def compare(trials: Sequence[Trial], other: TrialArm) -> Comparison:
 
 
 def _matched(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
-    """Cut each pair to the calls that both made, so that an arm that gives up early has no fewer chances to
-    fail; trials that say only how many failed stay whole."""
+    """Limit each pair to the calls that both made, so that an arm that stops early does not profit from fewer
+    chances to fail. Trials without `failures` stay unchanged."""
     least: dict[tuple[str, int], int] = {}
     for trial in (*first, *other):
         place = trial.task, trial.repeat

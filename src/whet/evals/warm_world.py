@@ -1,8 +1,9 @@
-"""The depot as a world for warm sessions: history by real runs, a build, and new questions under three arms.
+"""The depot as a world for warm sessions: a history of real runs, a template, and new questions under three
+arms.
 
-Each seed is another depot with other conventions. The stand-in sees its request and nothing else, so what
-differs between the arms is what their examples carry. It allows to say how much of what can be learned
-reaches the point of use, not how much smarter a model gets. Offline and deterministic.
+Each seed is another depot with other conventions. The practice model uses only its request, so the arms
+differ only in the content of their examples. The results show how much of the learnable content reaches
+the point of use, not how much a model improves. Offline and deterministic.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NAME = "depot"
 
 
 class Depot(msgspec.Struct, frozen=True):
-    """One seed's world on disk, with a home whose store holds what happened there."""
+    """One seed's world on disk, with a home whose store holds its history."""
 
     seed: int
     place: Path
@@ -48,7 +49,7 @@ def furnish(folder: Path, seed: int, *, pitfalls: bool = True) -> Depot:
 
 
 async def live(depot: Depot, settings: Settings, sessions: int) -> None:
-    """Let a practice user work there: sessions of three turns, every second one on records, run for real."""
+    """Create a history: sessions of three turns, every second one about records, run on the real program."""
     rng = random.Random(f"life {depot.seed}")
     async with aclosing(await App.start(depot.home, settings, {}, NobodyPresent(), depot.place)) as app:
         for number in range(sessions):
@@ -66,8 +67,10 @@ def _numbers(rng: random.Random) -> dict[str, int]:
 
 
 def templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
-    """Build the template, and a placebo of its size. Where nothing failed the template is of what there is,
-    so that it can be seen to do no harm."""
+    """Build the template, and a placebo of its size.
+
+    If no tool failed, the template uses all examples, so that its harmlessness can be measured.
+    """
     clock = SystemClock()
     database = StateDatabase.open(depot.home.database, clock)
     options, choice = BuildOptions(name=NAME), MiningScope(min_messages=10)
@@ -98,7 +101,8 @@ async def ask(
 async def run_seeds(
     folder: Path, settings: Settings, seeds: Sequence[int], *, pitfalls: bool = True, sessions: int = 8
 ) -> list[Trial]:
-    """Do all of it for each seed: write, live, build, ask one question of every kind."""
+    """Evaluate each seed: write the depot, create its history, build templates, ask one question of every
+    kind."""
     trials: list[Trial] = []
     for seed in seeds:
         depot = furnish(folder, seed, pitfalls=pitfalls)

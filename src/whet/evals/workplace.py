@@ -1,8 +1,8 @@
-"""The workplace that the agent is put into: the program `ops`, and what was seen at each command.
+"""The agent's workplace: the program `ops`, and a record of the model's knowledge at each command.
 
-`./ops` is a real program, run by the agent's own shell tool through its gate and store; it asks this process
-for the world's verdict through two named pipes, so that the truth stands in no file. What stood before the
-model when a command came is noted then, which is what "point of use" means here.
+`./ops` is a real program, run by the agent's own shell tool through its gate and store. It gets the
+world's verdict from this process through two named pipes, so that no file contains the truth. The facts in
+the model's context are recorded when the command arrives; this is the meaning of "point of use" here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ a refusal may say which. Some tools want another one to be run on the same targe
 
 
 class TriedCommand(msgspec.Struct, frozen=True):
-    """One command that came, and what the model had before it of each fact that the command needs."""
+    """One command, and for each fact it needs whether the model had the right value, a wrong one, or none."""
 
     command: FactCommand
     verdict: WorldVerdict
@@ -47,13 +47,14 @@ class TriedCommand(msgspec.Struct, frozen=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether the workplace took it and the person would be content."""
+        """Whether the workplace accepted the command and the person is satisfied."""
         return self.verdict.is_ok and not self.objection
 
 
 @dataclass(slots=True)
 class Workplace:
-    """The place of one world. `look` gives all that stands before the model; set for each session."""
+    """The workplace of one world. `read_context` returns all text in the model's context; it is set for each
+    session."""
 
     world: FactWorld
     look: Callable[[], str] = str
@@ -66,9 +67,9 @@ class Workplace:
         self._plan, self.look, self.tried, self._steps = plan, look, [], []
 
     def answer(self, text: str) -> tuple[int, str]:
-        """Judge a command line: exit code and what is printed."""
+        """Judge a command line. Returns the exit code and the output."""
         plan, command = self._plan, read_command(text)
-        assert plan is not None  # commands come in sessions, and each one begins here
+        assert plan is not None  # every command comes in a session, and each session begins here
         if command is None:
             return 2, _USAGE
         if command.is_step:
@@ -95,9 +96,9 @@ class Workplace:
 
 
 class Counter:
-    """Where commands are handed in: the program in a folder, and the thread that answers it.
+    """Serves the commands: the program in a folder, and the thread that answers it.
 
-    A context manager. Raises OSError where the folder can hold no named pipes.
+    A context manager. Raises OSError if the folder can't hold named pipes.
     """
 
     def __init__(self, folder: Path, answer: Callable[[str], tuple[int, str]]) -> None:
@@ -135,7 +136,7 @@ class Counter:
 
 
 class Pages:
-    """Serves `texts` by path (with the slash) on a port of its own. A context manager."""
+    """Serves `texts` by path (with the slash) on its own port. A context manager."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         class Page(BaseHTTPRequestHandler):
@@ -148,7 +149,7 @@ class Pages:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
         self._thread = threading.Thread(
@@ -156,7 +157,7 @@ class Pages:
         )
 
     def address(self, path: str) -> str:
-        """Give the address of a page."""
+        """Return the address of a page."""
         return f"http://127.0.0.1:{self._server.server_port}{path}"
 
     def __enter__(self) -> Self:

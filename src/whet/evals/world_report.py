@@ -1,4 +1,4 @@
-"""The report on the knowledge-gated world: tables for people, with intervals, and what may be claimed."""
+"""The report on the knowledge-gated world: tables with intervals, and the claims that they support."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ invents differently. For your model and your tasks: `whet eval learning --tasks 
 
 
 def interval(found: Interval | None, *, signed: bool = False) -> str:
-    """Write a share with its interval; nothing to compare with is a dash."""
+    """Return a share with its interval, or a dash without a comparison."""
     if found is None:
         return "-"
     sign = "+" if signed else ""
@@ -28,13 +28,13 @@ def interval(found: Interval | None, *, signed: bool = False) -> str:
 
 
 def gain(found: Interval | None) -> str:
-    """Write a difference; one that spans zero is no evidence."""
+    """Return a difference; one whose interval spans zero is marked as no evidence."""
     text = interval(found, signed=True)
     return f"{text}, no evidence" if found is not None and found.spans_zero else text
 
 
 def report(sums: Sequence[ArmSums], settings: CampaignSettings) -> str:
-    """Write the report as Markdown."""
+    """Return the report as Markdown."""
     lines = [*_head(sums, settings), *_tasks(sums), *_facts(sums), *_costs(sums)]
     lines += ["", "## Where ours loses", ""]
     lines += [f"- {line}" for line in where_ours_loses(sums)] or ["Nowhere in these tables."]
@@ -127,7 +127,7 @@ def _costs(sums: Sequence[ArmSums]) -> list[str]:
 
 
 def goals(sums: Sequence[ArmSums]) -> list[tuple[str, bool, str]]:
-    """Hold ours against what it must reach: (goal, whether it is met, what was found)."""
+    """Return Whet's goals as (goal, whether it is met, measured value)."""
     ours = next((one for one in sums if one.arm == "ours"), None)
     if ours is None:
         return []

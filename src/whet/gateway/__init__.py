@@ -1,1 +1,1 @@
-"""The agent where people are: chat platforms, one process for all of them."""
+"""The agent on chat platforms, in one process for all of them."""

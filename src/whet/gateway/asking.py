@@ -16,9 +16,9 @@ from whet.gateway.open_questions import DECISIONS, ChatQuestions, QuestionRoute
 from whet.question import QuestionText, Row, worded
 from whet.visible import visible
 
-_ROWS = 120  # of what would be written; "Show all" gives the rest
-_ALL_CHARS = 200_000  # of a chat nobody reads more
-_DECIDED_CHARS = 120  # for how it was decided, and by whom
+_ROWS = 120  # rows of the text to be written; "Show all" shows the rest
+_ALL_CHARS = 200_000  # more is not readable in a chat
+_DECIDED_CHARS = 120  # room for the decision and the person who made it
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 _ABOUT_CHARS = 100
 _MARKS = {"once": "1", "session": "s", "always": "a", "no": "n"}
@@ -30,12 +30,14 @@ _ALL = (MessageButton("Show all", "v"), "all")
 
 
 Find = Callable[[], Awaitable[QuestionRoute | None]]
-"""Gives where somebody is asked who may decide; None where there is nobody."""
+"""Finds the route to a person who may decide, or returns None."""
 
 
 class ChatPerson:
-    """The person of a turn, who is called `name`, asked at `desk`. `find` says where somebody is asked who
-    may decide; None where the person may."""
+    """The person of a turn, called `name`, who is asked through a route.
+
+    `find` returns the route to a person who may decide; it is None if this person may.
+    """
 
     def __init__(self, asking: ChatQuestions, desk: QuestionRoute, name: str, find: Find | None) -> None:
         self._asking = asking
@@ -44,7 +46,7 @@ class ChatPerson:
         self._find = find
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Show the exact action with buttons; None at once where nobody can be asked who may decide."""
+        """Show the exact action with buttons. Returns None at once if no one who may decide can be asked."""
         tool = f"`{visible(request.tool)}`"
         desk = self._desk if self._find is None else await self._find()
         if desk is None:
@@ -91,7 +93,7 @@ class ChatPerson:
         return f"{what} (asked by {visible(self._name, 60)})"
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Put the model's question; the answer is a button or the next message."""
+        """Ask the model's question. The answer is a button or the next message."""
         buttons = [
             (MessageButton(visible(choice, 60), str(n)), choice) for n, choice in enumerate(choices[:8])
         ]
@@ -104,7 +106,7 @@ class ChatPerson:
 
 
 def _whole(question: QuestionText) -> tuple[Row, ...]:
-    """Give all of a question, as far as a chat can hold it."""
+    """Return all rows of a question, folded if they are too long for a chat."""
     rows = question.body
     while sum(len(row.text) for row in rows) > _ALL_CHARS:
         if len(rows) <= _ROWS:

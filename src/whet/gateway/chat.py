@@ -1,8 +1,8 @@
-"""Slash commands in a chat: the terminal's own, as far as they reach no further than the conversation, and
-the gateway's: /stop, /missing, /approve, /deny.
+"""Slash commands in a chat: those of the terminal that affect only the conversation, and the gateway's own:
+/stop, /missing, /approve, /deny.
 
-A command works on the session between turns, and waits for the end of one that runs; one that works at any
-time sees it while a turn runs.
+A command works on the session between turns and waits for the end of a running turn. A command that is
+allowed at any time sees the session while a turn runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whet.gateway import outbox
 from whet.gateway.conversations import Conversation
 from whet.gateway.router import ChatUser
 
-_COLUMNS = 60  # about those of a telephone
+_COLUMNS = 60  # about the width of a phone
 _MARKS = {"once": "1", "session": "s", "always": "a", "show": "v"}
 
 
@@ -44,11 +44,11 @@ class ChatCommands:
             self._commands.add(SlashCommand(name, text, _never, argument, anytime=True))
 
     def parse(self, update: Incoming) -> tuple[str, str] | None:
-        """Give a message's command and the rest."""
+        """Return a message's command and its argument, or None if it is not a command."""
         return None if update.files else parse(update.text.strip())
 
     async def waits(self, conversation: Conversation, name: str) -> bool:
-        """Whether a command of that name waits for a turn's end; an unknown one is answered at once."""
+        """Whether a command waits for a turn's end. An unknown command is answered at once."""
         person = await conversation.record.person()
         try:
             return person is not None and not self._find(conversation, person, name).anytime
@@ -56,7 +56,7 @@ class ChatCommands:
             return False
 
     async def run(self, conversation: Conversation, name: str, rest: str) -> None:
-        """Run a command and post what it says. Raises WhetError to say no."""
+        """Run a command and post its output. Raises WhetError if it is refused."""
         person = await conversation.record.person()
         if person is None:
             return
@@ -72,11 +72,11 @@ class ChatCommands:
         await self._shared(conversation, person, command, (name, rest))
 
     def _find(self, conversation: Conversation, person: ChatUser, name: str) -> SlashCommand[Any]:
-        """Give a command; what the owner keeps at home is for those who share the owner's memory."""
+        """Return a command. The owner's own prompt files are only for people who share the owner's memory."""
         parts = conversation.parts
         is_owners = not parts.router.profile(person, conversation.record.place)
         root = parts.app.home.root if is_owners else None
-        # What Telegram sends when somebody opens a bot is answered with the list.
+        # Telegram sends /start when a person opens a bot; it is answered with the list of commands.
         return command_for(self._commands, "help" if name == "start" else name, root, parts.app.workspace)
 
     async def _shared(
@@ -170,4 +170,4 @@ def _is_table(text: str) -> bool:
 
 
 async def _never(chat: Any, rest: str) -> None:
-    """Stand in the list of commands; the gateway runs its own."""
+    """Placeholder in the list of commands; the gateway runs its own handlers."""

@@ -1,6 +1,6 @@
-"""A conversation as the store has it: its place and session, who talks there, what waits, what goes out.
+"""A conversation as it is stored: its chat and session, its person, waiting updates, outgoing messages.
 
-The row is read once; where a conversation is never changes, and its session only here.
+The row is read once: a conversation's chat never changes, and only this module changes its session.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from whet.store.chats import ChatRecord, InRow
 from whet.store.database import StateDatabase
 
 MOST_WAITING = 500
-"""How many updates are read at a time."""
+"""The number of updates that are read at a time."""
 
 
 class ConversationParts(msgspec.Struct, frozen=True):
-    """What conversations are made of."""
+    """The services that conversations use."""
 
     app: App
     hosted: SessionHost
@@ -46,7 +46,8 @@ class ConversationParts(msgspec.Struct, frozen=True):
 
 
 class ConversationRows:
-    """One conversation's rows. Those that an index finds at once are read here: a thread costs more."""
+    """The rows of one conversation. Rows that an index finds at once are read without a thread, which would
+    cost more."""
 
     def __init__(self, parts: ConversationParts, chat: ChatRecord) -> None:
         self.parts = parts
@@ -59,23 +60,23 @@ class ConversationRows:
 
     @property
     def place(self) -> ChatPlace:
-        """Where it is."""
+        """The chat that the conversation is in."""
         return self.chat.place
 
     @property
     def channel(self) -> Channel:
-        """The channel that it is on."""
+        """The channel of the conversation."""
         return self.parts.channels[self.place.channel]
 
     async def person(self) -> ChatUser | None:
-        """Give who talks here; None for somebody who is not let in any more."""
+        """Return the person of the conversation, or None if they are no longer permitted."""
         router = self.parts.router
         known = router.listed(self.place)
         return known or self.parts.database.read_now(lambda db: router.person(db, self.place))
 
     async def session_id(self, person: ChatUser) -> str:
-        """Give the session that the conversation goes on in, begun where there is none, and where who talks
-        here has another memory by now than the session has."""
+        """Return the conversation's session. Create one if it has no session yet, or if the person's memory
+        is no longer that of the session."""
         session_id = self.chat.session_id
         if not session_id:
             return await self.begin_session(person)
@@ -87,7 +88,7 @@ class ConversationRows:
     async def begin_session(
         self, person: ChatUser, title: str = "", warm: str = "", leaving: str | None = None
     ) -> str:
-        """Begin a session for the conversation, after the one that it had or after `leaving`."""
+        """Create a session for the conversation, as the successor of its current one or of `leaving`."""
         parts = self.parts
         profile = parts.router.profile(person, self.place)
         session_id = await parts.hosted.new_session(
@@ -107,11 +108,11 @@ class ConversationRows:
         await self._post(messages, self.chat.id)
 
     async def say(self, text: str) -> None:
-        """Queue text to the person, in as many messages as it takes."""
+        """Queue text to the person, split into as many messages as needed."""
         await self.post([Outgoing(piece) for piece in pieces(text, self.channel.limits.message_chars)])
 
     async def waiting(self) -> list[InRow]:
-        """Give the updates that wait, oldest first."""
+        """Return the waiting updates, oldest first."""
         return self.parts.database.read_now(lambda db: chats.waiting(db, self.chat.id, MOST_WAITING))
 
     async def mark(self, row: InRow, state: chats.InState) -> None:
@@ -119,7 +120,7 @@ class ConversationRows:
         await self.parts.database.append(lambda db: chats.mark(db, row.id, state))
 
     async def cross_off(self, row: InRow | None) -> bool:
-        """Cross off what a turn took in that can't be run; gives whether any of it was open still."""
+        """Mark the input of a turn that can't be run as done. Returns whether any of it was still open."""
 
         def work(connection: apsw.Connection) -> bool:
             waits = row is not None and chats.is_waiting(connection, row.id)
@@ -131,14 +132,14 @@ class ConversationRows:
         return await self.parts.database.append(work)
 
     def answer_in(self, connection: apsw.Connection, text: str, now_ms: int) -> None:
-        """Queue an answer inside a transaction, its first message in the draft's place."""
+        """Queue an answer inside a transaction; its first message replaces the draft."""
         messages = [Outgoing(piece) for piece in pieces(text, self.channel.limits.message_chars) if piece]
         if messages:
             messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
         chats.post(connection, self.chat.id, _bodies(messages), now_ms)
 
     def desk(self, chat: ChatRecord | None = None) -> QuestionRoute:
-        """Give where questions are put that belong into this conversation, or into another one."""
+        """Return the route for questions in this conversation, or in another one."""
         chat = chat or self.chat
         place = chat.place
         return QuestionRoute(
@@ -149,8 +150,8 @@ class ConversationRows:
         )
 
     async def approver(self) -> QuestionRoute | None:
-        """Find who may decide for somebody who may not: in this group where they have talked here, else alone
-        with them."""
+        """Find a person who may decide on behalf of one who may not: in this group if they have talked here,
+        otherwise in their private chat."""
         place, approvers = self.place, self.parts.router.approvers(self.place.channel)
 
         def find(connection: apsw.Connection) -> ChatRecord | None:

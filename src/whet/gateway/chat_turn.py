@@ -1,6 +1,5 @@
-"""A turn of a conversation: what it took in is crossed off, and its answer queued, in the turn's own
-transactions, so that a crash at any moment loses, doubles and reorders nothing.
-"""
+"""A turn of a conversation. Its input is marked as done, and its answer queued, in the turn's own
+transactions, so that a crash at any moment neither loses nor repeats nor reorders anything."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ BROKE = "something went wrong; the log has it"
 
 
 class ChatTurn:
-    """One turn. `begun` is done when it runs; `row` is the update that it answers, where there is one."""
+    """One turn. `begun` completes when it starts to run; `row` is the update that it answers, or None."""
 
     def __init__(self, record: ConversationRows, row: InRow | None) -> None:
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -37,11 +36,11 @@ class ChatTurn:
         self._row = row
 
     async def run(self, text: str | None, images: Sequence[ImagePart]) -> None:
-        """Run it to its end; `text` None resumes an unfinished one. Raises StoreError where it could not
-        begin; then it is tried again."""
+        """Run the turn to its end; `text` None resumes an unfinished one. Raises StoreError if it could not
+        begin; it is then tried again."""
         record, parts = self._record, self._record.parts
         person = await record.person()
-        if person is None:  # let in once, and not any more
+        if person is None:  # was permitted before, but is not any more
             await record.cross_off(self._row)
             return
         draft = MessageDraft(
@@ -59,9 +58,9 @@ class ChatTurn:
         except WhetError as error:
             await record.cross_off(self._row)
             await record.say(line_of(error))
-        except Exception as error:  # the conversation's boundary: what waits goes on
+        except Exception as error:  # the conversation's boundary: waiting messages are still processed
             log.error("conversation %d: a turn broke", record.chat.id, exc_info=error)
-            if await record.cross_off(self._row):  # else the turn's end has said it
+            if await record.cross_off(self._row):  # otherwise the turn's end has reported it
                 await record.say(f"⚠️ {BROKE}")
         finally:
             await parts.drafts.end(record.chat.id)
@@ -92,8 +91,8 @@ class ChatTurn:
 
 
 async def steer(record: ConversationRows, row: InRow, text: str, images: Sequence[ImagePart]) -> None:
-    """Give a message to the turn that runs. Where that has just answered, the answer goes out before the turn
-    goes on."""
+    """Add a message to the running turn. If that turn has just answered, the answer is sent before the turn
+    continues."""
     hosted, session_id = record.parts.hosted, record.chat.session_id
     receipt = _receipt(record, row, steered=session_id)
     await hosted.submit(session_id, text, images, emit=_ignore, busy="steer", receipt=receipt)
@@ -138,7 +137,7 @@ def _receipt(
 
 
 def _answer(turn: TurnRecord, reason: EndReason, text: str) -> str:
-    """Write what a turn came to: its answer, and why it ended where it did not end well."""
+    """Return the text for a turn's end: its answer, and the reason if it did not end well."""
     if reason == "answered":
         return text or "(no answer)"
     if reason == "cancelled":
@@ -150,7 +149,7 @@ def _answer(turn: TurnRecord, reason: EndReason, text: str) -> str:
 
 
 def _done(connection: apsw.Connection, turn: TurnRecord) -> str:
-    """Say what a turn's calls did, below what the model says; nothing where they had no effect."""
+    """Return the line on the effects of a turn's calls, for below the answer; empty if they had none."""
     if not turn.tool_calls:
         return ""
     from whet.store import facts, sessions  # noqa: PLC0415 - only after a turn with calls
@@ -160,16 +159,16 @@ def _done(connection: apsw.Connection, turn: TurnRecord) -> str:
 
 
 def _learned(connection: apsw.Connection, profile: str | None) -> str:
-    """Say what was learned, refused and put aside since this person was last told; once."""
+    """Return the line on new lessons since the last report to this person, and mark them as reported."""
     line = "" if profile is None else news.tell(connection, profile).line_with("/inbox", "/memory")
     return f"\n\n_{line}_" if line else ""
 
 
 def line_of(error: WhetError) -> str:
-    """Write an error as one line for a person."""
+    """Format an error as one line for a person."""
     hint = f" ({error.hint})" if error.hint else ""
     return mask(f"{error.message}{hint}")
 
 
 def _ignore(event: Event) -> None:
-    """Show nothing: the running turn's own listener does."""
+    """Do nothing: the running turn's own listener shows the event."""

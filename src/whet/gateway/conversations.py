@@ -1,6 +1,8 @@
-"""Conversations at work: what waits in the inbox becomes turns, in order, one conversation beside the other.
+"""Active conversations: waiting updates become turns, in order within a conversation, with conversations in
+parallel.
 
-A conversation has a task only while something waits or runs in it. It does not know any platform.
+A conversation has a task only while something waits or runs in it. This module is independent of
+platforms.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _MOST_TEXT = 100_000
 
 
 class Conversations:
-    """The conversations of one process that have something to do."""
+    """The active conversations of one process."""
 
     def __init__(self, parts: ConversationParts, commands: CommandRunner) -> None:
         self._parts = parts
@@ -37,18 +39,18 @@ class Conversations:
 
     @property
     def count(self) -> int:
-        """How many have something to do."""
+        """The number of active conversations."""
         return len(self._at_work)
 
     async def recover(self) -> None:
-        """Go on with everything that an earlier process left on the channels that there still are."""
+        """Continue the work that an earlier process left, on the channels that still exist."""
         parts = self._parts
         for chat_id, begun in await parts.database.read(lambda db: chats.open_chats(db, parts.channels)):
             self.nudge(chat_id, resume=begun)
         self._has_recovered = True
 
     def nudge(self, chat_id: int, *, resume: bool = False) -> None:
-        """Say that something waits in a conversation."""
+        """Report that something waits in a conversation."""
         found = self._at_work.get(chat_id)
         if found is not None:
             found.wake.set()
@@ -61,7 +63,7 @@ class Conversations:
             task.add_done_callback(self._tasks.discard)
 
     async def drain(self, limit_s: float) -> bool:
-        """Begin nothing more and give what runs this long; False where something still runs."""
+        """Start nothing new and wait up to `limit_s` for running work. Returns False if some still runs."""
         self._closing = True
         for one in self._at_work.values():
             one.closing = True
@@ -72,7 +74,7 @@ class Conversations:
         return True
 
     async def _run(self, one: Conversation) -> None:
-        """Bring a conversation to rest. A store that fails is tried again later."""
+        """Run a conversation until it is idle. If the store fails, try again later."""
         try:
             while True:
                 try:
@@ -86,23 +88,23 @@ class Conversations:
 
 
 class CommandRunner(Protocol):
-    """What a conversation does with slash commands."""
+    """Runs the slash commands of a conversation."""
 
     def parse(self, update: Incoming) -> tuple[str, str] | None:
-        """Give the command of a message and what follows it; None for a message that is none."""
+        """Return a message's command and its argument, or None if it is not a command."""
         ...
 
     async def waits(self, conversation: Conversation, name: str) -> bool:
-        """Whether a command of that name waits for a turn's end; an unknown one is answered at once."""
+        """Whether a command waits for a turn's end. An unknown command is answered at once."""
         ...
 
     async def run(self, conversation: Conversation, name: str, rest: str) -> None:
-        """Run a command and post what it says. Raises WhetError to say no."""
+        """Run a command and post its output. Raises WhetError if it is refused."""
         ...
 
 
 class Conversation:
-    """One conversation while it has something to do."""
+    """One conversation while it is active."""
 
     def __init__(
         self, parts: ConversationParts, commands: CommandRunner, chat_id: int, *, resume: bool | None
@@ -113,7 +115,7 @@ class Conversation:
         self.closing = False
         self.record: ConversationRows
         self._commands = commands
-        self._resume: bool | None = resume  # None: the store knows whether there is a turn to go on with
+        self._resume: bool | None = resume  # None: the store knows whether there is a turn to resume
         self._taken: set[int] = set()
         self._held: set[int] = set()
         self._has_more = False
@@ -126,9 +128,9 @@ class Conversation:
         return self._turn is not None and not self._turn.done()
 
     async def work(self) -> None:
-        """Take what waits until nothing does and no turn runs."""
+        """Process waiting updates until there are none and no turn runs."""
         self.record = await ConversationRows.load(self.parts, self.chat_id)
-        if self._resume is None:  # what was begun is gone on with, before anything else gets into its turn
+        if self._resume is None:  # resume an unfinished turn before new input can reach it
             self._resume = self.parts.database.read_now(lambda db: chats.is_begun(db, self.chat_id))
         if self._resume:
             self._resume = False
@@ -136,7 +138,8 @@ class Conversation:
                 self.begin_with(None)
         looks = True
         while True:
-            # A row that comes wakes this; one that is held is looked at again as the turn begins and ends.
+            # A new row sets `wake`. A row that is held back is checked again when the turn begins and when it
+            # ends.
             while looks or self.wake.is_set():
                 self.wake.clear()
                 looks = not self.closing and await self._take_all()
@@ -146,7 +149,8 @@ class Conversation:
             looks = bool(self._held) or self._has_more
 
     async def stop(self) -> tuple[bool, int]:
-        """Cancel the turn and drop what waits; gives whether one ran and how many messages were dropped."""
+        """Cancel the turn and drop waiting messages. Returns whether a turn ran and how many messages were
+        dropped."""
         waiting = {row.id for row in await self.record.waiting()} | self._taken
         ran = self.parts.hosted.cancel(self.record.chat.session_id)
         if self._turn is not None:
@@ -161,8 +165,8 @@ class Conversation:
     def begin_with(
         self, text: str | None, images: Sequence[ImagePart] = (), row: InRow | None = None
     ) -> None:
-        """Run a turn with this text, which came from a command where there is no row; None goes on with an
-        unfinished one."""
+        """Run a turn with this text; None resumes an unfinished turn. Without `row` the text came from a
+        command."""
         turn = ChatTurn(self.record, row)
         self._begun = turn.begun
         self._turn = asyncio.create_task(turn.run(text, images))
@@ -175,7 +179,7 @@ class Conversation:
         return bool(rows) and self._commands.parse(from_json(rows[0].body, Incoming)) is None
 
     async def _take_all(self) -> bool:
-        """Take what waits, in order; gives whether to look again."""
+        """Process waiting updates in order. Returns whether to check again."""
         took = holds = False
         rows = await self.record.waiting()
         self._has_more = len(rows) >= MOST_WAITING
@@ -184,7 +188,7 @@ class Conversation:
                 continue
             taken = await self._take(row, holds=holds)
             if taken == "again":
-                return True  # nothing that came later may overtake it
+                return True  # later updates must not overtake it
             took = took or taken == "taken"
             holds = holds or taken == "held"
         return took and self._has_more
@@ -200,18 +204,21 @@ class Conversation:
         self._collect()
 
     def _collect(self) -> None:
-        """Put a turn that has ended away. Raises StoreError where it failed by one."""
+        """Clear a turn that has ended. Raises StoreError if that was its failure."""
         if self._turn is not None and self._turn.done():
             done, self._turn = self._turn, None
             self._taken.clear()
-            if not done.cancelled():  # by /stop, before it had begun
+            if not done.cancelled():  # cancelled by /stop before it began
                 if done.exception() is not None:
                     self._resume = None
                 done.result()
 
     async def _take(self, row: InRow, *, holds: bool) -> Literal["taken", "held", "again"]:
-        """Do what an update asks for. held: it waits for the turn's beginning or end, as messages after it
-        have to (`holds`); again: the turn that it was for has ended, so it is looked at again."""
+        """Process an update.
+
+        Returns "held" if it waits for the turn's beginning or end, as later messages then must too
+        (`holds`). Returns "again" if its turn has ended meanwhile, so that it must be processed again.
+        """
         update = from_json(row.body, Incoming)
         command = self._commands.parse(update)
         if command is not None:
@@ -221,14 +228,16 @@ class Conversation:
                 self._held.add(row.id)
                 return "held"
             self._held.discard(row.id)
-            await self.record.mark(row, "done")  # first: a command that a crash cuts off is not run twice
+            # first, so that a command that a crash interrupts is not run twice
+            await self.record.mark(row, "done")
             await self._command(*command)
             return "taken"
-        is_reply = row.id not in self._held and not update.files  # what came before a question is no answer
+        # a message from before the question is not an answer to it
+        is_reply = row.id not in self._held and not update.files
         if is_reply and await self._answered(row, update.text):
             return "taken"
         self._collect()
-        # A turn that waits for room can't be given anything yet; a /stop that comes after this can end it.
+        # A turn that waits for room can't receive input yet; a later /stop can still end it.
         if holds or (self._turn is not None and (self.parts.settings.busy == "queue" or not self._has_room)):
             self._held.add(row.id)
             return "held"
@@ -236,7 +245,8 @@ class Conversation:
         text, images = await self._read(update)
         if self._turn is not None and not self._has_room:
             return "again"
-        self._taken.add(row.id)  # after what may fail: without a turn nobody would look at the row again
+        # after everything that may fail: without a turn the row would not be read again
+        self._taken.add(row.id)
         if self._turn is None:
             self.begin_with(text, images, row)
         else:
@@ -262,7 +272,7 @@ class Conversation:
 
     @property
     def _has_room(self) -> bool:
-        """Whether the turn has begun to run, and so can be given a message."""
+        """Whether the turn has started to run, and so can receive a message."""
         return self.parts.hosted.is_running(self.record.chat.session_id)
 
     async def _command(self, name: str, rest: str) -> None:

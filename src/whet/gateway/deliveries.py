@@ -1,8 +1,9 @@
-"""Sends what stands in the outbox: in order for each conversation, each message once.
+"""Send the messages of the outbox: in order within a conversation, each message once.
 
-A message is marked as being sent before the platform hears of it. Where nobody can say whether it got
-through (a crash, an answer that never came), it is kept as unknown and not sent again, unless the platform
-drops a repetition. The conversation is told of that, and of what was given up, and can have it shown.
+A message is marked as being sent before the platform receives it. If it is unknown whether it arrived
+(after a crash or a missing answer), it is kept as unknown and not sent again, unless the platform drops
+repetitions. The conversation is notified of such messages and of those that were given up, and can have
+them sent again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from whet.store.database import StateDatabase
 
 log: logging.Logger = logging.getLogger("whet.gateway")
 DRAFT = "?"
-"""As what a message edits: the draft of its conversation, where there is one."""
+"""As the message that another one edits: the draft of its conversation, if there is one."""
 _MOST_TRIES = 12
 _GIVEN_UP_MS = 86_400_000
 _AT_ONCE = 16
@@ -38,8 +39,8 @@ _TOO_MANY = 429
 
 
 class DeliveryWaits(msgspec.Struct, frozen=True):
-    """The longest waits before a message is tried again and before a silent platform is, and the time between
-    two looks into the outbox."""
+    """The longest waits before a message and before a silent platform is tried again, and the time between
+    two reads of the outbox."""
 
     retry_s: float = 300.0
     silence_s: float = 60.0
@@ -50,7 +51,7 @@ USUAL = DeliveryWaits()
 
 
 class Deliveries:
-    """The outbox of one process. `settled` waits until a conversation's draft is not on its way any more."""
+    """The outbox of one process. The callback waits until a conversation's draft is no longer being sent."""
 
     def __init__(
         self,
@@ -72,7 +73,8 @@ class Deliveries:
         self._silent: dict[str, int] = {}
 
     async def recover(self) -> None:
-        """Sort out what was being sent when the last process ended; before anything else is done."""
+        """Decide about messages that were being sent when the last process ended. Call this before anything
+        else."""
         now_ms = self._clock.unix_ms()
 
         def work(connection: apsw.Connection) -> None:
@@ -82,13 +84,14 @@ class Deliveries:
                     message = _since(row, row.run_after_ms)
                     is_recent = now_ms - message.since_ms < channel.limits.idempotent_s * 1000
                     edits = message.edits
-                    if edits == DRAFT:  # an edit where the draft is known, else a message of its own
+                    if edits == DRAFT:  # an edit if the draft is known, otherwise a message of its own
                         edits = chats.chat(connection, row.chat).draft
                     repeatable = is_recent or bool(edits) or outbox.is_notice(message)
                     state = "queued" if repeatable else "unknown"
                     chats.rewrite_out(connection, row.id, _written(message))
                     chats.end_sending(connection, row.id, state, error="the gateway stopped while sending it")
-                    chats.forget_try(connection, row.id)  # nobody refused it: it is not longer waited for
+                    # the platform did not refuse it, so no longer wait is due
+                    chats.forget_try(connection, row.id)
                     if not repeatable:
                         outbox.tell(connection, row.chat, now_ms)
                     log.warning("message %d was cut off while being sent: %s", row.id, state)
@@ -96,7 +99,7 @@ class Deliveries:
         await self._database.append(work)
 
     async def serve(self) -> None:
-        """Send what is due, also what other processes put into the outbox, until cancelled."""
+        """Send due messages, including those that other processes queue, until cancelled."""
         while True:
             with suppress(StoreError):
                 for name in self._channels:
@@ -106,7 +109,7 @@ class Deliveries:
             await asyncio.sleep(self._waits.sweep_s)
 
     def wake(self, chat_id: int) -> None:
-        """Say that there is something for a conversation."""
+        """Report that a message for a conversation is queued."""
         if chat_id in self._tasks:
             self._again.add(chat_id)
             return
@@ -115,7 +118,7 @@ class Deliveries:
         task.add_done_callback(lambda _: self._done(chat_id))
 
     async def idle(self, chat_id: int) -> None:
-        """Wait until nothing more is to be sent to a conversation. Raises StoreError."""
+        """Wait until all messages to a conversation are sent. Raises StoreError."""
         for wait_s in itertools.chain((0.0, 0.0), itertools.repeat(self._waits.sweep_s)):
             while (task := self._tasks.get(chat_id)) is not None:
                 await asyncio.wait({task})
@@ -125,7 +128,7 @@ class Deliveries:
             self.wake(chat_id)
 
     async def drain(self, limit_s: float) -> None:
-        """Give what is being sent this long to arrive, then stop."""
+        """Wait up to `limit_s` for messages that are being sent, then stop."""
         tasks = set(self._tasks.values())
         if tasks:
             await asyncio.wait(tasks, timeout=limit_s)
@@ -173,7 +176,8 @@ class Deliveries:
         try:
             if message.edits and not await self._edited(channel, chat, message):
                 message = await self._unbound(chat, row, message)
-            # Rows' numbers come again when old rows are dropped, or in a new home; with the time they don't.
+            # Row ids are reused after old rows are dropped or in a new home; together with the time they are
+            # unique.
             ref = message.edits or await channel.send(chat.place, message, f"{row.at_ms:x}-{row.id}")
         except SendFailed as error:
             await self._failed(channel, row, message, error, now_ms)
@@ -188,7 +192,7 @@ class Deliveries:
         await self._database.append(end)
 
     async def _edited(self, channel: Channel, chat: ChatRecord, message: Outgoing) -> bool:
-        """Put a message in the place of another; False where that one is gone. Raises SendFailed."""
+        """Edit an earlier message. Returns False if it does not exist any more. Raises SendFailed."""
         try:
             await channel.edit(chat.place, message.edits, message)
         except SendFailed as error:
@@ -198,7 +202,8 @@ class Deliveries:
         return True
 
     async def _unbound(self, chat: ChatRecord, row: OutRow, message: Outgoing) -> Outgoing:
-        """Have a message be one of its own: from here on a repetition would be a second one."""
+        """Make a message independent of the one it would edit. From here on a repetition would be a second
+        message."""
         is_draft = _read(row).edits == DRAFT
         message = msgspec.structs.replace(message, edits="", since_ms=0)
 
@@ -226,8 +231,11 @@ class Deliveries:
             await self._later(channel, row, error, begun_ms if error.maybe_sent else 0)
 
     async def _later(self, channel: Channel, row: OutRow, error: SendFailed, since_ms: int) -> None:
-        """Have a message sent again later. A platform that asks for patience, or can't be reached, makes the
-        channel wait, and that is no try. `since_ms`: when it may have got through."""
+        """Queue a message to be sent again later.
+
+        If the platform asks to wait or can't be reached, the whole channel waits, which does not count as
+        a try. `since_ms` is the time at which the message may have arrived.
+        """
         wait_s = self._patience_s(channel.name, error)
         is_try = wait_s is None
         if wait_s is None:
@@ -239,7 +247,8 @@ class Deliveries:
 
         def work(connection: apsw.Connection) -> None:
             if since_ms:
-                now = chats.out(connection, row.id)  # as it is by now: it may have lost what it edits
+                # its present state: it may no longer edit another message
+                now = chats.out(connection, row.id)
                 chats.rewrite_out(connection, row.id, _written(_since(now, since_ms)))
             chats.end_sending(connection, row.id, "queued", error=error.reason, again_ms=again_ms)
             if not is_try:
@@ -248,8 +257,8 @@ class Deliveries:
         await self._database.append(work)
 
     def _patience_s(self, name: str, error: SendFailed) -> float | None:
-        """Give how long a whole channel has to wait; None where the failure is this message's."""
-        if error.is_barred:  # nothing is lost while somebody puts a new token in
+        """Return how long the whole channel has to wait, or None if only this message failed."""
+        if error.is_barred:  # nothing is lost until a new token is set
             log.error("channel %s: nothing can be sent: %s", name, error.reason)
             return max(error.retry_after_s or _BARRED_S, _BARRED_S)
         if error.retry_after_s is not None:
@@ -257,7 +266,7 @@ class Deliveries:
         if error.maybe_sent or error.status not in (0, _TOO_MANY):
             return None
         pause_s = self._paused_until_s[name] - self._clock.monotonic_s()
-        if pause_s > 0:  # others failed at the same time, and that is one failure
+        if pause_s > 0:  # others failed at the same time, which counts as one failure
             return pause_s
         times = self._silent[name] = self._silent.get(name, 0) + 1
         return silence_s(times, self._waits.silence_s)
@@ -275,8 +284,9 @@ class Deliveries:
 
 
 def silence_s(times: int, longest_s: float) -> float:
-    """How long to wait for a platform that was out of reach this many times in a row."""
-    return min(2.0 ** min(times - 1, 10), longest_s)  # a day of it is more than a float holds
+    """Return how long to wait for a platform that could not be reached this many times in a row."""
+    # without the cap, a day of failures would overflow a float
+    return min(2.0 ** min(times - 1, 10), longest_s)
 
 
 def _first_out(connection: apsw.Connection, chat_id: int) -> tuple[ChatRecord, OutRow | None]:
@@ -289,7 +299,7 @@ def _read(row: OutRow) -> Outgoing:
 
 
 def _since(row: OutRow, since_ms: int) -> Outgoing:
-    """Give a message that may have got through at this time, or at an earlier one."""
+    """Return a message that may have arrived at this time, or at the earlier time that it already has."""
     message = _read(row)
     return message if message.since_ms else msgspec.structs.replace(message, since_ms=since_ms)
 

@@ -1,7 +1,8 @@
-"""The answer as it grows: one message that is edited within the platform's limits, and the typing sign.
+"""Show the answer while it grows: one message that is edited within the platform's limits, and the typing
+indicator.
 
-A draft is not the answer: it ends with an ellipsis, and the outbox puts the whole answer in its place. A
-short turn has none. What becomes of a draft that fails does not matter.
+A draft is not the answer: it ends with an ellipsis, and the outbox replaces it with the whole answer. A
+short turn has no draft. Failures of a draft are ignored.
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ class Drafts:
         draft.start()
 
     async def settled(self, chat_id: int) -> None:
-        """End a draft that shows something and wait until none of its messages is on the way: the outbox puts
-        an answer in its place. One that shows nothing yet waits for the outbox instead."""
+        """End a draft that was shown and wait until none of its messages is being sent, so that the outbox
+        can replace it. A draft that was not shown yet waits for the outbox instead."""
         draft = self._open.get(chat_id)
         if draft is not None and draft.is_shown:
             await self.end(chat_id)
 
     async def end(self, chat_id: int) -> None:
-        """End a conversation's draft, with its turn, and wait until none of its messages is on the way."""
+        """End a conversation's draft with its turn, and wait until none of its messages is being sent."""
         draft = self._open.pop(chat_id, None)
         if draft is not None:
             await draft.stop()
 
 
 class MessageDraft:
-    """One turn's message while it grows. `first_after_s`: a turn that is done by then has none."""
+    """The message of one turn while it grows. A turn that ends within `first_after_s` shows none."""
 
     def __init__(
         self,
@@ -78,22 +79,22 @@ class MessageDraft:
         self._stopping = asyncio.Event()
 
     def hear(self, event: Event) -> None:
-        """Take one event of the turn in."""
+        """Apply an event of the turn."""
         if isinstance(event, TextDelta):
             self._text += event.text
         elif isinstance(event, StreamRestarted | ToolStarted):
             self._text = ""
 
     def start(self) -> None:
-        """Begin to show it."""
+        """Start showing the draft."""
         self._tasks = [asyncio.create_task(self._type())]
         if self._first_after_s > 0 and self._channel.limits.can_edit:
             self._tasks.append(asyncio.create_task(self._show()))
 
     async def stop(self) -> None:
-        """Show no more; what is on its way has arrived or failed on return."""
+        """Stop showing it. On return, every message of it has arrived or failed."""
         self._stopping.set()
-        tasks, self._tasks = self._tasks, []  # a cancelled one holds its frame, and that this draft
+        tasks, self._tasks = self._tasks, []  # a cancelled task keeps its frame alive, and that this draft
         tasks[0].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -128,14 +129,14 @@ class MessageDraft:
             if not await self._is_free():
                 return ""
             self.is_shown: bool = True
-            # With nothing left to be sent, a draft that is known was this turn's before a restart.
+            # No other messages wait, so a stored draft is this turn's from before a restart.
             ref = self._database.read_now(lambda db: chats.chat(db, self.chat.id)).draft
         if ref and ref != chats.SENDING:
             await self._channel.edit(self.chat.place, ref, message)
             return ref
         await self._keep(chats.SENDING)
         try:
-            # Never the same name twice, or Discord gives back the message that is an answer by now.
+            # Never reuse a key, or Discord would return the message that has become an answer.
             ref = await self._channel.send(self.chat.place, message, f"draft-{secrets.token_hex(8)}")
         except SendFailed:
             await self._keep("")
@@ -144,7 +145,7 @@ class MessageDraft:
         return ref
 
     async def _is_free(self) -> bool:
-        """Wait until what was said earlier has been sent; False where the turn ends before."""
+        """Wait until earlier messages have been sent. Returns False if the turn ends first."""
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._deliveries.idle(self.chat.id)),
             asyncio.create_task(self._stopping.wait()),

@@ -1,6 +1,6 @@
-"""Files that people send: taken in by `app/received.py`, images shown to the model.
+"""Files that people send: saved by `app/received.py`, with images shown to the model.
 
-Does not know any platform.
+Independent of platforms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_FILES = 10
 
 
 class ChatFiles:
-    """The folders of one home. `people` is where those of other people are, `workspace` the owner's."""
+    """The folders of one home: `people` for other people's files, `workspace` for the owner's."""
 
     def __init__(self, people: Path, workspace: Path, most_bytes: int) -> None:
         self._people = people
@@ -32,7 +32,7 @@ class ChatFiles:
         self._most_bytes = most_bytes
 
     def workspace(self, profile: str) -> Path:
-        """Give the folder that a person's sessions work in: the owner's own, or one below the home."""
+        """Return the folder of a person's sessions: the owner's workspace, or a folder in the home."""
         if not profile:
             return self._workspace
         folder = self._people / profile / "work"
@@ -42,9 +42,9 @@ class ChatFiles:
     async def receive(
         self, channel: Channel, update: Incoming, profile: str
     ) -> tuple[str, Sequence[ImagePart]]:
-        """Get an update's files and give its text with a line on each, and the images among them.
+        """Fetch an update's files. Returns its text with a line on each file, and the images.
 
-        A file that is too large or can't be had is named with the reason. Never raises.
+        A file that is too large or can't be fetched gets a line with the reason. Never raises.
         """
         lines: list[str] = []
         images: list[ImagePart] = []
@@ -70,7 +70,7 @@ class ChatFiles:
 
 
 def outgoing(workspace: Path, path: str, most_bytes: int) -> Path:
-    """Give a file that may be sent: a plain one inside the workspace. Raises WhetError."""
+    """Return the path of a file that may be sent: a regular file inside the workspace. Raises WhetError."""
     full = Path(os.path.realpath(workspace / path))
     root = Path(os.path.realpath(workspace))
     if root not in full.parents or not full.is_file():
@@ -87,13 +87,13 @@ def _why(error: SendFailed | WhetError | OSError) -> str:
 
 
 Post = Callable[[str, Outgoing], Awaitable[bool]]
-"""Queues a message for a session's conversation; False where it has none."""
+"""Queues a message for a session's conversation. Returns False if it has none."""
 
 
 def send_file_tool(post: Post, most_bytes: int) -> Tool:
-    """Make the tool."""
+    """Make the `send_file` tool."""
 
-    # It reaches whoever reads the answer and nobody else, so it does no more than reading the file aloud.
+    # It reaches only the reader of the answer, so it has no more effect than quoting the file.
     @tool(toolset="file", effects={"read"}, timeout_s=30)
     async def send_file(ctx: ToolContext, path: Annotated[str, "in the workspace"], caption: str = "") -> str:
         """Send a file of the workspace to the person."""

@@ -1,6 +1,7 @@
-"""What comes in from the platforms: stored before it is acknowledged, strangers kept out, floods cut.
+"""Process updates from the platforms: store them before they are acknowledged, keep strangers out, apply the
+rate limit.
 
-It decides who is heard; `conversations.py` does what they ask for.
+This module decides whose updates count; `conversations.py` acts on them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EDITED = "An edited message is read only while it waits; that one was read alre
 
 
 class UpdateIntake:
-    """Takes updates of every channel in. `passed` gives what plugins leave of new ones."""
+    """Takes the updates of every channel. The filter returns the new updates that plugins let through."""
 
     def __init__(
         self, parts: ConversationParts, conversations: Conversations, passed: Passed | None = None
@@ -40,7 +41,7 @@ class UpdateIntake:
         """Set once something came in."""
 
     async def take(self, updates: Sequence[Incoming]) -> None:
-        """Store updates and set conversations to work; durable on return. Raises StoreError."""
+        """Store updates and wake their conversations; durable on return. Raises StoreError."""
         kept = [update for update in updates if update.verb != "press"]
         if self._passed is not None:
             kept = await self._passed(kept)
@@ -72,13 +73,13 @@ class UpdateIntake:
         for chat_id, verdict in await parts.database.append(work):
             if verdict == "taken":
                 self._conversations.nudge(chat_id)
-            elif chat_id:  # something was said to them
+            elif chat_id:  # a message to them was queued
                 parts.deliveries.wake(chat_id)
 
     def _one(
         self, connection: apsw.Connection, update: Incoming, how: tuple[int, str], now_ms: int
     ) -> tuple[int, Verdict]:
-        """Decide on one update and store what follows, inside the transaction."""
+        """Decide on one update and store the consequences, inside the transaction."""
         router, (over, code) = self._parts.router, how
         if router.person(connection, update.place) is None:
             if update.verb != "message" or not router.offer(connection, update, code, now_ms):
@@ -103,12 +104,13 @@ class UpdateIntake:
         return chats.chat_at(connection, update.place).id, "known" if row is None else "taken"
 
     def _edited(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> int:
-        """Put an edited text in the place of one that still waits; say so where that was read already."""
+        """Replace the text of an edited message that still waits. If it was already read, post a message that
+        says so."""
         chat_id = chats.chat_at(connection, update.place).id
         body = msgspec.json.encode(msgspec.structs.replace(update, verb="message")).decode()
         row = chats.receive(connection, update.place, update.update_id, body, now_ms)
         if row is not None:
-            chats.mark(connection, row, "done")  # it is kept only so that it counts once
+            chats.mark(connection, row, "done")  # stored only so that it counts once
         waits = chats.replace_waiting(connection, chat_id, update.ref, body if update.text else "")
         if not waits and update.text:
             return self._tell(connection, chat_id, _EDITED, now_ms)
@@ -127,7 +129,8 @@ class UpdateIntake:
         self._parts.deliveries.wake(chat_id)
 
     async def _show_missing(self, press: Incoming) -> None:
-        """Send again what may be missing where a button was pressed; a second press finds nothing more."""
+        """Send again the messages that may be missing in the chat of a pressed button. A second press sends
+        none."""
         parts, now_ms = self._parts, self._parts.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> tuple[int, int]:
@@ -144,7 +147,7 @@ class UpdateIntake:
             await parts.channels[press.place.channel].answer(press, said)
 
     async def _press(self, update: Incoming) -> None:
-        """Decide by a button. A press that a crash cuts off comes again, to a question that is over."""
+        """Decide by a button. A press that a crash interrupts arrives again, when the question is over."""
         parts, place = self._parts, update.place
         if update.text == outbox.SHOW:
             await self._show_missing(update)
@@ -170,7 +173,7 @@ class UpdateIntake:
                 await self._close(chat_id, update.ref, f"{asked}\n\n**{text}** {by}")
             else:
                 await self._close(chat_id, "", " ".join(filter(None, (f"**{text}**", by, about))))
-        with suppress(SendFailed):  # it was decided, whether or not they are told
+        with suppress(SendFailed):  # it is decided even if this notice fails
             await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)
 

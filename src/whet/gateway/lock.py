@@ -1,4 +1,4 @@
-"""One gateway for one token: a lock file in the home, freed by the system when its process ends."""
+"""Only one gateway may use a token: a lock file in the home, released by the system when its process ends."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from whet.contract.errors import WhetError
 
 
 class TokenLock:
-    """Held as long as it is referred to; `release` gives it free."""
+    """A lock that lasts until `release`, or until the object is garbage collected."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
 
     @classmethod
     def take(cls, folder: Path, channel: str, secrets: Sequence[str]) -> TokenLock:
-        """Lock a channel's tokens. Raises WhetError where another process of this machine holds them."""
+        """Lock a channel's tokens. Raises WhetError if another process on this machine holds them."""
         path = folder / f"{_name(secrets)}.lock"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = path.open("a+")
@@ -41,12 +41,13 @@ class TokenLock:
         return cls(file)
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         self._file.close()
 
 
 def holder(folder: Path, secrets: Sequence[str]) -> int | None:
-    """Give the process that holds a channel's tokens, None where nobody does."""
+    """Return the process id of the holder of a channel's tokens (0 if unknown), or None if they are not
+    locked."""
     path = folder / f"{_name(secrets)}.lock"
     try:
         with path.open("r") as file:

@@ -1,7 +1,8 @@
-"""Messages that may not have arrived: the person is told and can have them shown, the owner sees them all.
+"""Messages that may not have arrived: the person is notified and can have them sent again; the owner sees all
+of them.
 
-Where a platform can't tell a repetition, sending again might say something twice. A notice may be repeated:
-it says nothing that would be wrong a second time.
+On a platform that can't detect repetitions, sending again might post a message twice. A notice may be
+repeated, because its text is still true the second time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from whet.store import chats
 from whet.store.chats import OutRow
 
 SHOW = "missing:show"
-"""What the button under a notice brings back."""
+"""The data of the button under a notice."""
 NOTICE = "My last answer may be missing here. To see it: /missing"
 
 
@@ -27,7 +28,7 @@ def is_notice(message: Outgoing) -> bool:
 
 
 def tell(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
-    """Tell a conversation that something may be missing, once for all that may be by then."""
+    """Notify a conversation that messages may be missing, once for all of them."""
     waiting = chats.out_in(connection, ("queued", "sending"), chat_id)
     if not any(is_notice(from_json(row.body, Outgoing)) for row in waiting):
         notice = Outgoing(NOTICE, (MessageButton("Show", SHOW),))
@@ -35,12 +36,13 @@ def tell(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
 
 
 def show(connection: apsw.Connection, chat_id: int, now_ms: int) -> int:
-    """Send again what may be missing in a conversation or was given up, in its order; gives how many."""
+    """Send again the messages of a conversation that may be missing or were given up, in order. Returns their
+    number."""
     return resend(connection, chats.out_in(connection, ("unknown", "failed"), chat_id), now_ms)
 
 
 def resend(connection: apsw.Connection, rows: Sequence[OutRow], now_ms: int) -> int:
-    """Send messages again as new ones; they count as dealt with. Gives how many."""
+    """Send messages again as new ones and mark the old ones as sent. Returns their number."""
     for row in rows:
         message = from_json(row.body, Outgoing)
         if not is_notice(message):

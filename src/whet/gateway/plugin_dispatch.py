@@ -1,7 +1,8 @@
-"""What is left of incoming messages once plugins have seen them, and what plugins may send beside a chat.
+"""Let plugins filter incoming messages and send messages to chats.
 
-A message for us that is dropped is noted as read where its sender is known, so that the platform's repeat is
-not asked about again; of strangers and of what others say in a group nothing is kept.
+A dropped message that was addressed to us is marked as read if its sender is known, so that plugins are
+not asked again when the platform repeats it. Nothing is kept of strangers' messages or of other messages
+in a group.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from whet.store import chats
 
 
 class HookedIntake:
-    """Lets the plugins of a gateway see what comes in."""
+    """Runs a gateway's plugins on incoming updates."""
 
     def __init__(self, parts: ConversationParts, plugins: PluginParts) -> None:
         self._parts = parts
         self._hooks = plugins.incoming_hooks(parts.channels, self._post, self._session_of)
 
     async def passed(self, updates: list[Incoming]) -> list[Incoming]:
-        """Give what is left of updates; only messages that are new are asked about."""
+        """Return the updates that plugins let through. Plugins are only asked about new messages."""
         left: list[Incoming] = []
         for update in updates:
             if update.verb == "edit" and not self._is_known(update):

@@ -1,8 +1,7 @@
-"""Who may talk here, whose memory they talk to, and when a group is answered.
+"""Decide who may talk here, whose memory they use, and when a message in a group is answered.
 
-Closed by default: who is neither in the gateway's file nor paired gets a code at most. What a person calls
-themselves or a group decides nothing; the platform's ids do. It does not know turns, nor how anything is
-sent.
+Closed by default: a person who is neither in the gateway's file nor paired gets at most a pairing code.
+Only platform ids are trusted, never display names. This module is independent of turns and of sending.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 _MOST_PEOPLE = 5_000
 
 Verdict = Literal["taken", "known", "ignored", "offered", "flooded"]
-"""What became of an update: it is in the inbox, it was before, nobody answers it, its sender was given a
-code, or its sender has sent too many."""
+"""The outcome of an update: stored in the inbox, received before, ignored, answered with a pairing code, or
+over the rate limit."""
 
 
 class ChatUser(msgspec.Struct, frozen=True):
-    """Somebody who may talk here. `profile` is whose memory, empty for the owner's."""
+    """A person who may talk here. `profile` names their memory; empty means the owner's."""
 
     name: str
     profile: str
@@ -41,7 +40,7 @@ class ChatUser(msgspec.Struct, frozen=True):
 
 
 class Router:
-    """Decides on updates. `flood` is how many messages a person may send in a minute."""
+    """Decides on updates. `flood` is the number of messages that a person may send per minute."""
 
     def __init__(
         self, channels: Mapping[str, GatewayChannelText], people: Mapping[str, GatewayPersonText], flood: int
@@ -55,18 +54,18 @@ class Router:
             self._people |= {found: person for found in ids_of(text.ids).items()}
 
     def listed(self, place: ChatPlace) -> ChatUser | None:
-        """Give who talks in a place, if the gateway's file names them."""
+        """Return the person of a chat if the gateway's file lists them, or None."""
         return self._people.get((self._channels[place.channel].kind, place.user))
 
     def person(self, connection: apsw.Connection, place: ChatPlace) -> ChatUser | None:
-        """Give who talks in a place; None for a stranger."""
+        """Return the person of a chat, or None for a stranger."""
         known = self.listed(place)
         if known is None and paired.is_paired(connection, place.channel, place.user):
             known = ChatUser(place.user, _slug(f"{place.channel}-{place.user}"))
         return known
 
     def approvers(self, channel: str) -> list[tuple[str, str]]:
-        """Give who may decide, as channel and user: those on this channel first."""
+        """Return the people who may decide, as (channel, user), those of this channel first."""
         ranked = sorted(self._channels, key=lambda name: name != channel)
         return [
             (name, user)
@@ -76,20 +75,20 @@ class Router:
         ]
 
     def profile(self, person: ChatUser, place: ChatPlace) -> str:
-        """Give whose memory a conversation has: in a group it is one of its own, for others read along."""
+        """Return the profile whose memory a conversation uses. A group has its own, because others can read
+        it."""
         if not place.is_group:
             return person.profile
         return _slug(f"{person.profile or 'owner'}.{place.channel}{place.chat}")
 
     def floods(self, place: ChatPlace, now_s: float) -> int:
-        """Count what a person said or changed, at this time; gives by how many they are over the limit of a
-        minute."""
+        """Count a person's message or edit. Returns by how many they are over the limit of a minute."""
         key = (place.channel, place.user)
         times = self._recent.setdefault(key, deque())
         self._recent.move_to_end(key)
         while len(self._recent) > _MOST_PEOPLE:
             self._recent.popitem(last=False)
-        while times and abs(now_s - times[0]) >= 60:  # also what lies ahead: a clock was set back
+        while times and abs(now_s - times[0]) >= 60:  # also drop times in the future: the clock was set back
             times.popleft()
         times.append(now_s)
         if len(times) > self._flood + 50:
@@ -97,13 +96,14 @@ class Router:
         return max(0, len(times) - self._flood)
 
     def is_for_us(self, update: Incoming) -> bool:
-        """Whether an update is addressed to the bot at all: alone with it, or named in a group."""
+        """Whether an update is addressed to the bot: in a private chat, or by name in a group."""
         if not update.place.is_group:
             return True
         return self._channels[update.place.channel].groups == "mention" and update.mentions_us
 
     def offer(self, connection: apsw.Connection, update: Incoming, code: str, now_ms: int) -> bool:
-        """Keep a pairing code for a stranger who writes to the bot alone; False where none is given."""
+        """Store a pairing code for a stranger who writes to the bot privately. Returns False if none is
+        offered."""
         place = update.place
         if place.is_group or not self._channels[place.channel].pairing:
             return False
@@ -115,12 +115,12 @@ class Router:
 
 
 def new_code() -> str:
-    """Make a pairing code, as it is read out: two groups of four."""
+    """Make a pairing code that is easy to read out: two groups of four characters."""
     letters = "".join(secrets.choice(_ALPHABET) for _ in range(8))
     return f"{letters[:4]}-{letters[4:]}"
 
 
 def _slug(text: str) -> str:
-    """Make a folder's name that no other text makes."""
+    """Make a unique folder name from a text."""
     plain = re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip(".-")[:40]
     return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

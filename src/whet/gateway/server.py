@@ -1,7 +1,7 @@
-"""The gateway as a process: its channels, its conversations, and their orderly end.
+"""The gateway process: its channels, its conversations, and its shutdown.
 
-SIGTERM and Ctrl-C stop listening, give running turns time to end and what is being sent time to arrive; what
-is left goes on at the next start. It does not know any platform.
+On SIGTERM and Ctrl-C it stops listening and waits a limited time for running turns and messages that are
+being sent. The rest continues at the next start. This module is independent of platforms.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ Beside = Callable[[SessionHost, asyncio.Event], Coroutine[Any, Any, None]]
 
 
 class StoredMemo:
-    """What a channel keeps between runs, in the store."""
+    """The values that a channel keeps between runs, in the store."""
 
     def __init__(self, database: StateDatabase, channel: str) -> None:
         self._database = database
         self._channel = channel
 
     async def get(self, name: str = "") -> str:
-        """Give it; empty at first."""
+        """Return a value; empty at first."""
         return await self._database.read(lambda db: chats.cursor(db, self._channel, name))
 
     async def all(self) -> dict[str, str]:
-        """Give everything, by name."""
+        """Return all values by name."""
         return await self._database.read(lambda db: chats.cursors(db, self._channel))
 
     async def set(self, value: str, name: str = "") -> None:
-        """Keep it; durable on return."""
+        """Store a value; durable on return."""
         await self._database.append(lambda db: chats.set_cursor(db, self._channel, value, name))
 
 
 class GatewayServer:
-    """A running gateway. `say` shows a line to whoever started it."""
+    """A running gateway. `say` shows a line to the person who started it."""
 
     def __init__(
         self, app: App, hosted: SessionHost, seats: Sequence[ConfiguredChannel], text: GatewayText, say: Say
@@ -105,9 +105,9 @@ class GatewayServer:
         app.tools.add(send_file_tool(self._post, settings.file_bytes))
 
     async def run(self, commander: CommandRunner, stop: asyncio.Event) -> bool:
-        """Serve until `stop` is set or every channel has failed for good; then let what runs end.
+        """Serve until `stop` is set or every channel has failed for good, then drain.
 
-        Gives whether everything had ended in time. What had not goes on at the next start.
+        Returns whether everything ended in time. Unfinished work continues at the next start.
         """
         conversations = Conversations(self.parts, commander)
         intake = UpdateIntake(self.parts, conversations, self._plugins_word())
@@ -160,7 +160,7 @@ class GatewayServer:
         return HookedIntake(self.parts, plugins).passed
 
     async def _listen(self, channel: Channel, intake: UpdateIntake) -> None:
-        """Listen on a channel; one that is refused for good ends, and only that one."""
+        """Listen on a channel. If the platform refuses it for good, only this channel ends."""
         self._say(f"{channel.name}: listening")
         while True:
             try:
@@ -169,12 +169,12 @@ class GatewayServer:
                 log.error("channel %s is off: %s", channel.name, error.reason)
                 self._say(f"{channel.name}: off, {mask(error.reason)}")
                 return
-            except StoreError as error:  # nothing was acknowledged: it comes again
+            except StoreError as error:  # nothing was acknowledged, so the updates will come again
                 log.warning("channel %s waits for the store: %s", channel.name, error.message)
                 await asyncio.sleep(5.0)
 
     async def _prune(self) -> None:
-        """Now and then drop rows that are long done with."""
+        """Periodically delete rows that were finished long ago."""
         while True:
             before_ms = self.app.clock.unix_ms() - _KEEP_S * 1000
             with suppress(StoreError):
@@ -183,14 +183,14 @@ class GatewayServer:
             await asyncio.sleep(_PRUNE_EVERY_S)
 
     async def _post(self, session_id: str, message: Outgoing) -> bool:
-        """Queue a message for a session's conversation; False where it has none."""
+        """Queue a message for a session's conversation. Returns False if it has none."""
         chat_id = await self.app.database.append(self._queued(session_id, message))
         if chat_id:
             self.parts.deliveries.wake(chat_id)
         return bool(chat_id)
 
     def _reviewed(self, finished: ReviewFinished) -> None:
-        """Tell the conversation what a review of it saved, quietly."""
+        """Post the outcome of a review to its conversation, without a notification sound."""
         if finished.state == "saved" and finished.summary:
             queued = self._queued(finished.session_id, Outgoing(f"_{finished.summary}_", quiet=True))
 
@@ -215,7 +215,7 @@ class GatewayServer:
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What a gateway is started with. `workspace` is the owner's folder."""
+    """The configuration of a gateway. `workspace` is the owner's folder."""
 
     home: Home
     settings: Settings
@@ -226,10 +226,10 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside | None = None) -> int:
-    """Run a gateway in this process until it is told to stop; gives the exit code. Raises WhetError.
+    """Run a gateway in this process until a signal. Returns the exit code. Raises WhetError.
 
-    `beside` runs next to it, on the same conversations, until the event that it gets is set.
-    Turns that do not end in time are left as a crash would leave them, and go on at the next start.
+    `beside` runs next to it, on the same conversations, until the event that it receives is set. Turns
+    that do not end in time are left as after a crash and continue at the next start.
     """
     home, settings, seats = setup.home, setup.settings, setup.seats
     locks = [

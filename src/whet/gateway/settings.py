@@ -1,6 +1,6 @@
-"""The gateway's file: which channels there are, and who is who on them.
+"""The gateway's file: its channels, and the people on them.
 
-TOML, read once at the start. Tokens are not in it: it names environment variables, which may stand in the
+TOML, read once at the start. It holds no tokens: it names environment variables, which may be set in the
 home's .env.
 """
 
@@ -22,14 +22,17 @@ from whet.contract.errors import ConfigError
 
 Groups = Literal["off", "mention"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-_TAKEN = ("api-", "stranger-")  # memories of guests of the API, and of people who were let in once
+_TAKEN = ("api-", "stranger-")  # memories of the API's guests, and of people who were paired
 _HINT = '[[channel]] and kind = "telegram" (or another platform) begin it; docs/gateway.md has all'
 
 
 class GatewayChannelText(msgspec.Struct, frozen=True):
-    """One `[[channel]]`. `pairing`: strangers get a code that lets them in once somebody accepts it;
-    `groups`: mention answers in groups whoever is let in and names the bot. `settings` is what its platform
-    takes besides."""
+    """One `[[channel]]`.
+
+    `pairing`: strangers get a code that lets them in once it is accepted. `groups`: with "mention",
+    permitted people are answered in groups if they mention the bot. `settings` are the platform's further
+    settings.
+    """
 
     kind: str
     name: str = ""
@@ -39,8 +42,11 @@ class GatewayChannelText(msgspec.Struct, frozen=True):
 
 
 class GatewayPersonText(msgspec.Struct, frozen=True):
-    """One `[people.NAME]`: the ids by which somebody is known on each platform. `owner`: the home's memory
-    and folder are theirs. `approves`: they may allow what needs a decision; an owner may."""
+    """One `[people.NAME]`: the ids of a person on each platform.
+
+    `owner`: they use the home's memory and folder. `approves`: they may decide on approval requests; an
+    owner always may.
+    """
 
     ids: Ids = {}
     owner: bool = False
@@ -55,7 +61,7 @@ class GatewayText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfiguredChannel(msgspec.Struct, frozen=True):
-    """A channel as it is configured, and its tokens, which one process may use."""
+    """An open channel, its settings, and its tokens, which only one process may use."""
 
     channel: Channel
     text: GatewayChannelText
@@ -71,7 +77,7 @@ def parse_gateway(text: str) -> GatewayText:
 
 
 def read_gateway(path: Path) -> GatewayText:
-    """Read the file. Raises ConfigError, also where there is none or it has no channel."""
+    """Read the file. Raises ConfigError, also if the file is missing or has no channel."""
     text = read_small(path)
     if text is None:
         raise ConfigError(f"there is no gateway file {path}", hint=_HINT)
@@ -91,8 +97,7 @@ def read_gateway(path: Path) -> GatewayText:
 
 
 def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[ConfiguredChannel]:
-    """Make the channels. Raises ConfigError for a name or a bot that stands twice, and a token that
-    is not set."""
+    """Open the channels. Raises ConfigError if a name or bot occurs twice or a token is not set."""
     seats: list[ConfiguredChannel] = []
     taken: dict[tuple[object, ...], str] = {}
     for entry in text.channel:

@@ -1,7 +1,7 @@
-"""Where a request goes: a URL taken apart once, and the head of a request as bytes.
+"""Parse a request's URL once, and encode the head of a request as bytes.
 
-Whatever could end a line early is refused here, so that no value makes a header or a request of its own. No
-error quotes a header: keys are among them.
+Characters that could end a line early are refused, so that no value can inject a header or a request.
+Errors never quote a header, because it may be a key.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ _TARGET = re.compile(r"[\x21-\x7e]+")
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A URL as a connection needs it. `host` is what is connected to, `server_name` whose certificate is
-    wanted, `authority` what the Host header says; `user` is `Basic ...` where the URL has a name in it."""
+    """A URL in the form that a connection needs.
+
+    `host` is the host to connect to, `server_name` the name that the certificate must have, `authority`
+    the Host header; `user` is `Basic ...` if the URL contains a user name.
+    """
 
     scheme: str
     host: str
@@ -36,12 +39,12 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def is_secure(self) -> bool:
-        """Whether it is spoken to through TLS."""
+        """Whether it uses TLS."""
         return self.scheme == "https"
 
 
 def address_of(url: str) -> Address:
-    """Take a URL apart. Raises HttpFailed where it is no http(s) URL."""
+    """Parse a URL. Raises HttpFailed if it is not an http(s) URL."""
     parts = parts_of(url)
     if parts is None:
         raise HttpFailed("request", "not an http or https URL")
@@ -66,7 +69,7 @@ def address_of(url: str) -> Address:
 
 
 def basic(parts: SplitResult) -> str:
-    """Give the value of an authorization header for the name and password in a URL, "" without any."""
+    """Return the authorization header for the credentials in a URL, or an empty string."""
     if not (parts.username or parts.password):
         return ""
     pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
@@ -74,14 +77,14 @@ def basic(parts: SplitResult) -> str:
 
 
 def head_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Write a request's head. Raises HttpFailed for a name or value that no header may have."""
+    """Encode a request's head. Raises HttpFailed for an invalid header name or value."""
     head = _checked(method, target, tuple(headers.items()))
     if body is None and method not in ("POST", "PUT", "PATCH"):
         return head + b"\r\n"
     return b"%bcontent-length: %d\r\n\r\n" % (head, len(body or b""))
 
 
-@lru_cache(maxsize=64)  # a session sends the same headers again and again, and checking them takes longer
+@lru_cache(maxsize=64)  # a session sends the same headers repeatedly, and checking them takes longer
 def _checked(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> bytes:
     if not (_NAME.fullmatch(method) and _TARGET.fullmatch(target)):
         raise HttpFailed("request", "a method or path that can't be sent")

@@ -1,8 +1,8 @@
-"""A client for any number of servers: connections are kept and used again, each request is sent once.
+"""A client for any number of servers: connections are reused, and each request is sent once.
 
-Nothing is sent a second time, no redirect is followed, no cookie kept; who wants that decides it for one
-request. A kept connection is not used after `Limits.idle_s`, nor when the server has said anything meanwhile:
-of a request that is on its way while the server hangs up nobody can say whether it has arrived.
+The client never retries, follows redirects or stores cookies; callers that want that do it per request. An
+idle connection is not used after `Limits.idle_s`, nor if the server has sent anything meanwhile: if a
+server closes the connection while a request is on its way, it is unknown whether the request arrived.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _Key = tuple[str, str, int, str]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """A client's limits. `connect_s`: for each stage of connecting; `silence_s`: the longest time without a
-    byte out or in; `idle_s`: how long a connection is kept; `most_connections` 0: as many as are wanted."""
+    """A client's limits.
+
+    `connect_s` is for each stage of connecting, `silence_s` the longest time without a byte sent or
+    received, `idle_s` how long an idle connection is reused. `most_connections` 0 means no limit.
+    """
 
     connect_s: float = 10.0
     silence_s: float = 60.0
@@ -41,8 +44,11 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is sent. `host` and `server_name` stand for the URL's own where the URL has an address that was
-    looked up before. `silence_s` 0: the client's."""
+    """A request to send.
+
+    `host` and `server_name` replace the URL's own if the URL contains an address that was already
+    resolved. `silence_s` 0 means the client's limit.
+    """
 
     method: str
     url: str
@@ -55,7 +61,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer:
-    """An answer whose body is still on its way; `headers` by their names in lower case."""
+    """An answer whose body is still arriving. `headers` have lower-case names."""
 
     def __init__(self, connection: HttpConnection, response: ResponseReader) -> None:
         self.status: int = response.status
@@ -65,11 +71,11 @@ class Answer:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all of the body has come and was taken."""
+        """Whether the whole body has arrived and been read."""
         return self._response.is_whole and not self._response.waiting_bytes
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Give the body as it comes, uncompressed. Raises HttpFailed."""
+        """Yield the body as it arrives, decompressed. Raises HttpFailed."""
         coding = self.headers.get("content-encoding", "").strip().lower()
         if coding in ("", "identity"):
             while piece := await self._connection.piece():
@@ -81,7 +87,7 @@ class Answer:
             yield piece
 
     async def read(self, limit_bytes: int) -> bytes:
-        """Give the body's first `limit_bytes`. Raises HttpFailed."""
+        """Read at most the first `limit_bytes` of the body. Raises HttpFailed."""
         body = bytearray()
         async with contextlib.aclosing(self.chunks()) as chunks:
             async for chunk in chunks:
@@ -92,7 +98,7 @@ class Answer:
 
 
 class HttpClient:
-    """The way out of one part of the program. Used on one event loop."""
+    """The HTTP client of one part of the program. Used on one event loop."""
 
     def __init__(
         self, limits: Limits, *, uses_proxy: bool = True, trust: ssl.SSLContext | None = None
@@ -111,9 +117,10 @@ class HttpClient:
 
     @contextlib.asynccontextmanager
     async def exchange(self, request: Request) -> AsyncGenerator[Answer, None]:
-        """Send a request and give its answer. A connection whose answer was not read to its end is closed.
+        """Send a request and yield its answer. If the answer was not read to its end, the connection is
+        closed.
 
-        Raises HttpFailed; ConfigError for a proxy or certificates that can't be used.
+        Raises HttpFailed, or ConfigError for an unusable proxy or certificates.
         """
         address = self._address(request.url)
         if request.host:
@@ -134,7 +141,7 @@ class HttpClient:
                     self._keep(address, connection)
                 else:
                     connection.abort()
-                    await asyncio.sleep(0)  # its end is told in the next pass of the loop
+                    await asyncio.sleep(0)  # the loop reports its end in the next pass
 
     async def aclose(self) -> None:
         """Close every connection; the next request opens a new one."""
@@ -189,7 +196,7 @@ class HttpClient:
         return connection
 
     def _kept(self, address: Address) -> HttpConnection | None:
-        """Give a connection that was used before, the youngest; those that can't be used are closed."""
+        """Return the most recently used idle connection to an address, or None. Unusable ones are closed."""
         kept = self._idle.get(_key(address))
         oldest_s = asyncio.get_running_loop().time() - self._limits.idle_s
         while kept:
@@ -209,7 +216,7 @@ class HttpClient:
 
 @contextlib.asynccontextmanager
 async def _turn(room: asyncio.Semaphore, limit_s: float) -> AsyncGenerator[None, None]:
-    """Wait until there may be one more connection. Raises HttpFailed."""
+    """Wait until another connection is allowed. Raises HttpFailed."""
     try:
         async with asyncio.timeout(limit_s):
             await room.acquire()

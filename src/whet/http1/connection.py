@@ -1,8 +1,8 @@
-"""One connection to a server: a request goes out, its answer comes in, one at a time.
+"""One connection to a server: it sends a request and receives its answer, one at a time.
 
-Bytes are received into one buffer of the client's and parsed where they lie. Where an answer comes in many
-small pieces, those of a few milliseconds are read together: the kernel keeps them meanwhile, and the loop
-wakes once instead of once for each.
+Bytes are received into a buffer that the client's connections share and are parsed in place. If an answer
+arrives in many small pieces, those of a few milliseconds are read together: the kernel buffers them, and
+the loop wakes once instead of once per piece.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from whet.http1.response import ResponseReader
 
 READ_BYTES = 64 * 1024
 _READ_AHEAD_BYTES = 256 * 1024
-# A person sees 60 pictures a second at the most; half of that time is the longest that a piece waits.
+# A person sees at most 60 frames a second; a piece waits at most half a frame.
 PACE_S = 0.008
 _SMALL_BYTES = 8 * 1024
 _QUICK_PIECES = 4
-# How often a wait looks whether the machine slept, and what a connection has to prove itself afterwards.
+# How often a wait checks whether the machine slept, and the time that a connection then has to answer.
 _LOOK_S = 5.0
 _AFTER_SLEEP_S = 10.0
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """A connection, made by `Dialer`. `idle_since_s`: the loop's time at which it was last let go."""
+    """A connection, opened by `dial`. `idle_since_s` is the loop's time at which it last became idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
         self.idle_since_s: float = 0.0
@@ -48,18 +48,18 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._quick_pieces = 0
 
-    # What the loop calls.
+    # Called by the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Give the room for what comes; it is empty again when `buffer_updated` returns."""
+        """Return the receive buffer, which is empty again when `buffer_updated` returns."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Read what came. What comes without a request makes the connection useless."""
+        """Parse received bytes. Bytes without a pending request make the connection unusable."""
         response = self._response
         if response is None:
             self.abort()
@@ -77,19 +77,20 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._wake()
 
     def eof_received(self) -> None:
-        """Nothing more comes; the transport closes itself."""
+        """Handle the end of the stream; the transport closes itself."""
         self._over(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing more comes or goes."""
+        """Handle the loss of the connection."""
         self._transport = None
         self._over(exc)
 
-    # What the client calls.
+    # Called by the client.
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request may be sent: it is open, and nothing came unasked that the loop has not seen."""
+        """Whether a request may be sent: the connection is open and has no unexpected bytes that the loop has
+        not seen."""
         transport = self._transport
         if transport is None or transport.is_closing() or self._failure is not None:
             return False
@@ -101,7 +102,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         return not poll.poll(0)
 
     async def send(self, head: bytes, body: bytes | None, silence_s: float) -> ResponseReader:
-        """Send a request and give its answer once its head is there. Raises HttpFailed."""
+        """Send a request and return its answer once the head has arrived. Raises HttpFailed."""
         transport = self._transport
         if transport is None or transport.is_closing():
             raise HttpFailed("write", "the connection is closed")
@@ -117,7 +118,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         return response
 
     async def piece(self) -> bytes:
-        """Give what has come of the body, at least a byte; b"" at its end. Raises HttpFailed."""
+        """Return the received bytes of the body, at least one; b"" at the end. Raises HttpFailed."""
         response = self._response
         while response is not None:
             if response.waiting_bytes:
@@ -132,7 +133,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         return b""
 
     def finish(self) -> bool:
-        """End the exchange; False where the connection can't carry another one, and is closed."""
+        """End the exchange. Returns False, and closes the connection, if it can't be reused."""
         response, self._response = self._response, None
         for timer in (self._timer, self._pacer):
             if timer is not None:
@@ -153,15 +154,15 @@ class HttpConnection(asyncio.BufferedProtocol):
         return True
 
     def abort(self) -> None:
-        """Close at once; the loop tells the end in its next pass."""
+        """Close at once; the loop reports the end in its next pass."""
         if self._transport is not None:
             self._transport.abort()
 
-    # Inside.
+    # Internal.
 
     def _hold(self, response: ResponseReader, size: int, now_s: float) -> None:
-        """Stop reading for a moment where small pieces follow each other, and where many wait to be taken
-        until they are."""
+        """Pause reading briefly if small pieces follow each other closely, or until the reader catches up if
+        it is far behind."""
         if response.waiting_bytes > _READ_AHEAD_BYTES:
             self._is_held = True
             self._pause()
@@ -185,14 +186,14 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume(self) -> None:
-        """Read again, unless there is another reason not to."""
+        """Resume reading unless there is another reason to pause."""
         if self._is_paused and not self._is_held and self._pacer is None:
             self._is_paused = False
             if self._transport is not None:
                 self._transport.resume_reading()
 
     async def _news(self) -> None:
-        """Wait until something has changed. Raises HttpFailed, also after `silence_s` without a sound."""
+        """Wait for a change. Raises HttpFailed, also after `silence_s` without any byte."""
         if self._failure is not None:
             raise self._failure
         self._waiter = waiter = self._loop.create_future()
@@ -214,10 +215,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_later(min(after_s, _LOOK_S), self._listened)
 
     def _listened(self) -> None:
-        """Give up where nothing was heard, and nothing taken, for as long as is allowed."""
+        """Fail if nothing was received, and nothing accepted, for the whole time limit."""
         self._timer = None
         if self._waiter is None:
-            return  # nobody waits; the next wait listens again
+            return  # no one is waiting; the next wait starts the timer again
         if self._is_stranded():
             self._since_s, self._silence_s = self._loop.time(), min(self._silence_s, _AFTER_SLEEP_S)
             self._listen(self._silence_s)
@@ -226,7 +227,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._timer = self._loop.call_later(min(rest_s, _LOOK_S), self._listened)
             return
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
-        if unsent < self._unsent_bytes:  # it takes what it is sent, slowly
+        if unsent < self._unsent_bytes:  # the server accepts the data slowly
             self._listen(self._silence_s)
             return
         left_s = max(self._since_s, self._came_s) + self._silence_s - self._loop.time()
@@ -237,8 +238,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._fail(HttpFailed(stage, f"silent for {self._silence_s:g} s", is_timeout=True))
 
     def _is_stranded(self) -> bool:
-        """Whether the machine slept meanwhile, or the way to the server leads through another network now:
-        such a connection may be dead, and would never say so."""
+        """Return whether the machine slept meanwhile, or the server is now reached through another network.
+
+        Such a connection may be dead without any sign of it.
+        """
         from whet.http1.machine import SLEPT_S, source_address  # noqa: PLC0415 only long waits need it
 
         offset_s = time.time() - time.monotonic()

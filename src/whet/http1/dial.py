@@ -1,6 +1,6 @@
-"""Opens connections: directly or through a proxy, in the clear or with TLS.
+"""Opens connections: directly or through a proxy, with or without TLS.
 
-Each stage (connecting with TLS, the proxy's part, TLS behind it) has the whole time limit.
+Each stage (connecting with TLS, the proxy's handshake, TLS through the proxy) has the whole time limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def dial(
     trust: ssl.SSLContext | None,
     limit_s: float,
 ) -> None:
-    """Connect, as far as `connection` can send its request. Raises HttpFailed, with its cause."""
+    """Connect until `connection` can send its request. Raises HttpFailed, with its cause."""
     if proxy is None or proxy.carries(address):
         if proxy is None:
             place, name = (address.host, address.port), address.server_name if address.is_secure else ""
@@ -67,7 +67,7 @@ async def dial(
 async def _open(
     make: Callable[[], P], place: tuple[str, int], server_name: str, trust: ssl.SSLContext | None
 ) -> tuple[asyncio.Transport, P]:
-    """Connect, with TLS where there is a name that the certificate must have."""
+    """Connect, with TLS if a server name is given."""
     context = _context(trust) if server_name else None
     return await asyncio.get_running_loop().create_connection(
         make, sock=await _connected(*place), ssl=context, server_hostname=server_name or None
@@ -75,7 +75,7 @@ async def _open(
 
 
 def _context(trust: ssl.SSLContext | None) -> ssl.SSLContext:
-    # A context without any certificate refuses every server.
+    # A context without certificates refuses every server.
     return trust or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -85,16 +85,16 @@ async def _in_time(work: Awaitable[T], limit_s: float, stage: Stage = "connect")
             return await work
     except TimeoutError as error:
         raise HttpFailed(stage, f"no answer within {limit_s:g} s", is_timeout=True) from error
-    except OSError as error:  # an SSLError is one
+    except OSError as error:  # includes SSLError
         text = str(error).partition("\n")[0][:160] or type(error).__name__
         raise HttpFailed(stage, text) from error
 
 
 async def _connected(host: str, port: int) -> socket.socket:
-    """Give a connected socket: the addresses are tried one after the other, a moment apart, and the first
-    that answers is taken (RFC 8305). Raises OSError."""
-    # asyncio does the same, but where it is cancelled in the moment in which one has answered, Python 3.11
-    # loses that socket without closing it.
+    """Return a connected socket: try the addresses one after the other, a moment apart, and use the first
+    that answers (RFC 8305). Raises OSError."""
+    # asyncio does the same, but if it is cancelled just when an address has answered, Python 3.11 loses that
+    # socket without closing it.
     found = await _addresses(host, port)
     if len(found) == 1:
         return await _try(found[0])
@@ -122,7 +122,7 @@ async def _connected(host: str, port: int) -> socket.socket:
 async def _first(
     tries: list[asyncio.Task[socket.socket]], limit_s: float | None, errors: list[BaseException]
 ) -> socket.socket | None:
-    """Wait for the first that is connected; those that failed are dropped."""
+    """Wait for the first successful attempt and return its socket. Failed attempts are dropped."""
     loop = asyncio.get_running_loop()
     until_s = None if limit_s is None else loop.time() + limit_s
     while tries:
@@ -152,7 +152,8 @@ async def _try(address: _Found) -> socket.socket:
 
 
 async def _addresses(host: str, port: int) -> Sequence[_Found]:
-    """Give the addresses of a name, the two families in turn; a number is looked up without a thread."""
+    """Return the addresses of a name, alternating between the two families. A numeric address needs no
+    thread."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[:1]
     except OSError:

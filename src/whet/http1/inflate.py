@@ -1,4 +1,5 @@
-"""Bodies that come compressed although nobody asked for it: gzip, and deflate with its header and without."""
+"""Decompress bodies that are compressed although we did not ask for it: gzip, and deflate with or without
+header."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ _MOST_FOR_NOTHING_BYTES = 1024 * 1024
 
 
 async def inflated(coding: str, next_piece: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes, None]:
-    """Give the body as it was, in bounded pieces; other codings come unchanged. What follows the end of the
-    compressed text is left unread. Raises HttpFailed."""
+    """Yield the decompressed body in bounded pieces. Other codings are passed on unchanged.
+
+    Data after the end of the compressed text is not read. Raises HttpFailed.
+    """
     if coding not in ("gzip", "x-gzip", "deflate"):
         while piece := await next_piece():
             yield piece
@@ -23,7 +26,7 @@ async def inflated(coding: str, next_piece: Callable[[], Awaitable[bytes]]) -> A
         while piece := await next_piece():
             if inflater is None:
                 head += piece
-                if len(head) < 2:  # the two bytes that tell, in pieces
+                if len(head) < 2:  # wait for the two bytes that identify the format
                     continue
                 inflater, piece = zlib.decompressobj(_window_bits(head)), head
             if inflater.eof:
@@ -41,6 +44,6 @@ async def inflated(coding: str, next_piece: Callable[[], Awaitable[bytes]]) -> A
 
 
 def _window_bits(head: bytes) -> int:
-    """Say how zlib is to read a body that begins so: with a header of gzip or zlib, or without any."""
+    """Return zlib's window bits for a body that begins like this: with a gzip or zlib header, or without."""
     has_header = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
     return 47 if has_header else -15

@@ -1,7 +1,7 @@
-"""Whether this machine slept or changed its network meanwhile; both leave dead and silent connections.
+"""Detect whether this machine slept or changed its network; both leave dead, silent connections.
 
-Sleep shows as wall time that the monotonic clock did not count (Linux, macOS). A change of network shows as
-another local address on the way to a place: the kernel's routing table is asked, and no packet is sent.
+Sleep is wall time that the monotonic clock did not count (Linux, macOS). A change of network is a
+different local address for a target: the kernel's routing table is read, and no packet is sent.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-ANYWHERE = ("192.0.2.1", 9)  # an address that is nobody's (RFC 5737): the way to it is the default route
+ANYWHERE = ("192.0.2.1", 9)  # a reserved address (RFC 5737), reached by the default route
 SLEPT_S = 5.0
 News = Literal["", "resumed", "network"]
 
 
 def source_address(place: tuple[str, int]) -> str:
-    """Give the address that packets to `place` leave from; "" where there is no way to it."""
+    """Return the local address for packets to `target`, or an empty string if there is no route."""
     family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -28,7 +28,7 @@ def source_address(place: tuple[str, int]) -> str:
 
 
 class MachineWatch:
-    """Notices a sleep and a change of network between two looks. The clocks are injectable."""
+    """Detects sleep and a change of network between two calls. The clocks are injectable."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class MachineWatch:
         self._from = source()
 
     def look(self) -> News:
-        """Say what happened since the last look. A network that went away is no news until one is back."""
+        """Return the change since the last call. A lost network is reported only once one is back."""
         offset_s = self._wall_s() - self._monotonic_s()
         slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s
         before, self._from = self._from, self._source()

@@ -1,6 +1,6 @@
-"""The way through a proxy, up to where the server's own bytes begin: CONNECT, or SOCKS 5 (RFC 1928, 1929).
+"""Connect through a proxy until the server's own bytes begin: CONNECT, or SOCKS 5 (RFC 1928, 1929).
 
-What a proxy says beyond its answer is refused: it would be read as the server's first words.
+Bytes from the proxy after its answer are refused, because they would be read as the server's first bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFUSALS = {
 
 
 class OutboundProxy(msgspec.Struct, frozen=True):
-    """A proxy from the environment; `user` and `password` are empty where it wants none."""
+    """A proxy from the environment. `user` and `password` are empty if it needs none."""
 
     scheme: str
     host: str
@@ -41,16 +41,16 @@ class OutboundProxy(msgspec.Struct, frozen=True):
 
     @property
     def is_socks(self) -> bool:
-        """Whether it speaks SOCKS."""
+        """Whether it is a SOCKS proxy."""
         return self.scheme.startswith("socks")
 
     def carries(self, address: Address) -> bool:
-        """Whether it takes the request itself, rather than opening a way to the server."""
+        """Return whether the proxy forwards the request itself instead of tunnelling to the server."""
         return not self.is_socks and not address.is_secure
 
 
 def proxy_at(named: str) -> OutboundProxy:
-    """Give the proxy of a URL. Raises ConfigError for one that can't be used."""
+    """Parse a proxy's URL. Raises ConfigError if it can't be used."""
     try:
         parts = urlsplit(named)
         if parts.scheme not in ("http", "https", "socks5", "socks5h") or not parts.hostname:
@@ -68,7 +68,7 @@ def proxy_at(named: str) -> OutboundProxy:
 
 
 class Handshake(asyncio.Protocol):
-    """The first bytes of a connection, before HTTP or TLS to the server are spoken on it."""
+    """The first bytes of a connection, before HTTP or TLS to the server begins."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -77,26 +77,26 @@ class Handshake(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
+        """Store the transport."""
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came."""
+        """Store received bytes."""
         self._came += data
         self._wake()
 
     def eof_received(self) -> None:
-        """Nothing more comes."""
+        """Handle the end of the stream."""
         self._is_over = True
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing more comes or goes."""
+        """Handle the loss of the connection."""
         self._is_over, self.transport = True, None
         self._wake()
 
     async def open(self, proxy: OutboundProxy, address: Address) -> asyncio.Transport:
-        """Have the proxy open a way to the server; gives the transport. Raises HttpFailed."""
+        """Have the proxy open a tunnel to the server and return the transport. Raises HttpFailed."""
         if proxy.is_socks:
             await self._socks(proxy, address)
         else:

@@ -1,7 +1,7 @@
-"""One answer, read from bytes as they come: status, headers, body pieces, its end. No I/O and no clock.
+"""Parse one answer from bytes as they arrive: status, headers, body pieces, its end. No I/O and no clock.
 
-httptools does the parsing. What is held is bounded: a head, and whatever comes without any body in it, has at
-most 100 KB; the connection stops reading while more than enough of the body waits to be taken.
+httptools does the parsing. Memory is bounded: a head, and any data without body content, is limited to 100
+KB; the connection pauses reading while enough of the body waits to be read.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ MOST_HEADERS = 256
 
 
 class ResponseReader:
-    """Takes bytes by `feed` and the end of the connection by `end`; after a failure it takes nothing more.
+    """Receives bytes by `feed` and the end of the connection by `end`; after a failure it accepts nothing
+    more.
 
-    `is_whole`: the answer has ended as it said it would. `can_follow`: another request may go over the same
-    connection. `waiting_bytes`: how much of the body was not taken yet.
+    `is_whole`: the answer is complete. `can_follow`: the connection may be used for another request.
+    `waiting_bytes`: the bytes of the body that have not been read yet.
     """
 
     def __init__(self) -> None:
@@ -36,22 +37,22 @@ class ResponseReader:
         self._header_count = 0
         self._refusal = ""
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        # Line ends without CR, folded headers, a length beside chunks: servers send them, and the answer is
-        # all that is read from a connection until the next request leaves.
+        # Line ends without CR, folded headers, a length in addition to chunks: real servers send them, and
+        # nothing but this answer is read from the connection until the next request is sent.
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_headers=True, lenient_chunked_length=True
         )
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take what came. Raises HttpFailed where it is no HTTP, or has no end."""
+        """Parse received bytes. Raises HttpFailed if they are not HTTP, or the head has no end."""
         if self._parser is None or self.is_whole:
-            self.can_follow = False  # it spoke on its own
+            self.can_follow = False  # the server sent data without a request
             return
         before = self.waiting_bytes
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
-            if self.is_whole:  # the answer is there; what follows it is not ours
+            if self.is_whole:  # the answer is complete; data after it is ignored
                 self.can_follow = False
                 return
             self._parser = None
@@ -65,7 +66,7 @@ class ResponseReader:
             raise HttpFailed("answer", "the answer's headers have no end")
 
     def end(self) -> None:
-        """Say that nothing more comes. Raises HttpFailed where the answer was cut."""
+        """Handle the end of the connection. Raises HttpFailed if the answer was cut off."""
         self.can_follow = False
         self._parser = None
         if self.is_whole:
@@ -77,7 +78,7 @@ class ResponseReader:
         self.is_whole = True
 
     def take(self) -> bytes:
-        """Give what has come of the body since the last time, in one piece."""
+        """Return the body bytes received since the last call, in one piece."""
         pieces = self._pieces
         if not pieces:
             return b""
@@ -85,18 +86,18 @@ class ResponseReader:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        """Let go of the parser, which holds this object."""
+        """Release the parser, which references this object."""
         self._parser = None
 
-    # httptools calls these while it is fed.
+    # Called by httptools during `feed`.
 
     def on_message_begin(self) -> None:
-        """A second answer to one request is not read."""
+        """Refuse a second answer to one request."""
         if self.is_whole:
             raise ValueError("a second answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; of one that is repeated the last. Trailers are not kept."""
+        """Store a header; if it is repeated, the last value. Trailers are ignored."""
         if self.has_head:
             return
         self._header_count += 1
@@ -105,7 +106,7 @@ class ResponseReader:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
-        """Take the head, or pass over an interim one."""
+        """Process the head, or skip an interim one."""
         assert self._parser is not None
         self.status = self._parser.get_status_code()
         if self._parser.get_http_version() not in ("1.1", "1.0"):
@@ -120,16 +121,16 @@ class ResponseReader:
             self._refuse("an unknown transfer-encoding")
         has_length = "content-length" in self.headers
         self._ends_with_connection = not coding and not has_length
-        # Both at once is how an answer is smuggled behind another: it is read, and nothing after it.
+        # Both at once is used to smuggle one answer behind another: read this answer and nothing after it.
         self.can_follow = self._parser.should_keep_alive() and not (coding and has_length)
 
     def on_body(self, piece: bytes) -> None:
-        """Keep a piece of the body."""
+        """Store a piece of the body."""
         self._pieces.append(piece)
         self.waiting_bytes += len(piece)
 
     def on_message_complete(self) -> None:
-        """The answer is whole, or only an interim one was."""
+        """Handle the end of the answer, or of an interim one."""
         if self.status < 200:
             self.headers.clear()
             return
@@ -146,7 +147,7 @@ def _plain(error: Exception) -> str:
 
 
 def retry_after_s(value: str, now_s: float) -> float | None:
-    """Read a Retry-After header, seconds or a date, as seconds from now; None for what is neither."""
+    """Parse a Retry-After header, seconds or a date, to seconds from now, or return None if it is neither."""
     try:
         seconds = float(value)
     except ValueError:

@@ -1,1 +1,1 @@
-"""The way to other programs' tools: MCP servers over pipes and over HTTP."""
+"""Tools of other programs: MCP servers over pipes and over HTTP."""

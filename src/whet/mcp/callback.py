@@ -1,4 +1,5 @@
-"""The page on 127.0.0.1 to which a browser brings the answer of a login; it answers one path once."""
+"""The page on 127.0.0.1 to which a browser returns the answer of a login. It accepts one answer, on one
+path."""
 
 from __future__ import annotations
 
@@ -16,12 +17,15 @@ _PAGE = (
 
 
 class LoginFailed(WhetError):
-    """The login came to nothing; nothing was stored."""
+    """Raised if a login failed; nothing was stored."""
 
 
 class Listener:
-    """Waits on a port of 127.0.0.1 for the one request that brings the code. `names_itself`: the issuer says
-    that its answers name it, so one that names nobody is not its own."""
+    """Waits on a port of 127.0.0.1 for the one request that brings the code.
+
+    `names_itself`: the issuer announced that its answers name it, so an answer without an issuer is
+    rejected.
+    """
 
     def __init__(self, state: str, issuer: str, *, names_itself: bool) -> None:
         self.address = ""
@@ -43,7 +47,7 @@ class Listener:
             self._came.exception()
 
     async def code(self, wait_s: float) -> str:
-        """Give the code. Raises LoginFailed when none comes in time or the person said no."""
+        """Return the code. Raises LoginFailed if none arrives in time or the person refused."""
         limit = asyncio.timeout(wait_s)
         try:
             async with limit:

@@ -1,7 +1,7 @@
-"""What a server last said of the login that it wants, kept so that `whet mcp login` can ask for just that.
+"""The login that a server last asked for, stored so that `whet mcp login` can request exactly that.
 
-A server may let the handshake pass and refuse a list or one call only, for want of a login or of a right
-(scope). What it then says comes with that answer and with no other. A file that can't be read counts as none.
+A server may accept the handshake and refuse only a list or one call because a login or a right (scope) is
+missing. The details are in that answer alone. A file that can't be read counts as missing.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ _LONGEST_CHARS = 4_000
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """A WWW-Authenticate header, and the url that it came from."""
+    """A WWW-Authenticate header and the URL it came from."""
 
     url: str = ""
     header: str = ""
 
     def parameter(self, name: str) -> str:
-        """Give one of its parameters; empty where it has none of that name."""
+        """Return one of its parameters, or an empty string."""
         found = re.search(rf'(?i)\b{name}\s*=\s*(?:"([^"]*)"|([^\s,"]+))', self.header)
         return (found[1] or found[2] or "") if found else ""
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The rights that it wants, in its order."""
+        """The requested scopes, in the server's order."""
         return tuple(dict.fromkeys(self.parameter("scope").split()))
 
     @property
     def wants_more(self) -> bool:
-        """Whether there was a login, and it lacks a right."""
+        """Whether the login exists but lacks a right."""
         return self.parameter("error") == "insufficient_scope"
 
 
 def keep_challenge(home: Home, name: str, challenge: Challenge) -> None:
-    """Keep it; where the home can't be written, a login asks for what the server says by itself."""
+    """Store a challenge. If the home can't be written, a login requests the server's defaults."""
     text = msgspec.json.encode(msgspec.structs.replace(challenge, header=challenge.header[:_LONGEST_CHARS]))
     try:
         home.ensure()
@@ -52,7 +52,7 @@ def keep_challenge(home: Home, name: str, challenge: Challenge) -> None:
 
 
 def read_challenge(home: Home, name: str, url: str) -> Challenge:
-    """Give what the server at `url` last wanted; an empty one for nothing."""
+    """Return the last challenge of the server at `url`, or an empty one."""
     try:
         text = paths.read_small(challenge_path(home, name))
         kept = from_json(text, Challenge) if text else Challenge()

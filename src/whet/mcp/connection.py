@@ -1,6 +1,6 @@
-"""JSON-RPC with one MCP server: calls with their answers, the handshake, and what the server tells.
+"""JSON-RPC with one MCP server: calls and answers, the handshake, and the server's notifications.
 
-It does not know how messages travel, nor what is answered to a server that asks (`server_requests.py`).
+Transports carry the messages; `server_requests.py` answers the server's own requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_ROUNDS = 8
 _PARTS = ("resources", "prompts")
 _CHANGES = tuple(f"notifications/{part}/list_changed" for part in ("tools", *_PARTS))
 Progress = Callable[[dict[str, Any]], None]
-"""Takes what a server says of a call's progress."""
+"""Receives a server's progress notifications of a call."""
 
 
 class RpcFailed(ToolError):
@@ -42,8 +42,8 @@ class RpcFailed(ToolError):
 
 
 class ConnectionListener(msgspec.Struct, frozen=True):
-    """Who is told what a server does on its own: that what it has changed, what it asked and was refused,
-    that it is gone."""
+    """Callbacks for a server's own actions: its lists changed, it made a request that was refused, it
+    ended."""
 
     changed: Callable[[], None]
     refused: Callable[[str], None]
@@ -59,7 +59,7 @@ class Connection:
         self.server_info: dict[str, Any] = {}
         self.version = ""
         self.offers: tuple[str, ...] = ()
-        """What the server says it has besides tools: resources, prompts."""
+        """The server's offers besides tools: resources, prompts."""
         self.failure: ToolError | None = None
         self._hears = hears
         self._next_id = 0
@@ -70,7 +70,7 @@ class Connection:
         self._is_closed = False
 
     async def open(self) -> None:
-        """Start the transport and shake hands. Raises ServerFailed."""
+        """Start the transport and perform the handshake. Raises ServerFailed."""
         await self.transport.start(self._received, self._dropped, self._ended)
         hello = {"protocolVersion": VERSIONS[0], "capabilities": ABILITIES, "clientInfo": _client()}
         try:
@@ -91,7 +91,7 @@ class Connection:
         self.transport.listen()
 
     async def _discover(self, refusal: RpcFailed) -> None:
-        """Begin without a handshake, as the newer protocol has it; any refusal may mean that. Raises
+        """Begin without a handshake, as in the newer protocol; any refusal may indicate that protocol. Raises
         ServerFailed."""
         self.version: str = STATELESS_VERSION
         try:
@@ -111,13 +111,13 @@ class Connection:
             self._listening = asyncio.create_task(self._subscribe())
 
     def _take_capabilities(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Note what the server has; gives what it says of its tools."""
+        """Record the server's capabilities and return those about tools."""
         capabilities = _part(answer, "capabilities")
         self.offers = tuple(part for part in _PARTS if isinstance(capabilities.get(part), dict))
         return _part(capabilities, "tools")
 
     async def _subscribe(self) -> None:
-        """Hear of changed tools as the newer protocol has it: by a call whose answer does not come."""
+        """Subscribe to tool changes as in the newer protocol: by a call that is never answered."""
         wanted = ("toolsListChanged", *(f"{part}ListChanged" for part in self.offers))
         while self.failure is None:
             try:
@@ -135,8 +135,10 @@ class Connection:
         progress: Progress | None = None,
         asker: CallPerson | None = None,
     ) -> dict[str, Any]:
-        """Call a method and give its result; `asker` is whom the server may put questions to meanwhile.
-        Raises RpcFailed, ServerFailed. A cancel tells the server."""
+        """Call a method and return its result. The server may ask `asker` questions meanwhile.
+
+        Raises RpcFailed, ServerFailed. If this is cancelled, the server is notified.
+        """
         with self._asked.during(asker):
             answers: dict[str, Any] = {}
             for _ in range(_MOST_ROUNDS):
@@ -147,7 +149,8 @@ class Connection:
         raise ToolError(f"the MCP server {self.name} can't go on: it wants ever more input")
 
     async def _input(self, found: dict[str, Any], asker: CallPerson | None) -> dict[str, Any]:
-        """Get what the newer protocol's server wants before it goes on. Raises ToolError."""
+        """Collect the input that a server of the newer protocol needs before it continues. Raises
+        ToolError."""
         wanted = {key: _fields(one) for key, one in _part(found, "inputRequests").items()}
         refused = [
             str(one.get("method"))
@@ -185,7 +188,7 @@ class Connection:
             self._waiting.pop(call_id, None)
             self._progress.pop(call_id, None)
             if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # or asyncio complains of one that nobody read
+                answer.exception()  # otherwise asyncio reports an exception that was never retrieved
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification. Raises ServerFailed."""
@@ -193,8 +196,8 @@ class Connection:
         await self.transport.send(msgspec.json.encode(body), None, self._headers(method, params))
 
     async def listed(self, method: str, key: str) -> list[object]:
-        """Give what the server lists under `key`, all pages; of a list without measure the beginning. Raises
-        RpcFailed, ServerFailed."""
+        """Return the server's list under `key`, all pages. Excessively long lists are cut. Raises RpcFailed,
+        ServerFailed."""
         found: list[object] = []
         seen: set[str] = set()
         cursor, size = "", 0
@@ -216,12 +219,12 @@ class Connection:
         return found
 
     async def settled(self, timeout_s: float) -> None:
-        """Wait until no call is under way, at most so long."""
+        """Wait for pending calls, up to `timeout_s`."""
         if self._waiting:
             await asyncio.wait(tuple(self._waiting.values()), timeout=timeout_s)
 
     async def is_alive(self, timeout_s: float) -> bool:
-        """Whether the server answers a ping in time; an error is an answer too."""
+        """Whether the server answers a ping in time. An error counts as an answer."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.request("ping", {})
@@ -232,7 +235,7 @@ class Connection:
         return True
 
     async def aclose(self) -> None:
-        """End the conversation and let the server go."""
+        """End the conversation and release the server."""
         self._is_closed = True
         self._asked.cancel()
         if self._listening is not None:
@@ -247,7 +250,7 @@ class Connection:
                 await asyncio.shield(self.notify("notifications/cancelled", params))
 
     def _enveloped(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Give a call's parameters with what the newer protocol wants said in each."""
+        """Return a call's parameters, with the metadata that the newer protocol requires in each."""
         if self.version != STATELESS_VERSION:
             return params
         facts = {"protocolVersion": self.version, "clientInfo": _client(), "clientCapabilities": ABILITIES}
@@ -282,7 +285,7 @@ class Connection:
                 progress(params)
 
     def _dropped(self, what: str) -> None:
-        """A message was too large to be read: it may be the answer to any call that waits."""
+        """Fail all pending calls: a message was too large to read and may be the answer to any of them."""
         self._fail_waiting(ToolError(f"the MCP server {self.name} sent {what}"))
 
     def _ended(self, failure: ToolError) -> None:
@@ -327,12 +330,12 @@ def _part(value: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _header_value(text: str) -> str:
-    """Give a text as a header holds it: as it is where it is printable ASCII, else in base64."""
+    """Encode a text for a header: unchanged if it is printable ASCII, else in base64."""
     if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
 def late(name: str, doing: str, limit_s: float) -> ToolTimeout:
-    """Say that a server did not answer in time."""
+    """Return the error for a server that did not answer in time."""
     return ToolTimeout(f"the MCP server {name} did not {doing} within {limit_s:g} s")

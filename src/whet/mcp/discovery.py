@@ -1,9 +1,9 @@
-"""Where to log in at a server over HTTP: what it and its authorization server say of themselves, checked.
+"""Find the login of a server over HTTP, and check the metadata of the server and its authorization server.
 
-Addresses must be https (http on this machine only where the server itself is here), the issuer must be the
-one that was asked for, PKCE with S256 must be offered. A server of the time before resources described
-themselves (2025-03-26) is its own authorization server, which describes itself at its origin or has the usual
-paths there.
+Addresses must be https (http only if both the address and the server are on this machine), the issuer must
+be the requested one, and PKCE with S256 must be offered. A server from before resource metadata
+(2025-03-26) is its own authorization server, with metadata at its origin or the default paths.
+
 Sources: MCP specifications 2025-03-26 and 2025-11-25 (authorization), RFC 9728, 8414.
 """
 
@@ -30,30 +30,31 @@ _SESSION = "mcp-session-id"
 
 
 class LoginPlace(msgspec.Struct, frozen=True):
-    """What is known of where to log in: the resource's name, the rights to ask for, and what the
-    authorization server says of itself."""
+    """The login of a server: the resource's name, the scopes to request, and the authorization server's
+    metadata."""
 
     resource: str
     scope: str
     metadata: Mapping[str, Any]
 
     def address(self, name: str) -> str:
-        """Give one of its endpoints; empty where it has none."""
+        """Return one of its endpoints, or an empty string."""
         return str(self.metadata.get(name) or "")
 
     @property
     def auth_methods(self) -> list[str]:
-        """How clients may show their secret at the token endpoint; empty where it does not say."""
+        """The ways in which clients may send their secret to the token endpoint, or an empty list if not
+        specified."""
         return _texts(self.metadata.get("token_endpoint_auth_methods_supported"))
 
     @property
     def takes_documents(self) -> bool:
-        """Whether a client may name itself by the address of a document about it."""
+        """Whether a client may identify itself by the address of a document about it."""
         return self.metadata.get("client_id_metadata_document_supported") is True
 
 
 class _Resource(msgspec.Struct, frozen=True):
-    """A resource as it describes itself. `described` False: it does not."""
+    """A resource's description of itself. `described` False: it has none."""
 
     name: str
     authority: str
@@ -64,8 +65,11 @@ class _Resource(msgspec.Struct, frozen=True):
 async def discover(
     http: httpx2.AsyncClient, url: str, kept: Challenge, rights: tuple[str, ...]
 ) -> LoginPlace | None:
-    """Ask the server where to log in; None where it answers without. `kept` is what it wanted when it last
-    refused something, `rights` those of the login that there was. Raises LoginFailed, httpx2's errors."""
+    """Query the server about its login. Returns None if it answers without one.
+
+    `stored` is its stored challenge, `rights` are those of the previous login. Raises LoginFailed and
+    httpx2's errors.
+    """
     challenge = await _challenge(http, url, kept)
     if challenge is None:
         return None
@@ -78,7 +82,8 @@ async def discover(
 
 
 async def _challenge(http: httpx2.AsyncClient, url: str, kept: Challenge) -> Challenge | None:
-    """Give what the server says where it refuses the handshake, else its list of tools, else what is kept."""
+    """Return the challenge with which the server refuses the handshake or its list of tools, or else the
+    stored one."""
     hello = {
         "protocolVersion": VERSIONS[0],
         "capabilities": {},
@@ -116,7 +121,7 @@ async def _ask(
 
 
 async def _resource(http: httpx2.AsyncClient, url: str, challenge: Challenge) -> _Resource:
-    """Give the resource's name, its authorization server and the scopes that it knows."""
+    """Return the resource's name, authorization server and scopes."""
     parts = urlsplit(url)
     origin = f"{parts.scheme}://{parts.netloc}"
     named = challenge.parameter("resource_metadata")
@@ -173,7 +178,7 @@ async def _document(http: httpx2.AsyncClient, url: str, place: str) -> Mapping[s
 
 
 def as_object(body: bytes) -> Mapping[str, Any]:
-    """Give a JSON object; an empty one for anything else."""
+    """Return a JSON object, or an empty one for anything else."""
     try:
         read: object = msgspec.json.decode(body)
     except NOT_JSON:
@@ -182,8 +187,10 @@ def as_object(body: bytes) -> Mapping[str, Any]:
 
 
 def checked(url: str, place: str, what: str) -> str:
-    """Give an address that may be used: https, or http on this machine for a server on this machine. Raises
-    LoginFailed."""
+    """Return an address if it is safe: https, or http if both it and the server are on this machine.
+
+    Raises LoginFailed.
+    """
     try:
         parts = urlsplit(place)
         here = is_this_machine(place) and is_this_machine(url)
@@ -208,7 +215,7 @@ def _same_origin(one: str, other: str) -> bool:
 
 
 def _covers(resource: str, url: str) -> bool:
-    """Whether a resource's name is the server's address or a folder above it."""
+    """Whether a resource's name is the server's address or a parent path of it."""
     if not _same_origin(resource, url):
         return False
     above, below = urlsplit(resource).path.rstrip("/"), urlsplit(url).path.rstrip("/")

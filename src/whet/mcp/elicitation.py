@@ -1,9 +1,9 @@
-"""A server's questions to the person (elicitation): each field of its form is a question of ours.
+"""A server's questions to the person (elicitation): each field of its form becomes one question.
 
-The words are a stranger's: they are shown as such, without what can't be seen in them, and a person is warned
-where a field looks like a password. Nothing is answered for the person: no answer is a cancel, theirs to
-decline. Answers go to the server and are checked against its form first. It does not know where a person is
-asked. Source: MCP specification 2025-11-25 (client, elicitation), form mode.
+The texts are untrusted: they are displayed as such, without invisible characters, and the person is warned
+if a field looks like a password. Nothing is answered on the person's behalf: no answer is a cancel, and
+only the person declines. Answers are checked against the form before they go to the server. The way to the
+person is handled elsewhere. Source: MCP specification 2025-11-25 (client, elicitation), form mode.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from whet.typed_answer import AnswerOption, read_line
 from whet.visible import visible
 
 Ask = Callable[[str, Sequence[str]], Awaitable[str | None]]
-"""Puts a question with answers to pick from; None where nobody answers."""
+"""Asks a question with answers to choose from. Returns None if no one answers."""
 DECLINE = "Decline to answer"
 _AGREE = AnswerOption("agree", aliases=("yes", "y"))
 EMPTY = "Leave it empty"
@@ -32,16 +32,16 @@ _DECLINED: dict[str, Any] = {"action": "decline"}
 
 
 class _Declined(Exception):
-    """The person does not want to answer."""
+    """Raised if the person declines to answer."""
 
 
 class _NoAnswer(Exception):
-    """Nobody answered, or nothing that fits."""
+    """Raised if no one answers, or no answer is valid."""
 
 
 async def elicit(server: str, params: Mapping[str, Any], ask: Ask) -> dict[str, Any]:
-    """Put what the server asks to the person; gives the result that it gets: accept with the answers, decline
-    or cancel."""
+    """Ask the person the server's questions. Returns the result for the server: accept with the answers,
+    decline or cancel."""
     schema = _fields(params.get("requestedSchema"))
     fields = _fields(schema.get("properties"))
     if params.get("mode", "form") != "form" or len(fields) > _MOST_FIELDS:
@@ -86,7 +86,8 @@ class _Field:
         self._options = _options(_fields(schema.get("items")) if self._is_list else schema)
 
     async def asked(self, head: str, ask: Ask) -> object:
-        """Ask until an answer fits; None for one that is left out. Raises _Declined, _NoAnswer."""
+        """Ask until an answer is valid, and return its value, or None if it is left out. Raises _Declined,
+        _NoAnswer."""
         problem = ""
         for _ in range(_TRIES):
             text = "\n".join(part for part in (head, self._about(), problem) if part)
@@ -135,7 +136,7 @@ class _Field:
         )
 
     def _value(self, answer: str) -> object:
-        """Give an answer as the form wants it; None for none. Raises ValueError."""
+        """Convert an answer to the form's type, or return None if it is empty. Raises ValueError."""
         default = self._shown_default()
         if (not answer or answer == default) and "default" in self._schema:
             return cast("object", self._schema["default"])
@@ -191,7 +192,7 @@ def _yes_or_no(answer: str) -> bool:
 
 
 def _options(schema: dict[str, Any]) -> dict[str, str]:
-    """Give the values that may be picked, by what they are called."""
+    """Return the values to choose from, by their labels."""
     found: dict[str, str] = {}
     for key in ("oneOf", "anyOf"):
         for row in _rows(schema.get(key)):

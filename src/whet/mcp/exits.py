@@ -1,4 +1,4 @@
-"""The end of a child process that leads a group: seen at once, and nothing of the group outlives it."""
+"""Detect the end of a child process that leads a group immediately, and kill its remaining group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REAP_S = 1.0
 
 
 class ChildExit:
-    """Sees a child's end and leaves it unreaped: so its group's number can't mean another group meanwhile."""
+    """Detects a child's end and leaves it unreaped, so that its group number can't be reused meanwhile."""
 
     def __init__(self, popen: Started) -> None:
         self.happened: asyncio.Event = asyncio.Event()
@@ -36,14 +36,14 @@ class ChildExit:
             threading.Thread(target=self._wait, name=f"wait-{popen.pid}", daemon=True).start()
 
     async def within(self, timeout_s: float) -> bool:
-        """Wait for it; False when `timeout_s` passed first."""
+        """Wait for the end. Returns False if `timeout_s` passed first."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self.happened.wait()
         return self.happened.is_set()
 
     def kill_group(self) -> int | None:
-        """Kill what is left of the group, and reap the child; gives its exit code."""
+        """Kill the remaining group, reap the child, and return its exit code."""
         if self._popen.returncode is None:
             signal_group(self._popen.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -63,14 +63,14 @@ class ChildExit:
 
     def _wait(self) -> None:
         if hasattr(os, "waitid"):
-            with contextlib.suppress(ChildProcessError):  # it was reaped meanwhile
+            with contextlib.suppress(ChildProcessError):  # already reaped
                 os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        else:  # macOS before Python 3.13; what is left of the group is then not killed
+        else:  # macOS before Python 3.13; the remaining group is then not killed
             self._popen.wait()
         tell_loop(self._loop, self.happened.set)
 
 
 def signal_group(group: int, number: int) -> None:
-    """Send a signal to a process group that may be gone."""
+    """Send a signal to a process group that may have ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)

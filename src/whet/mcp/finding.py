@@ -1,8 +1,7 @@
-"""Many servers' tools behind two of ours: one finds tools by words, one calls what was found.
+"""Offer many servers' tools through two of our own: one finds tools by words, the other calls them.
 
-What a request begins with stays as it is while tools are found: they come as results, so that nothing before
-them changes. A call of a found tool is that tool's call to the gate, to hooks and to whoever is asked. It
-does not know how tools are run.
+Found tools arrive as results, so the beginning of the request stays unchanged. A call of a found tool
+counts as that tool's call for the gate, hooks and questions. Tools are run elsewhere.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ _NAMES_CHARS = 1_200
 _RESULT_CHARS = 16_000
 _MOST_FOUND = 6
 _WEIGHTS = (4.0, 2.0, 1.0, 0.5)
-"""What a word counts for: in the tool's own name, in its server's, in its description, in its schema."""
+"""The weight of a word in the tool's own name, its server's name, its description, and its schema."""
 _TEXT: dict[str, Any] = {"type": "string"}
 _OBJECT: dict[str, Any] = {"type": "object"}
 
 
 class ToolFinder:
-    """The tools of servers that are found instead of sent, by server. `mark` tells the two tools' names from
+    """The tools, by server, that are found instead of sent. `mark` distinguishes these two tools' names from
     those of another set."""
 
     def __init__(self, tools: Mapping[str, Sequence[Tool]], toolset: str, mark: str = "") -> None:
@@ -40,7 +39,8 @@ class ToolFinder:
         self._index = _Index(tools)
 
     def tools(self) -> list[Tool]:
-        """Give the two tools; the first names the servers and, as far as there is room, their tools."""
+        """Return the two tools. The first one's description names the servers and as many of their tools as
+        fit."""
         found = self._tool(
             ToolSpec(
                 self.find_name,
@@ -96,7 +96,7 @@ class ToolFinder:
         return ToolOutput("\n\n".join([head, *parts, *rest]))
 
     def _meant(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Give the tool that a call means, and its arguments. Raises BadInput."""
+        """Return the tool that a call refers to, and its arguments. Raises BadInput."""
         name, given = arguments.get("name"), arguments.get("arguments", {})
         names = [tool.name for tools in self._tools.values() for tool in tools]
         if not isinstance(name, str):
@@ -110,7 +110,7 @@ class ToolFinder:
         return name, cast("dict[str, Any]", given)
 
     def _directory(self) -> str:
-        """Name the servers, and their tools in turn as long as there is room."""
+        """Return a text that names the servers and, in turn, as many of their tools as fit."""
         lists: dict[str, list[str]] = {
             server: [tool.name.removeprefix(f"mcp__{server}__") for tool in tools]
             for server, tools in self._tools.items()
@@ -131,7 +131,7 @@ class ToolFinder:
 
 
 class _Index:
-    """The words of each tool, with what they count for."""
+    """The words of each tool, with their weights."""
 
     def __init__(self, tools: Mapping[str, Sequence[Tool]]) -> None:
         self._rows: list[tuple[Tool, dict[str, float]]] = []
@@ -140,8 +140,8 @@ class _Index:
         self._seen = Counter(word for _, words in self._rows for word in words)
 
     def best(self, query: str) -> list[Tool]:
-        """Give the tools that have any of the words, those that fit best first; a name that is given whole is
-        the first."""
+        """Return the tools that contain any of the words, best matches first. An exact tool name comes
+        first."""
         wanted = set(_words(query))
         scored: list[tuple[float, int]] = []
         for number, (tool, words) in enumerate(self._rows):
@@ -178,7 +178,7 @@ def _weighed(server: str, tool: Tool) -> dict[str, float]:
 
 
 def _words(text: str) -> list[str]:
-    """Split into words as they are looked up: parts of names apart, in lower case, without usual endings."""
+    """Split a text into search words: names are split into parts, lower-cased, without common endings."""
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
     return [_stem(word) for word in re.findall(r"[^\W_]+", apart.casefold())]
 

@@ -1,7 +1,8 @@
-"""An MCP server over streamable HTTP: each message a POST, answered with JSON or a stream of events.
+"""Connect to an MCP server over streamable HTTP: each message is a POST, answered with JSON or a stream of
+events.
 
-Redirects are not followed, so that no header travels to another host; headers with keys go out encrypted or
-to this machine. How streams are read is `streams.py`'s business. Loaded at the first server with a url.
+Redirects are not followed, so headers never reach another host. Headers with keys are sent only encrypted
+or to this machine. `streams.py` reads the streams. Loaded at the first server with a url.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ _CONNECT_S = 10.0
 _SILENCE_S = 300.0
 _GOODBYE_S = 2.0
 _UNTIL_ANSWERED = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S, read=None)
-"""A call's own limit counts; a server may think for longer than any silence of a broken line."""
+"""Only the call's own limit applies: a server may work for longer than any silence of a broken connection."""
 _ERROR_BYTES = 4_000
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
 Waiting = asyncio.Future[dict[str, Any]]
 
 
 class HttpTransport:
-    """One session with a server at a URL. `headers` go out with every request to it."""
+    """One session with a server at a URL. `headers` are sent with every request."""
 
     def __init__(
         self, name: str, url: str, headers: Mapping[str, str], reach: RemoteParts, *, has_key: bool = False
@@ -73,8 +74,8 @@ class HttpTransport:
         self._streams = Streams(name, self._stream, self._take, reach.pause)
 
     async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
-        """Nothing is sent before the first message."""
-        del dropped, ended  # a message that is too large ends the call that it came for
+        """Check the settings. Nothing is sent before the first message. Raises ServerFailed."""
+        del dropped, ended  # unused: a message that is too large ends its own call
         self._received = received
         if urlsplit(self._url).scheme not in ("http", "https") or not urlsplit(self._url).hostname:
             raise ServerFailed(f"the MCP server {self._name} has the url {self._url[:200]!r}, which is none")
@@ -85,17 +86,17 @@ class HttpTransport:
             )
 
     def listen(self) -> None:
-        """Open the stream on which the server may speak between calls; many servers have none."""
+        """Open the stream for messages between calls; many servers have none."""
         self._streams.stand()
 
     def explain(self) -> str:
-        """Nothing is known beyond what each failure says."""
+        """Return an empty string: each failure already says everything known."""
         return ""
 
     async def send(
         self, message: bytes, answer: Waiting | None, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Post a message and read on until its answer has come. Raises ServerFailed."""
+        """Post a message and read until its answer has arrived. Raises ServerFailed."""
         given = headers or {}
         self._version = given.get(VERSION_HEADER, self._version)
         try:
@@ -106,7 +107,7 @@ class HttpTransport:
             raise ServerFailed(f"the MCP server {self._name}: {error.message}") from error
 
     async def aclose(self) -> None:
-        """Tell the server that the session is over, and close the connections."""
+        """End the session at the server and close the connections."""
         async with aclosing(self._http):
             await self._streams.aclose()
             with contextlib.suppress(TimeoutError, httpx2.HTTPError, OSError, UnicodeError, ServerFailed):
@@ -128,7 +129,7 @@ class HttpTransport:
             await self._post(message, answer, given, is_second=True)
 
     async def _has_other_login(self, status: int) -> bool:
-        """Whether there is a newer login by now than the one that was refused with this status."""
+        """Whether a newer login exists than the one refused with this status."""
         if status == 401:
             return await self._login.renewed()
         return status == 403 and self._login.taken_over()
@@ -199,7 +200,7 @@ class HttpTransport:
                 self._received(cast("dict[str, Any]", one))
 
     async def _refuse(self, response: httpx2.Response, answer: Waiting | None) -> None:
-        """Take an error that is the call's own answer, or raise what else the status means."""
+        """Handle an error that is the call's own answer, or raise an error for the status."""
         status = response.status_code
         body = await self._first_bytes(response)
         lost = status == 404 and "mcp-session-id" in response.request.headers
@@ -209,7 +210,7 @@ class HttpTransport:
             if answer.done():
                 return
         if lost:
-            self._session_id = ""  # else it would be ended with a DELETE
+            self._session_id = ""  # otherwise `aclose` would try to end it with a DELETE
             raise SessionLost(f"the MCP server {self._name} no longer knows this session")
         raise self._refusal(response, body)
 
@@ -260,7 +261,7 @@ class HttpTransport:
 
 
 def _said(body: bytes) -> str:
-    """Give what an error's body says, in a few words; nothing of HTML."""
+    """Return the message in an error's body, shortened. HTML is ignored."""
     try:
         read: object = msgspec.json.decode(body)
     except NOT_JSON:

@@ -1,8 +1,8 @@
-"""What each server's tools were when last asked, kept in the home, so that a session can begin without it.
+"""Store each server's tool list in the home, so that a session can begin without contacting the server.
 
-A list belongs to the settings that it was made with: another command or address makes it void. A failed first
-contact is kept for a while too, so that a broken server holds up one start and not each. A file that can't be
-read counts as none.
+A list is valid only for the settings it was made with: another command or address invalidates it. A failed
+first contact is stored for a while too, so that a broken server delays one start and not every one. A file
+that can't be read counts as missing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ RETRY_AFTER_MS = 5 * 60 * 1000
 
 
 class KeptListing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A server's list as it last came, and the time. `failure`: why it could not be reached since, or at all;
-    the list from before then stays."""
+    """A server's last list and its time. `failure` is the reason why the server could not be reached since;
+    the older list remains."""
 
     config: str
     at_ms: int
@@ -38,23 +38,23 @@ class KeptListing(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def catalogue(self) -> Catalogue:
-        """What the server said it has."""
+        """The server's tools and offers."""
         return Catalogue(self.tools, self.offers)
 
 
 def config_digest(settings: McpServerSettings) -> str:
-    """Give what identifies the server that these settings reach."""
+    """Return a digest that identifies the server of these settings."""
     what = (settings.command, settings.args, settings.env, settings.cwd, settings.url, settings.headers)
     return hashlib.sha256(msgspec.json.encode(what, order="sorted")).hexdigest()[:32]
 
 
 def folder(home: Home) -> Path:
-    """Give where lists and logins of servers are kept."""
+    """Return the folder that holds the lists and logins of servers."""
     return home.root / "mcp"
 
 
 def read_kept(home: Home, name: str, settings: McpServerSettings) -> KeptListing | None:
-    """Give what is kept of the server that `settings` reach; None for nothing."""
+    """Return the stored listing of the server of these settings, or None."""
     try:
         path = folder(home) / f"{name}.json"
         if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
@@ -66,7 +66,7 @@ def read_kept(home: Home, name: str, settings: McpServerSettings) -> KeptListing
 
 
 def keep_failure(home: Home, name: str, settings: McpServerSettings, failure: str, now_ms: int) -> None:
-    """Keep why a server can't be reached, beside the list that is there."""
+    """Store why a server can't be reached, next to its existing list."""
     before = read_kept(home, name, settings)
     if before is None:
         before = KeptListing(config_digest(settings), now_ms)
@@ -74,7 +74,8 @@ def keep_failure(home: Home, name: str, settings: McpServerSettings, failure: st
 
 
 def write_kept(home: Home, name: str, kept: KeptListing) -> bool:
-    """Keep it; False where the home can't be written, which only costs the next start a contact."""
+    """Store a listing. Returns False if the home can't be written; then the next start contacts the server
+    again."""
     try:
         home.ensure()
         paths.replace(folder(home) / f"{name}.json", msgspec.json.encode(kept).decode(), mode=0o600)
@@ -84,12 +85,12 @@ def write_kept(home: Home, name: str, kept: KeptListing) -> bool:
 
 
 def challenge_path(home: Home, name: str) -> Path:
-    """Give where it is kept which login a server last wanted."""
+    """Return the path of a server's stored challenge."""
     return folder(home) / f"{name}.challenge.json"
 
 
 def forget_kept(home: Home, name: str) -> None:
-    """Remove what is kept of a server, its login included."""
+    """Remove everything stored about a server, including its login."""
     for path in (folder(home) / f"{name}.json", folder(home) / f"{name}.login.json"):
         path.unlink(missing_ok=True)
     challenge_path(home, name).unlink(missing_ok=True)

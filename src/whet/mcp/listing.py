@@ -1,8 +1,8 @@
-"""What a server says its tools are, checked, and made fit for a model: names, descriptions, schemas.
+"""Check a server's tool list and prepare it for a model: names, descriptions, schemas.
 
-A tool that can't be offered is left out with the reason. Descriptions are a stranger's words: hidden
-characters are taken out, and a tool whose words read like orders to the assistant is left out unless the
-settings allow it by its name. Hints (annotations) are kept as what they are: claims.
+A tool that can't be offered is left out with a reason. Descriptions are untrusted text: hidden characters
+are removed, and a tool whose text reads like orders to the assistant is left out unless the settings allow
+it by name. Hints (annotations) are kept as claims.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whet.mcp.words import clean, orders_in
 
 LONGEST_NAME = 64
 SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")
-"""A server's name; two underscores separate the parts of a tool's full name."""
+"""A server's name. Two underscores separate the parts of a tool's full name."""
 _MOST_TOOLS = 256
 _READS = {"read_resource": "resources", "get_prompt": "prompts"}
 CHARS_PER_TOKEN = 4
@@ -30,23 +30,26 @@ _FULL_LISTING_CHARS = 160_000
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """What a server says it has: its tools as it describes them; `offers`: resources, prompts, or none."""
+    """A server's lists: its tools as it describes them, and `offers`: resources and prompts, if it has
+    them."""
 
     tools: list[Any] = []
     offers: tuple[str, ...] = ()
 
 
 class Hints(msgspec.Struct, frozen=True):
-    """What a server claims of a tool; None where it claims nothing."""
+    """A server's claims about a tool. None if it makes no claim."""
 
     read_only: bool | None = None
     destructive: bool | None = None
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """A tool as it is offered: `own_name` is the server's, `spec.name` the model's. `output_schema` is empty
-    where the server promises nothing. `reads`: it is no tool of the server's, but reads its resources or
-    prompts."""
+    """A tool as it is offered. `own_name` is the server's name for it, `spec.name` the model's.
+
+    `output_schema` is empty if the server promises none. `reads`: not a tool of the server, but one that
+    reads its resources or prompts.
+    """
 
     own_name: str
     spec: ToolSpec
@@ -56,14 +59,15 @@ class Offered(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A tool that is not offered, and why."""
+    """A tool that is not offered, and the reason."""
 
     own_name: str
     reason: str
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """A server's tools: those offered in its own order, those left out, and how many the settings deny."""
+    """A server's tools: the offered ones in its own order, the ones left out, and the number denied by the
+    settings."""
 
     offered: tuple[Offered, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -71,7 +75,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 def full_name(server: str, tool: str) -> str:
-    """Give the name that the model calls: letters, digits, _ and -, at most 64 of them."""
+    """Return the name for the model: letters, digits, _ and -, at most 64 characters."""
     name = f"mcp__{server}__" + re.sub(r"[^A-Za-z0-9_-]", "_", tool)
     if len(name) <= LONGEST_NAME:
         return name
@@ -79,7 +83,7 @@ def full_name(server: str, tool: str) -> str:
 
 
 def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue) -> Listing:
-    """Check what a server listed. Raises nothing, whatever it listed."""
+    """Check a server's list. Never raises."""
     offered: dict[str, Offered] = {}
     left_out: list[LeftOut] = []
     tools, room_chars = catalogue.tools, _FULL_LISTING_CHARS
@@ -112,12 +116,12 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
 
 
 def size_chars(spec: ToolSpec) -> int:
-    """Give how much of a prompt a tool takes up."""
+    """Return the size of a tool in a prompt, in characters."""
     return len(msgspec.json.encode(spec))
 
 
 def is_wanted(settings: McpServerSettings, tool: str) -> bool:
-    """Whether the settings let the model have a tool; deny wins."""
+    """Whether the settings allow the model a tool. Deny rules come first."""
     if any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.deny):
         return False
     return not settings.allow or any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.allow)

@@ -1,8 +1,8 @@
 """A person's login at a server over HTTP: the tokens in the home, and their renewal.
 
-Tokens live in mcp/NAME.login.json, mode 0600, belong to one URL, and are masked in everything that is shown
-or logged. A refresh token is used once: processes that share a home renew one after another. How a person
-logs in is `oauth.py`'s business.
+Tokens are stored in mcp/NAME.login.json, mode 0600, belong to one URL, and are masked in all output and
+logs. A refresh token can be used once, so processes that share a home renew one after another. `oauth.py`
+performs the login itself.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ _TURN_S = 0.05
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """What a login gave, and what renewing it takes. `expires_at_ms` 0: not said. `auth_method`: how the
-    client shows its secret to the token endpoint, as OAuth names it. `asked`: the rights (scopes) that the
-    login asked for; `scope` those that the answer names."""
+    """The result of a login, and the data for renewing it.
+
+    `expires_at_ms` 0: not specified. `auth_method`: how the client sends its secret to the token endpoint,
+    in OAuth's terms. `asked`: the requested scopes; `scope`: those named in the answer.
+    """
 
     url: str
     access_token: str
@@ -58,12 +60,12 @@ class Tokens(msgspec.Struct, frozen=True):
 
     @property
     def rights(self) -> tuple[str, ...]:
-        """The scopes that were asked for or given."""
+        """The scopes that were requested or granted."""
         return tuple(dict.fromkeys((*self.asked.split(), *self.scope.split())))
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):
-    """What a token endpoint answers."""
+    """A token endpoint's answer."""
 
     access_token: str
     token_type: str = "Bearer"
@@ -73,7 +75,7 @@ class TokenAnswer(msgspec.Struct, frozen=True):
 
 
 class AuthAnswer(msgspec.Struct, frozen=True):
-    """An answer of an authorization server, its body cut where it is far too large."""
+    """An authorization server's answer. An oversized body is cut."""
 
     status: int
     body: bytes
@@ -86,7 +88,7 @@ async def fetch(
     form: Mapping[str, str] | None = None,
     json: Mapping[str, object] | None = None,
 ) -> AuthAnswer:
-    """Get a document, or post a form or JSON; whole within 30 s. Raises httpx2.HTTPError, OSError."""
+    """Get a document, or post a form or JSON. Takes at most 30 s. Raises httpx2.HTTPError, OSError."""
     method = "GET" if form is None and json is None else "POST"
     body = bytearray()
     try:
@@ -106,7 +108,8 @@ async def fetch(
 def authenticated(
     form: Mapping[str, str], client_id: str, secret: str, method: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Give a token request's form and headers with who the client is, as `method` has it (RFC 6749, 2.3)."""
+    """Return a token request's form and headers with the client's credentials, according to `method` (RFC
+    6749, 2.3)."""
     filled, headers = {**form, "client_id": client_id}, {"accept": "application/json"}
     if secret and method == BASIC:
         pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
@@ -117,12 +120,13 @@ def authenticated(
 
 
 def tokens_path(home: Home, name: str) -> Path:
-    """Give where a server's login is kept."""
+    """Return the path of a server's login."""
     return folder(home) / f"{name}.login.json"
 
 
 def read_tokens(home: Home, name: str, url: str) -> Tokens | None:
-    """Give the login at this URL, masked from now on; None where there is none that can be read."""
+    """Return the login at this URL and mask its secrets from now on, or None if it is missing or
+    unreadable."""
     try:
         text = paths.read_small(tokens_path(home, name))
         tokens = from_json(text, Tokens) if text else None
@@ -135,7 +139,7 @@ def read_tokens(home: Home, name: str, url: str) -> Tokens | None:
 
 
 def write_tokens(home: Home, name: str, tokens: Tokens) -> None:
-    """Keep a login, mode 0600; on return it is on disk. Raises ConfigError."""
+    """Store a login, mode 0600. It is on disk on return. Raises ConfigError."""
     masking.protect((tokens.access_token, tokens.refresh_token, tokens.client_secret))
     home.ensure()
     paths.replace(tokens_path(home, name), msgspec.json.encode(tokens).decode(), mode=0o600)
@@ -143,7 +147,7 @@ def write_tokens(home: Home, name: str, tokens: Tokens) -> None:
 
 
 class Login:
-    """The login that one transport uses; renewed when it runs out or is refused."""
+    """The login used by one transport. It is renewed when it expires or is refused."""
 
     def __init__(self, name: str, url: str, reach: RemoteParts, http: httpx2.AsyncClient) -> None:
         self._name = name
@@ -154,7 +158,7 @@ class Login:
         self._tokens = read_tokens(reach.home, name, url) if is_private_way(url) else None
 
     async def token(self) -> str:
-        """Give the access token, renewed where it is about to run out; empty where there is no login."""
+        """Return the access token, renewed if it is about to expire, or an empty string without a login."""
         tokens = self._tokens
         if tokens is None:
             return ""
@@ -164,7 +168,7 @@ class Login:
         return self._tokens.access_token if self._tokens else ""
 
     def refused(self, header: str) -> LoginNeeded:
-        """Say that a login is wanted, and keep what the server says of it."""
+        """Return the error that a login is needed, and store the server's challenge."""
         server = f"the MCP server {self._name}"
         keep_challenge(self._reach.home, self._name, Challenge(self._url, header))
         return LoginNeeded(
@@ -172,8 +176,10 @@ class Login:
         )
 
     def lacking(self, header: str) -> ServerFailed | None:
-        """Say what a login lacks that was refused for want of a right; None where it is about something else.
-        Rights that the login has asked for already are not asked for again."""
+        """Return the error if a right is missing from the login, or None if the refusal has another cause.
+
+        Rights that the login has already requested are not requested again.
+        """
         challenge = Challenge(self._url, header)
         if not challenge.wants_more or self._tokens is None:
             return None
@@ -191,9 +197,9 @@ class Login:
         )
 
     async def renewed(self) -> bool:
-        """Get a new access token; False where that is not possible and a person must log in again.
+        """Get a new access token. Returns False if that is impossible and a person must log in again.
 
-        Another process may have done it already, or a person logged in since; those tokens are then taken.
+        If another process has renewed it, or a person has logged in since, those tokens are used.
         """
         used = self._tokens
         if not is_private_way(self._url):
@@ -205,7 +211,8 @@ class Login:
                 return await self._renew(used)
 
     def taken_over(self) -> bool:
-        """Take the login that a person made since, which may have more rights; False where there is none."""
+        """Switch to the login that a person made since, which may have more rights. Returns False without
+        one."""
         stored = read_tokens(self._reach.home, self._name, self._url)
         used = self._tokens
         if stored is None or (used is not None and stored.access_token == used.access_token):
@@ -248,7 +255,7 @@ def _not_renewed(name: str, why: str) -> str:
 
 @asynccontextmanager
 async def _turn(path: Path) -> AsyncGenerator[None]:
-    """Wait until no other process renews this login; where no lock can be made, go on without."""
+    """Wait until no other process renews this login. If no lock can be made, continue without it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -268,7 +275,8 @@ async def _turn(path: Path) -> AsyncGenerator[None]:
 
 
 def grown(tokens: Tokens, answer: TokenAnswer, now_ms: int) -> Tokens:
-    """Give `tokens` with what a token endpoint answered; without a new refresh token the old one stays."""
+    """Return `tokens` updated by a token endpoint's answer. Without a new refresh token, the old one is
+    kept."""
     expires = now_ms + int(min(answer.expires_in, _LONGEST_S) * 1000) if answer.expires_in else 0
     return msgspec.structs.replace(
         tokens,

@@ -1,8 +1,9 @@
-"""Logging in at a server over HTTP: OAuth 2.1, an authorization code with PKCE, as MCP lays it down.
+"""Log in at a server over HTTP: OAuth 2.1, an authorization code with PKCE, as MCP specifies it.
 
-Where to log in is found by `discovery.py`. A client is one that the person registered, or a document about it
-that they host, or it registers itself. The code comes back to a listener on 127.0.0.1 that answers one path
-once. It does not know how a person opens an address, nor where tokens are kept.
+`discovery.py` finds the login. A client is one that the person registered, or a document about it that
+they host, or it registers itself. The code is sent to a listener on 127.0.0.1 that answers one path once.
+Opening the address and storing tokens are handled elsewhere.
+
 Sources: MCP specification 2025-11-25 (authorization), RFC 7591, 7636, 8707, 9207.
 """
 
@@ -41,9 +42,11 @@ WAIT_S = 300.0
 
 
 class Client(msgspec.Struct, frozen=True):
-    """The client at the authorization server; without an id it names itself by the address of `document`
-    where that server takes such, else it registers itself. `auth_method`: how it shows its secret, where the
-    registration said so."""
+    """The client at the authorization server.
+
+    Without an id, it identifies itself by the address of `document` if the server accepts that, or else
+    registers itself. `auth_method`: how it sends its secret, if the registration specified that.
+    """
 
     id: str = ""
     secret: str = ""
@@ -52,7 +55,7 @@ class Client(msgspec.Struct, frozen=True):
 
 
 class Earlier(msgspec.Struct, frozen=True):
-    """What was known of the server before: what it last wanted, and the rights of the login that there is."""
+    """Earlier knowledge about the server: its last challenge, and the rights of the existing login."""
 
     wanted: Challenge = Challenge()
     rights: tuple[str, ...] = ()
@@ -66,9 +69,9 @@ async def log_in(
     wait_s: float = WAIT_S,
     earlier: Earlier = Earlier(),  # noqa: B008 frozen
 ) -> Tokens | None:
-    """Log in at the server at `url`: `show` gets the address that a person opens.
+    """Log in at the server at `url`. `show` gets the address for the person to open.
 
-    None where it wants no login. Raises LoginFailed.
+    Returns None if the server needs no login. Raises LoginFailed.
     """
     if not is_private_way(url):
         raise LoginFailed(f"{url} is not encrypted, so no login is sent there", hint="use its https address")
@@ -143,8 +146,11 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
 
 
 def _auth_method(server: LoginPlace, client: Client) -> str:
-    """Choose how the client shows its secret: as it was registered, else as the server has it (by RFC 8414
-    that is Basic where it says nothing). Raises LoginFailed."""
+    """Choose how the client sends its secret: as registered, or else as the server specifies (Basic by
+    default, RFC 8414).
+
+    Raises LoginFailed.
+    """
     if not client.secret:
         return NO_SECRET
     offered = server.auth_methods or [BASIC]

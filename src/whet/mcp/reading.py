@@ -1,7 +1,8 @@
-"""A server's resources and prompts, read by two tools of ours that pass the gate like the server's own.
+"""Read a server's resources and prompts with two tools of our own, which pass the gate like the server's
+tools.
 
-Each lists what there is when it is called without a name. What comes back has the form of a tool's result. It
-does not know how calls travel.
+Called without a name, each lists its items. Results have the form of a tool's result. Calls are sent
+elsewhere.
 """
 
 from __future__ import annotations
@@ -33,28 +34,28 @@ READERS = {
         },
     ),
 }
-"""The tools by the name that they have on every server."""
+"""The tools, by their name on every server."""
 LISTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "resources": (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")),
     "prompts": (("prompts/list", "prompts"),),
 }
-"""The methods that list what a server may have besides tools, and what their answers hold it under."""
+"""The methods that list a server's offers besides tools, and the key of the list in each answer."""
 
 
 class ServerCalls(Protocol):
-    """The way to a server."""
+    """Sends calls to a server."""
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call a method. Raises ToolError."""
         ...
 
     async def listed(self, method: str, key: str) -> list[object]:
-        """Give all pages of a list. Raises ToolError."""
+        """Return all pages of a list. Raises ToolError."""
         ...
 
 
 async def read(server: ServerCalls, reader: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one of READERS; give a result as tools/call does. Raises BadInput, ToolError."""
+    """Run one of READERS and return a result in the form of tools/call. Raises BadInput, ToolError."""
     return await _RUN[reader](server, arguments)
 
 
@@ -74,7 +75,7 @@ async def _both_lists(server: ServerCalls) -> list[object]:
     try:
         return rows + await server.listed(*templates)
     except ToolError:
-        return rows  # most servers that have no templates answer so
+        return rows  # most servers without templates answer with an error
 
 
 async def _prompt(server: ServerCalls, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""One configured server: started at its first use, started again after it broke, asked what its tools are.
+"""One configured server: started on first use, restarted after a failure, queried for its tools.
 
-After a failure the next call starts it again, each time after a longer pause. What happens to a server
-without a call (it ended, changed its tools, asked for something) is told in one line. It knows no sessions.
+After a failure, the next call restarts it, each time after a longer pause. Events without a call (it
+ended, changed its tools, asked for something) are reported in one line each. Sessions are handled
+elsewhere.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _RELIST_PAUSE_S = 1.0
 _PART_S = 5.0
 T = TypeVar("T")
 Work = Callable[[Connection, asyncio.Timeout], Awaitable[T]]
-"""What is done with a connection, within a time limit."""
+"""An operation on a connection, within a time limit."""
 _REFUSED = {
     "sampling/createMessage": "asked to use your model; refused",
     ELICITATION: "has a question for a person, and got no answer",
@@ -65,8 +66,7 @@ class RemoteParts(msgspec.Struct, frozen=True):
 
 
 class Remote:
-    """A server by its settings. `told` gets what the person should see, `renewed` what it has each time that
-    is new."""
+    """A server by its settings. `notify` gets messages for the person, `on_catalogue` each new catalogue."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Remote:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def catalogue(self) -> Catalogue:
-        """Reach the server and give what it has. Raises ToolError."""
+        """Connect to the server and return its catalogue. Raises ToolError."""
         await self._connected()
         return self._catalogue or Catalogue()
 
@@ -101,8 +101,11 @@ class Remote:
         progress: Progress | None = None,
         asker: CallPerson | None = None,
     ) -> dict[str, Any]:
-        """Call a tool and give its result; `progress` gets what is said meanwhile, `asker` the questions that
-        the server has for the person. Raises ToolError."""
+        """Call a tool and return its result. `progress` gets its progress notifications, `asker` the server's
+        questions to the person.
+
+        Raises ToolError.
+        """
         params = {"name": tool, "arguments": arguments}
         return await self._within(
             lambda to, limit: to.request(
@@ -111,15 +114,16 @@ class Remote:
         )
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a method and give its result. Raises ToolError."""
+        """Call a method and return its result. Raises ToolError."""
         return await self._within(lambda to, _: to.request(method, dict(params)))
 
     async def listed(self, method: str, key: str) -> list[object]:
-        """Give what the server lists, all pages. Raises ToolError."""
+        """Return the server's list, all pages. Raises ToolError."""
         return await self._within(lambda to, _: to.listed(method, key))
 
     async def _within(self, work: Work[T]) -> T:
-        """Work with a connection within the server's time limit, again where it no longer knew us."""
+        """Run an operation within the server's time limit, and repeat it once if the server had lost the
+        session."""
         try:
             return await self._once(await self._connected(), work)
         except SessionLost:
@@ -150,11 +154,11 @@ class Remote:
         return result
 
     async def aclose(self) -> None:
-        """Let the server go."""
+        """Release the server."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)  # one may be letting a connection go
+        await asyncio.gather(*tasks, return_exceptions=True)  # one of the tasks may be closing a connection
         connection, self.connection = self.connection, None
         if connection is not None:
             await connection.aclose()
@@ -201,7 +205,7 @@ class Remote:
             raise
 
     async def _wait_turn(self) -> None:
-        """Wait until the server may be started again. Raises ServerFailed where that takes long."""
+        """Wait until the server may be restarted. Raises ServerFailed if that would take long."""
         if self.failures < 2:
             return
         pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self.failures - 2))
@@ -218,7 +222,7 @@ class Remote:
     def _transport(self) -> Transport:
         settings = self.settings
         if settings.url:
-            # httpx2 costs 30 ms of CPU, and many homes have no server that is reached so.
+            # httpx2 takes 30 ms of CPU, and many homes have no server with a url.
             from whet.mcp.http import HttpTransport  # noqa: PLC0415
 
             headers = _filled(self.name, self._reach.secrets, settings.headers, "headers")
@@ -257,7 +261,7 @@ class Remote:
         self._failed_s = self._reach.clock.monotonic_s()
 
     async def _check(self, connection: Connection) -> None:
-        """Let a server go that does not even answer a ping."""
+        """Drop the connection if the server doesn't even answer a ping."""
         if not await connection.is_alive(_PING_S):
             async with self._lock:
                 if self.connection is connection:
@@ -265,7 +269,7 @@ class Remote:
                     await self._drop(connection)
 
     def _changed(self) -> None:
-        """List again, once for however many notices come meanwhile."""
+        """List the tools again, once for all notices that arrive meanwhile."""
         self._news += 1
         if self._news == 1:
             self._later(self._list_again())
@@ -295,7 +299,7 @@ class Remote:
         self._renewed(catalogue)
 
     async def _retire(self, connection: Connection) -> None:
-        """Let a connection go once the calls that are under way on it have ended."""
+        """Close a connection once its pending calls have ended."""
         async with aclosing(connection):
             await connection.settled(self.settings.timeout_s)
 
@@ -311,7 +315,7 @@ class Remote:
 
 
 def patient(asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float) -> CallPerson | None:
-    """Let no time pass for a call while its person is asked."""
+    """Suspend a call's time limit while its person is asked."""
     if asker is None:
         return None
 
@@ -338,7 +342,7 @@ def _filled(server: str, secrets: Mapping[str, str], values: Mapping[str, str], 
 
 
 def fill(text: str, secrets: Mapping[str, str]) -> str | None:
-    """Put variables in the place of ${NAME} and mask them from now on; None where one is not set."""
+    """Replace ${NAME} by variables and mask their values from now on. Returns None if one is not set."""
     names = _VARIABLE.findall(text)
     if any(not secrets.get(name) for name in names):
         return None
@@ -359,13 +363,13 @@ async def _catalogue(connection: Connection) -> Catalogue:
     except RpcFailed as error:
         if error.code != METHOD_NOT_FOUND:
             raise
-        tools = []  # a server of resources or prompts alone
+        tools = []  # a server with only resources or prompts
     has = await asyncio.gather(*(_has(connection, part) for part in connection.offers))
     return Catalogue(tools, tuple(part for part, there in zip(connection.offers, has, strict=True) if there))
 
 
 async def _has(connection: Connection, part: str) -> bool:
-    """Whether there is anything of what the server says it may have; many only say so."""
+    """Whether the server really has any of an offer; many only claim to."""
     for method, key in LISTS[part]:
         with contextlib.suppress(ToolError, TimeoutError):
             async with asyncio.timeout(_PART_S):

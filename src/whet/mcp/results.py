@@ -1,7 +1,7 @@
-"""What a tool of a server gave back, as an output of ours: text first, images apart, everything as data.
+"""Convert the result of a server's tool to a tool output: text first, images separate, everything as data.
 
-Whatever stands in it is a stranger's text and is marked so. A result that breaks the server's own promise
-(its output schema) is given with a warning. It does not know how the result came.
+All content is untrusted text and is marked so. A result that violates the server's own output schema is
+returned with a warning.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ def as_output(
     *,
     is_prompt: bool = False,
 ) -> ToolOutput:
-    """Give a tools/call result as a tool's output, at most about `cap_chars` of it. `is_prompt`: the person
-    may have asked to have it followed."""
+    """Return a tools/call result as a tool's output, cut at about `cap_chars`.
+
+    `is_prompt`: the person may have asked to follow it.
+    """
     lines = [_mark(server, _PROMPT if is_prompt else _DATA)]
     images: list[ImagePart] = []
     content: object = result.get("content")
@@ -55,7 +57,7 @@ def as_output(
 
 
 def as_failure(server: str, error: ToolError) -> ToolOutput:
-    """Give an error of a server as a tool's output: its words are no more to be trusted than a result."""
+    """Return a server's error as a tool's output. Its text is no more trusted than a result."""
     said = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
     return ToolOutput(f"{_mark(server, _DATA)}\n{clean(said)}", error_kind=error.kind)
 
@@ -109,9 +111,10 @@ def _resource(given: object, images: list[ImagePart]) -> str:
 
 
 def mismatch(value: object, schema: Mapping[str, Any], path: str = "", depth: int = 0) -> str:
-    """Say where `value` first breaks a JSON schema's types, required fields or choices; empty for nowhere.
+    """Return where `value` first violates a JSON schema's types, required fields or choices, or an empty
+    string.
 
-    Other keywords are not looked at.
+    Other keywords are not checked.
     """
     if depth > _DEEPEST:
         return ""

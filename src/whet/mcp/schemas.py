@@ -1,8 +1,9 @@
-"""A tool's input schema as a stranger wrote it, made one that every vendor takes, or refused with a reason.
+"""Convert an untrusted tool's input schema to one that every vendor accepts, or refuse it with a reason.
 
-One schema that a vendor refuses would fail every request of a session, whichever tool it belongs to. So what
-is only a malformed limit is dropped (the server checks its input itself), and what leaves open what the tool
-takes makes the tool unusable. Descriptions lose hidden characters; in names and values these are no accident.
+One schema that a vendor refuses would make every request of a session fail. Malformed limits are dropped
+(the server checks its input itself). A schema that leaves the tool's arguments unclear makes the tool
+unusable. Hidden characters are removed from descriptions; in names and values they are refused, since
+there they are no accident.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from whet.mcp.words import HIDDEN, clean
 
 DESCRIPTION_CHARS = 16_384
-"""Far more than any server's whole description; what is longer is cut."""
+"""Far more than any server's whole description. Longer text is cut."""
 _LARGEST_BYTES = 32_768
 _DEEPEST = 24
 _TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
@@ -39,7 +40,7 @@ _AT_THE_TOP = ("oneOf", "anyOf", "allOf")
 
 
 class _Unusable(Exception):
-    """Why no vendor, or no person, should get this schema."""
+    """The reason why a schema must not be sent to a vendor or shown to a person."""
 
 
 def _is_number(value: object) -> bool:
@@ -79,7 +80,7 @@ _LIMITS: Mapping[str, Callable[[object], bool]] = {
 
 
 def checked(given: object) -> dict[str, Any] | str:
-    """Give the schema as vendors take it, or why it can't be offered."""
+    """Return the schema as vendors accept it, or the reason why it can't be offered."""
     if given is None:
         return {"type": "object", "properties": {}}
     if not isinstance(given, dict):
@@ -111,7 +112,7 @@ def _check_outside(schema: dict[str, Any]) -> None:
 
 
 def texts_of(value: object) -> list[str]:
-    """Give every text of a schema, names included; its depth is known to be small."""
+    """Return every text in a schema, including names. The schema's depth is known to be small."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
@@ -128,7 +129,7 @@ def _mended(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any
     for key, value in parts.items():
         if key in _DROPPED or (key in _LIMITS and not _LIMITS[key](value)):
             continue
-        if key == "items" and isinstance(value, list):  # a tuple, as drafts before 2020-12 wrote it
+        if key == "items" and isinstance(value, list):  # a tuple, as in drafts before 2020-12
             kept["prefixItems"] = [_inner(one, root) for one in cast("list[object]", value)]
         elif key in _ONE:
             kept[key] = _inner(value, root)
@@ -159,7 +160,7 @@ def _inner(value: object, root: Mapping[str, Any]) -> dict[str, Any] | bool:
 
 
 def _leaf(key: str, value: object, root: Mapping[str, Any]) -> object:
-    """Give any other keyword's value. Raises _Unusable."""
+    """Return the value of any other keyword. Raises _Unusable."""
     if key in ("description", "title", "$comment"):
         return clean(str(value))[:DESCRIPTION_CHARS]
     _no_hidden([key, *texts_of(value)])
@@ -176,7 +177,7 @@ def _is_type(value: object) -> bool:
 
 
 def _leads_somewhere(reference: object, root: Mapping[str, Any]) -> bool:
-    """Whether a reference names a part of the same schema."""
+    """Whether a reference points to a part of the same schema."""
     if not isinstance(reference, str) or not re.match(r"#(/|$)", reference):
         return False
     at: object = dict(root)

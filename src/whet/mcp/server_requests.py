@@ -1,9 +1,9 @@
-"""What an MCP server asks of its host: a ping is answered, a question to the person put to them, all else is
-refused in words.
+"""Answer an MCP server's requests: pings are answered, questions go to the person, everything else is refused
+with a reason.
 
-A question belongs to the call that runs. Where calls of several conversations run at once, it can't be said
-whose it is, and it is cancelled. Sampling, the use of the person's model, is refused, and they are told so
-once in a connection.
+A question belongs to the running call. If calls of several conversations run at once, its owner is unknown
+and the question is cancelled. Sampling, the use of the person's model, is refused, and the person is
+notified once per connection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whet.rpc import METHOD_NOT_FOUND
 
 ELICITATION = "elicitation/create"
 ABILITIES: dict[str, Any] = {"elicitation": {"form": {}}}
-"""What servers are told that this host can do for them."""
+"""The abilities of this host, as announced to servers."""
 _REFUSED = {
     "sampling/createMessage": "this host does not let servers use its model (sampling)",
     "roots/list": "this host shows servers no folders (roots)",
@@ -33,14 +33,15 @@ _MOST_QUESTIONS = 5
 
 
 class CallPerson(msgspec.Struct, frozen=True):
-    """The way to the person behind a call; `owner` is the conversation that it belongs to."""
+    """The person behind a call; `owner` is the conversation that the call belongs to."""
 
     owner: str
     ask: Ask
 
 
 class ServerRequests:
-    """Answers one server's requests. `send` takes a message; `refused` is told the method, once each."""
+    """Answers one server's requests. `send` sends a message; `refused` is called with each refused method,
+    once."""
 
     def __init__(
         self, server: str, send: Callable[[bytes], Awaitable[None]], refused: Callable[[str], None]
@@ -56,7 +57,7 @@ class ServerRequests:
 
     @contextmanager
     def during(self, asker: CallPerson | None) -> Generator[None]:
-        """Let a call's person be asked while it runs."""
+        """Allow questions to a call's person while the call runs."""
         if asker is None:
             yield
             return
@@ -69,14 +70,14 @@ class ServerRequests:
             self._askers.remove(asker)
 
     def answer(self, method: str, call_id: object, params: Mapping[str, Any]) -> None:
-        """Answer a request; a server that asks and does not read gets no more than a few answers."""
+        """Answer a request. A server that asks without reading gets only a few answers."""
         if len(self._replies) < _MOST_REPLIES:
             task = asyncio.create_task(self._reply(method, call_id, params))
             self._replies.add(task)
             task.add_done_callback(self._replies.discard)
 
     async def elicited(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Put a question to the person whose call runs, one after another; gives what the server is told."""
+        """Ask the person whose call runs a question, one at a time, and return the answer for the server."""
         async with self._asking:
             owners = {asker.owner for asker in self._askers}
             self._questions += 1
@@ -89,14 +90,14 @@ class ServerRequests:
         return said
 
     def refuse(self, methods: Sequence[str]) -> str:
-        """Say why none of these is done, and tell the person where they should know."""
+        """Return why none of these methods is executed, and notify the person of those that concern them."""
         for method in methods:
             if method in _TOLD:
                 self._tell(method)
         return "; ".join(_REFUSED.get(method, f"it asks for {method[:80]}") for method in methods)
 
     def cancel(self) -> None:
-        """Answer nothing more."""
+        """Stop answering."""
         for task in self._replies:
             task.cancel()
 

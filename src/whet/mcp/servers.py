@@ -1,9 +1,9 @@
-"""All configured servers of one process, and their tools as tools of ours.
+"""All configured servers of one process, and their tools as our own tools.
 
-The rule: a session's tools are what was last known of each server when the session began, and stay. What is
-known is kept on disk; a server of which nothing is kept is asked before the first session, one after a failed
-contact not again for five minutes. Every other server is started by the first call of one of its tools, which
-also brings its list up to date for sessions to come.
+A session's tools are those last known of each server when the session began, and they stay. Known lists
+are stored on disk. A server without a stored list is contacted before the first session; after a failed
+contact, not again for five minutes. Every other server is started by the first call of one of its tools,
+which also updates its list for later sessions.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from whet.mcp.words import clean
 TOOLSET = "mcp"
 PREFIX = "mcp__"
 GUEST = "editor-"
-"""What the names of servers begin with that an editor brings for one session."""
+"""The prefix of servers that an editor brings for one session."""
 _MARK_CHARS = 400
 
 
 class NoticeSink(Protocol):
-    """Where a session's notices are put to be shown."""
+    """Collects a session's notices for display."""
 
     notices: list[str]
 
 
 class Servers:
-    """The servers of one process. What happens to them is told to each session that lives."""
+    """The servers of one process. Their events are reported to every active session."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Servers:
         self.remotes: dict[str, Remote] = {}
         self.failures: dict[str, str] = {}
         self.is_stale = False
-        """Whether a server's list is newer than the last `tools`."""
+        """Whether a server's list is newer than the last `tools` result."""
         self._reach = reach
         self._cap_chars = cap_chars
         self._search_above_chars = settings.search_above_tokens * CHARS_PER_TOKEN
@@ -91,15 +91,18 @@ class Servers:
         )
 
     async def learn(self) -> None:
-        """Learn every server's tools, asking those servers of which nothing is known.
+        """Learn every server's tools, contacting the servers without a stored list.
 
-        Raises nothing: a server that can't be reached has no tools, and its failure is told.
+        Never raises: an unreachable server has no tools, and its failure is reported.
         """
         await asyncio.gather(*(self._learn(name, remote) for name, remote in self.remotes.items()))
 
     def tools(self) -> list[Tool]:
-        """Give the tools that a session begun now has, in the settings' order, then the servers' own. Where
-        they take up too much of a prompt, two tools that find and call them come first."""
+        """Return the tools for a session that begins now, ordered as in the settings and then as the servers
+        list them.
+
+        If they take up too much of a prompt, two tools that find and call them come first.
+        """
         self.is_stale = False
         made: dict[str, list[Tool]] = {}
         size = 0
@@ -125,14 +128,14 @@ class Servers:
         return bool(self.remotes) and all(name.startswith(GUEST) for name in self.remotes)
 
     def enter(self, specs: Sequence[ToolSpec], board: NoticeSink) -> None:
-        """Put what happens to servers on `board` for as long as it lives, and now what has changed since the
-        session's `specs` were frozen."""
+        """Report server events to `board` while it exists, and now the changes since the session's `specs`
+        were fixed."""
         self._boards.add(board)
         board.notices += [*self._early, *self._changes(specs)]
         self._early.clear()
 
     async def aclose(self) -> None:
-        """Let every server go."""
+        """Release every server."""
         await asyncio.gather(*(remote.aclose() for remote in self.remotes.values()))
         self._reach.guardian.close()
 
@@ -172,7 +175,7 @@ class Servers:
                 result = await remote.call(offered.own_name, arguments, lines, asker)
             except BadInput:
                 raise
-            except ToolError as error:  # its words, or what it printed
+            except ToolError as error:  # its message may contain the server's own words
                 return as_failure(server, error)
             return as_output(server, result, offered.output_schema, cap_chars)
 
@@ -189,7 +192,7 @@ class Servers:
         )
 
     def _relist(self, name: str, settings: McpServerSettings, catalogue: Catalogue) -> None:
-        """Take a list that is new, and say how it differs from the one that sessions have."""
+        """Store a new list, and report how it differs from the one that sessions have."""
         listing = read_listing(name, settings, catalogue)
         before = self.listings.get(name)
         if before is None or before == listing:
@@ -250,7 +253,7 @@ _LARGEST = 1e15
 
 
 class ProgressLines:
-    """Shows a call's progress, a line each, as often as a person can read it."""
+    """Shows a call's progress, one line at a time, no faster than a person can read."""
 
     def __init__(self, show: Callable[[str], None], clock: Clock) -> None:
         self._show = show
@@ -260,7 +263,7 @@ class ProgressLines:
         self._count = 0
 
     def __call__(self, params: dict[str, Any]) -> None:
-        """Take one notification of the server."""
+        """Show one progress notification of the server."""
         line, now_s = progress_line(params), self._clock.monotonic_s()
         if not line or line == self._last or self._count >= _MOST_LINES or now_s - self._shown_s < _EVERY_S:
             return
@@ -270,7 +273,7 @@ class ProgressLines:
 
 
 def progress_line(params: dict[str, Any]) -> str:
-    """Give it as `3 of 10: what is done`; empty where it says nothing."""
+    """Format progress as `3 of 10: message`, or return an empty string if it says nothing."""
     done, total, said = params.get("progress"), params.get("total"), params.get("message")
     numbers = f"{done:g}" if _is_number(done) else ""
     if numbers and _is_number(total):

@@ -1,8 +1,8 @@
-"""An MCP server as a child process: a message a line on its stdin and stdout.
+"""Run an MCP server as a child process with one message per line on its stdin and stdout.
 
-Lines that are no messages are dropped and counted, one that is too large is dropped without being kept. The
-server gets a process group of its own and the environment it is given here, nothing more; when it ends, what
-is left of its group is killed. Its last words on stderr go into errors.
+Lines that are not messages are dropped and counted; oversized lines are dropped without being stored. The
+server gets its own process group and only the environment given here. When it ends, its remaining group is
+killed. Its last stderr line is included in errors.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class ServerJail(msgspec.Struct, frozen=True):
 
 
 def server_environment(source: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Give a server's environment: the few variables of `source` that any program needs, and `given`."""
+    """Return a server's environment: the few variables of `source` that any program needs, and
+    `additions`."""
     kept = {k: v for k, v in source.items() if k in _PASSED or k.startswith("LC_")}
     return {**kept, **given}
 
@@ -71,7 +72,7 @@ def _start_jailed(launch: Launch, place: ServerJail) -> Started:
 
 
 class _Pipe(asyncio.Protocol):
-    """Cuts what a server prints into lines of at most `cap_bytes`; longer ones are only measured."""
+    """Splits a server's output into lines. Lines longer than `LARGEST_MESSAGE_BYTES` are only measured."""
 
     def __init__(self, line: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
         self.ended = asyncio.Event()
@@ -108,7 +109,7 @@ class _Pipe(asyncio.Protocol):
 
 
 class _Tail(asyncio.Protocol):
-    """Keeps the last words that a server wrote to stderr."""
+    """Keeps the end of a server's stderr."""
 
     def __init__(self) -> None:
         self.kept = b""
@@ -118,8 +119,7 @@ class _Tail(asyncio.Protocol):
 
 
 class StdioTransport:
-    """One run of a server. `guardian` ends its group should this process die; `jail` gives
-    what it runs in."""
+    """One run of a server. `guardian` ends its group if this process dies. `jail` returns its sandbox."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class StdioTransport:
         self._has_quoted = False
 
     async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
-        """Start the process. Raises ServerFailed where there is no such command."""
+        """Start the process. Raises ServerFailed if the command can't be started."""
         self._received, self._dropped = received, dropped
         self._place = await asyncio.to_thread(self._jail) if self._jail is not None else None
         self._popen = popen = self._spawn(self._place)
@@ -194,7 +194,7 @@ class StdioTransport:
         answer: asyncio.Future[dict[str, Any]] | None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Write one line; waits while the server does not read."""
+        """Write one line. Waits while the server does not read. Raises ServerFailed."""
         del answer, headers
         writer = self._writer
         if writer is None or writer.is_closing():
@@ -206,10 +206,10 @@ class StdioTransport:
             raise ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}") from error
 
     def listen(self) -> None:
-        """Its output is read anyway."""
+        """Do nothing: its output is always read."""
 
     def explain(self) -> str:
-        """Say what it printed that was no message, and its last line on stderr."""
+        """Return its output that was not a message, and its last line on stderr."""
         said: list[str] = []
         if self._too_large:
             said.append(f"it sent a message of {self._too_large:,} bytes, which was dropped")
@@ -228,7 +228,7 @@ class StdioTransport:
         return "; ".join(said)
 
     async def aclose(self) -> None:
-        """Close stdin, wait a moment, then end the group."""
+        """Close stdin, wait briefly, then end the group."""
         popen, self._popen = self._popen, None
         if popen is None or self._exit is None:
             return
@@ -247,12 +247,12 @@ class StdioTransport:
             self._guardian.drop(popen.pid)
 
     async def _until_gone(self, out: _Pipe, exit_: ChildExit, ended: Ended) -> None:
-        """Wait until the server ended or closed its output, end what is left of it, and tell."""
+        """Wait until the server ended or closed its output, end its remaining group, and report that."""
         ends = [asyncio.create_task(event.wait()) for event in (out.ended, exit_.happened)]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             both = asyncio.wait(ends, timeout=_REST_S if exit_.happened.is_set() else _EXIT_S)
-            await both  # what it said last is read; a child of its own may hold its output open
+            await both  # read its last output; a child of its own may hold the output open
         finally:
             for end in ends:
                 end.cancel()
@@ -290,7 +290,8 @@ class StdioTransport:
 
     def _stderr_line(self) -> str:
         lines = self._tail.kept.decode("utf-8", "replace").strip().splitlines()
-        said = [line for line in lines if not line.startswith("hint:")] or lines  # as our own errors end
+        # our own errors end with a hint line
+        said = [line for line in lines if not line.startswith("hint:")] or lines
         return mask(said[-1].strip())[:300] if said else ""
 
     def _last_words(self) -> str:

@@ -1,8 +1,7 @@
-"""A server's event streams: read until the answer is there, taken up again after a cut, and the one that
-stands open between calls, on which the server speaks on its own.
+"""A server's event streams: those of calls, resumed after a cut, and the one for messages between calls.
 
-A stream that ended is opened again where it stopped (Last-Event-ID) after the pause that the server asks for.
-It does not know what the messages in the events mean.
+A stream that ended is reopened at its last event (Last-Event-ID) after the pause that the server requests.
+Messages are interpreted elsewhere.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _LONGEST_PAUSE_S = 60.0
 _LATER = (409, 429, 500, 502, 503, 504)
 Heard = Literal["something", "nothing", "failed", "refused"]
 Open = Callable[[str], AbstractAsyncContextManager[httpx2.Response]]
-"""Opens the server's stream behind the event of that id, or again for an empty one."""
+"""Opens the server's stream after the event of that id, or from the start for an empty id."""
 
 
 class StreamCursor(msgspec.Struct):
-    """How far a stream was read, and how long to wait before it is opened again."""
+    """The position in a stream, and the pause before it is reopened."""
 
     last_id: str = ""
     pause_s: float = _PAUSE_S
@@ -53,10 +52,13 @@ class Streams:
         self._standing: asyncio.Task[None] | None = None
 
     async def follow(self, response: httpx2.Response, answer: asyncio.Future[dict[str, Any]]) -> None:
-        """Read a call's stream until its answer has come. A cut one is taken up again where its events have
-        ids, for as long as the call may take. Raises ServerFailed, WireError."""
+        """Read a call's stream until its answer has arrived.
+
+        A cut stream is resumed if its events have ids, for as long as the call may take. Raises
+        ServerFailed, WireError.
+        """
         place, failures = StreamCursor(), 0
-        with contextlib.suppress(httpx2.TransportError):  # a cut; below it is taken up again
+        with contextlib.suppress(httpx2.TransportError):  # a cut; it is resumed below
             await self._read(response, place, answer.done)
         while not answer.done() and place.last_id and failures < _RESUMES:
             await self._pause(place.pause_s)
@@ -66,12 +68,12 @@ class Streams:
             failures = failures + 1 if heard == "failed" else 0
 
     def stand(self) -> None:
-        """Begin to hear what the server says outside of calls, where it says anything there."""
+        """Start reading the server's messages between calls, if it sends any."""
         if self._standing is None:
             self._standing = asyncio.create_task(self._stand())
 
     async def aclose(self) -> None:
-        """Stop hearing."""
+        """Stop reading."""
         if self._standing is not None:
             self._standing.cancel()
             await asyncio.wait({self._standing})
@@ -90,7 +92,7 @@ class Streams:
             await self._pause(min(_LONGEST_PAUSE_S, max(place.pause_s, 2.0**silences - 1)))
 
     async def _again(self, place: StreamCursor, is_done: Callable[[], bool]) -> Heard:
-        """Open the stream behind `place` and read it to its end."""
+        """Open the stream after `cursor` and read it to its end."""
         try:
             async with self._open(place.last_id) as response:
                 kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -99,7 +101,7 @@ class Streams:
                 if response.status_code != 200 or kind != EVENTS:
                     return "refused"
                 return "something" if await self._read(response, place, is_done) else "nothing"
-        except httpx2.ReadTimeout:  # it was silent for long, which is no fault
+        except httpx2.ReadTimeout:  # a long silence is not a failure
             return "something"
         except (httpx2.HTTPError, OSError):
             return "failed"
@@ -107,8 +109,8 @@ class Streams:
     async def _read(
         self, response: httpx2.Response, place: StreamCursor, is_done: Callable[[], bool]
     ) -> bool:
-        """Hand over each event's data, and keep the place, until all is there that is waited for; False where
-        no event came."""
+        """Pass on each event's data and record the position until `is_done` returns true. Returns False if no
+        event arrived."""
         parser, size = SseParser(), 0
         async for chunk in response.aiter_bytes():
             events = parser.feed(chunk)

@@ -1,6 +1,7 @@
-"""What carries messages to one MCP server and back, and the ways in which that fails.
+"""The interface that carries messages to one MCP server and back, and its errors.
 
-A transport moves JSON-RPC messages; it does not know what they mean. Stdio and HTTP have their own modules.
+A transport moves JSON-RPC messages without interpreting them. Stdio and HTTP are implemented in their own
+modules.
 """
 
 from __future__ import annotations
@@ -13,32 +14,32 @@ from whet.config.key_hosts import is_this_machine
 from whet.contract.errors import ToolError
 
 Received = Callable[[dict[str, Any]], None]
-"""Takes each message of the server, on the event loop."""
+"""Called with each message of the server, on the event loop."""
 Dropped = Callable[[str], None]
-"""Told of each message that was not read, and why."""
+"""Called with a description of each message that was not read."""
 Ended = Callable[[ToolError], None]
-"""Told once when the server is gone for good."""
+"""Called once when the server has ended for good."""
 LARGEST_MESSAGE_BYTES = 16 * 1024 * 1024
 VERSION_HEADER = "mcp-protocol-version"
 
 
 class ServerFailed(ToolError):
-    """The server can't be started, has ended, or says what is no MCP; a later call starts it again."""
+    """The server can't be started, has ended, or does not speak MCP. A later call starts it again."""
 
 
 class LoginNeeded(ServerFailed):
-    """The server wants a person to log in first."""
+    """The server requires a person to log in first."""
 
 
 class SessionLost(ServerFailed):
-    """The server no longer knows this session and has not done what was asked; begin a new one."""
+    """The server has lost this session and did not execute the request. Begin a new session."""
 
 
 class Transport(Protocol):
-    """The way to one server, from `start` to `aclose`."""
+    """Carries messages to one server, from `start` to `aclose`."""
 
     async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
-        """Reach the server or start it. Raises ServerFailed."""
+        """Connect to the server or start it. Raises ServerFailed."""
         ...
 
     async def send(
@@ -47,24 +48,26 @@ class Transport(Protocol):
         answer: asyncio.Future[dict[str, Any]] | None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Send one message, with `headers` where the transport has such. Where an `answer` is awaited, it may
-        come through `received` before this returns. Raises ServerFailed.
+        """Send one message, with `headers` if the transport supports them.
+
+        If an `answer` is awaited, it may arrive through `received` before this returns. Raises
+        ServerFailed.
         """
         ...
 
     def listen(self) -> None:
-        """Begin to hear what the server says on its own, where that takes anything; the handshake is over."""
+        """Start receiving the server's own messages, if that needs an action. The handshake is complete."""
         ...
 
     def explain(self) -> str:
-        """Say what is known of how the server fares: its last words, what it printed; empty for nothing."""
+        """Return details for an error message, such as the server's last output, or an empty string."""
         ...
 
     async def aclose(self) -> None:
-        """Let the server go; whatever is left of it is killed."""
+        """Release the server and kill its remaining processes."""
         ...
 
 
 def is_private_way(url: str) -> bool:
-    """Whether what is sent there is read by nobody on the way: https, or this machine."""
+    """Whether no one can read a message on the way to this address: https, or this machine."""
     return url.lower().startswith("https://") or is_this_machine(url)

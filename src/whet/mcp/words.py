@@ -1,4 +1,4 @@
-"""A stranger's words: what can't be seen in them is taken out, and orders to the assistant are recognised."""
+"""Clean untrusted text: remove invisible characters, and recognise orders to the assistant."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ORDERS = re.compile(
 
 
 def clean(text: str) -> str:
-    """Give the text without hidden characters."""
+    """Return the text without hidden characters."""
     return text if text.isascii() and text.isprintable() else HIDDEN.sub("", text)
 
 
 def orders_in(text: str) -> str:
-    """Give what reads like an order to the assistant, empty for nothing; look-alike letters and spaces do not
-    hide it."""
+    """Return a part that reads like an order to the assistant, or an empty string. Look-alike letters and
+    spaces don't hide it."""
     found = _ORDERS.search(re.sub(r"[ \t]+", " ", latin(clean(text))))
     return found[0][:80] if found else ""

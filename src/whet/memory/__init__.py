@@ -1,1 +1,1 @@
-"""What is learned: two note files, skill folders, the ledger that every change goes through, and its gate."""
+"""Learning: notes, skills, and the ledger of their changes."""

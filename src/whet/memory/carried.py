@@ -1,8 +1,8 @@
-"""What a call took over from others, and what of it only speaks.
+"""Checks whether a call repeats untrusted text, and removes talk from a call before it is kept.
 
-A command that repeats what untrusted text said before is that text's; so is a line of a file that an edit of
-another session took from such text. What a command only prints, or only writes into a file, is the
-assistant's talk, and is no part of what is kept of it.
+A command that repeats earlier untrusted text is treated as that text. So is a line of a file that another
+session wrote from untrusted text. Text that a command only prints or only writes into a file is the
+assistant's own talk and is dropped from the kept call.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ _CARRIED_WORDS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
 _TO_FILE = re.compile(r"(?<![\d&])>{1,2}\s*[^&\s]")
-# What these are given in words is looked for, run or asked of a database.
+# Words given to these programs are a search pattern, code or a query.
 _USES = Kinds("pattern-then-files makes-text shell database sql")
 _LITERAL = re.compile(r"(['\"])(?:(?!\1)[^\n()])*\1")
 
 
 def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
-    """Whether a command fetches only what the project's files name, packages that the person or a local tool
-    named before, or from addresses and repositories that the person did."""
+    """Return whether a command fetches only from known sources.
+
+    Those are addresses and repositories that the person typed before, and packages that the person or a
+    local tool named before.
+    """
     places, packages = fetched_places(ran.call), fetched_packages(ran.call)
     before = [s for s in transcript.sources if s.seq < ran.seq]
     typed = "\n".join(s.folded for s in before if s.tier == "user")
@@ -45,15 +48,21 @@ def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
 
 
 def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Say that a call repeats what untrusted text said before it, empty where it does not."""
+    """Return why a call is not the assistant's own: it contains talk, or it repeats earlier untrusted text.
+
+    Returns an empty string if neither is so.
+    """
     if any(map(units.is_talk, kept(ran).splitlines())):
         return "its command holds sentences of the assistant's own"
     return _carried(ran.call if ran.is_command else ran.about, ran, transcript)
 
 
 def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str:
-    """Say that a line stands in a file from elsewhere that it names itself, as a search's hit does, or in one
-    whose line an edit of another session took from untrusted text, or said in its own words."""
+    """Return why a line does not originate in this workspace, or an empty string.
+
+    Either a file that it names (as a search hit does) came from elsewhere, or another session wrote the
+    line into the file: copied from untrusted text, or in the assistant's own words.
+    """
     own, own_key = sessions.get(connection, session_id), sessions.key_of(connection, session_id)
     ran = one.source
     hits = _HIT.findall(one.unit) if ran.is_command or "search" in tags_of(ran.tool) else []
@@ -76,7 +85,8 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
 
 
 def kept(ran: SourceText) -> str:
-    """Give a call as it is kept: without lines that it only prints, and what it only writes into a file."""
+    """Return the call as it is kept: without lines that it only prints and text that it only writes into a
+    file."""
     if not ran.is_command:
         return ran.about
     printed = {folded for line in ran.text.splitlines() if (folded := fold(line)).count(" ") >= 2}
@@ -96,7 +106,8 @@ def kept(ran: SourceText) -> str:
 
 
 def _said(call: str, start: int, end: int, printed: Collection[str], *, is_document: bool) -> str:
-    """Give a string, below its first line, or a here-document without the lines that only speak."""
+    """Return a string or here-document of a call without the lines that only speak. A string's first line is
+    kept."""
     before, lines = call[:start].rstrip("\n").rpartition("\n")[2], call[start:end].split("\n")
     if is_document and _TO_FILE.search(before) and any(map(units.speaks, lines)):
         return f"…\n{lines[-1]}"
@@ -110,7 +121,10 @@ def _said(call: str, start: int, end: int, printed: Collection[str], *, is_docum
 
 
 def _carried(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Say what of a text untrusted text said before a call did, and before the assistant said it itself."""
+    """Return which words of a text repeat untrusted text that came before the call, or an empty string.
+
+    Words that the person typed or a local tool printed before are not counted.
+    """
     before = [s for s in transcript.sources if s.seq < ran.seq]
     foreign = _worded(s.folded for s in before if s.tier == "untrusted")
     each: list[tuple[str, str]] = []
@@ -124,14 +138,17 @@ def _carried(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
 
 
 def _worded(texts: Iterable[str]) -> str:
-    """Give texts' words with nothing between them but spaces, and behind them their values."""
+    """Return the words of the texts separated by single spaces, each text followed by its values."""
     words = ([*_WORDS.findall(text), *units.values(text)] for text in texts)
     return f" {' '.join(word for each in words for word in each)} "
 
 
 def _runs(text: str, *, is_command: bool) -> Iterable[str]:
-    """Give what of a call would hardly be written twice by chance: runs of words, values and their parts. The
-    name of a program that it calls is everybody's."""
+    """Yield the parts of a call that are unlikely to occur twice by chance: runs of words, values and their
+    parts.
+
+    Names of programs that it calls are left out.
+    """
     words = _WORDS.findall(fold(text))
     for at in range(len(words) - _CARRIED_WORDS + 1):
         run = " ".join(words[at : at + _CARRIED_WORDS])

@@ -1,8 +1,8 @@
-"""A skill's cases: the sessions that its steps were taken from, replayed as they were recorded.
+"""A skill's test cases: the sessions that its steps came from, replayed from their records.
 
-A case is what was asked, and which commands ran and how each ended. Replaying a procedure on it runs
-nothing: each step must be a command that succeeded there, in the procedure's order. So a step that no session
-shows, or one that failed where it was used last, is told. A deleted session's case is gone.
+A case is the request and the commands that ran, with the outcome of each. Replaying a procedure runs
+nothing. Each step must be a command that succeeded in the session, in the procedure's order; steps that no
+session shows, or that failed when last used, are reported. A case disappears when its session is deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STEP = re.compile(r"(?m)^\d+\. (`+)(.+?)\1(?!`)")
 
 
 class SkillCase(msgspec.Struct, frozen=True):
-    """One session as an offline world: the request, and its commands in order with how each ended."""
+    """One session as a recorded test: the request, and its commands in order, each with whether it failed."""
 
     session_id: str
     request: str
@@ -29,7 +29,8 @@ class SkillCase(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """What became of a procedure on a case: steps that succeeded there in their order, those that failed."""
+    """The result of replaying a procedure on a case: the steps that succeeded in order, and those that
+    failed."""
 
     case: SkillCase
     shown: tuple[str, ...]
@@ -37,19 +38,22 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 def steps_of(text: str) -> list[str]:
-    """Give the commands of a procedure's numbered steps, in order."""
+    """Return the commands of a procedure's numbered steps, in order."""
     return [found[2] for found in _STEP.finditer(text)]
 
 
 def is_new_procedure(before: str, after: str) -> bool:
-    """Whether a change gives a skill that had steps other ones, or another order."""
+    """Return whether a change alters the steps, or their order, of a skill that already had steps."""
     return bool(steps_of(before)) and steps_of(before) != steps_of(after)
 
 
 def cases_of(
     connection: apsw.Connection, profile: str, name: str, trusted_tools: Collection[str] = ()
 ) -> list[SkillCase]:
-    """Give the cases of a skill, oldest first: the sessions that its changes in force rest on."""
+    """Return the cases of a skill, oldest first: the sessions that its active changes cite as evidence.
+
+    Private and deleted sessions are skipped.
+    """
     from whet.memory.carried import carried_over, kept  # noqa: PLC0415 - settling needs the steps of a text only
 
     rows = ledger.select(connection, profile=profile, kind="skill", item=name, states=("active",))
@@ -62,7 +66,7 @@ def cases_of(
             session = transcript.load(connection, session_id, trusted_tools)
         except NotFound:
             continue
-        # What came from elsewhere worked, too; a step of a procedure it is not.
+        # A call that repeats untrusted text may have worked, but is not a step of a procedure.
         done = session.results()
         own = [one for one in done if one.failed or (one.ran_well and not carried_over(one, session))]
         ran = tuple((" ".join(kept(one).split()), one.failed) for one in own)
@@ -72,7 +76,7 @@ def cases_of(
 
 
 def replay(steps: Sequence[str], case: SkillCase) -> Replay:
-    """Go through a procedure on a case's recorded commands."""
+    """Replay a procedure on a case's recorded commands."""
     shown: list[str] = []
     failed: list[str] = []
     at = 0

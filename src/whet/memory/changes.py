@@ -1,7 +1,9 @@
-"""One change to the notes or to a skill: planned on what holds now, judged, entered in one transaction.
+"""One change to the notes or to a skill: planned from the current state, judged, and entered in one
+transaction.
 
-Where the item changed between being read and being written, all of it is done again. A row that a call made
-before is given as it is. Files follow later (`journal.py`); it decides on no evidence (`gate.py`).
+If the item changes between reading and writing, the whole change is planned again. If the same call
+already made a row, that row is returned. Files are written later (`journal.py`); evidence is judged in
+`gate.py`.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ from whet.store import learned, ledger
 from whet.store.ledger import FileChange, LedgerRow, NewRow, State, digest
 
 Judge = Callable[[Claim, Origin], GateVerdict]
-"""Judges a claim, or raises Refused."""
+"""Judges a claim. Raises Refused if it may not be kept."""
 _TRIES = 5
 
 
 class _Planned(NamedTuple):
-    """A row, what it was planned on (if on anything) and how that is read again, and its files' texts."""
+    """A planned row: the state it was planned from, how to read that state again, and the texts of its
+    files."""
 
     row: NewRow
     base: object = None
@@ -38,8 +41,11 @@ class _Planned(NamedTuple):
 
 
 class Changes:
-    """Enters changes to the notes and the skills of one profile. They are judged by the gate, or by `instead`
-    where that is set; evidence are the results of tools with the tag `local` and of `trusted_tools`."""
+    """Enters changes to the notes and skills of one profile.
+
+    The gate judges them, or `judge_override` if set. Results of tools with the tag `local` and of
+    `trusted_tools` count as evidence.
+    """
 
     def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader
@@ -49,7 +55,7 @@ class Changes:
         self.instead: Judge | None = None
 
     def enter(self, request: MemoryRequest | SkillRequest, origin: Origin) -> LedgerRow:
-        """Enter a change and give its row. Raises Refused, NeedsYes, StoreBusy."""
+        """Enter a change and return its row. Raises Refused, NeedsYes, StoreBusy."""
         if isinstance(request, MemoryRequest):
             self._reader.bring_into_step()
             return self._entered(lambda: self._note(request, origin), "the notes")
@@ -58,7 +64,7 @@ class Changes:
         return self._entered(lambda: self._skill(request, origin), f"the skill {request.name}")
 
     def keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
-        """Keep what a review was refused, so that the person can look at it and accept a note by hand."""
+        """Store a refused change of a review, so that the person can look at it and accept a note by hand."""
         made = request.content and request.evidence and not isinstance(error, Repeated)
         if origin.write_origin != "review" or not made or not origin.tool_call_id:
             return
@@ -72,7 +78,7 @@ class Changes:
         self._entered(lambda: _Planned(row), "the ledger")
 
     def _entered(self, plan: Callable[[], _Planned], what: str) -> LedgerRow:
-        """Enter what is planned, in one transaction; a row that the same call made before is given as is."""
+        """Enter the planned row in one transaction. If the same call already made a row, return that one."""
         for _ in range(_TRIES):
             planned = plan()
 
@@ -133,7 +139,8 @@ class Changes:
         return _Planned(self._row(request, origin, verdict, edit), base, there)
 
     def _named_by_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
-        """Give the request with the entry that is meant where the model named it by its own words for it."""
+        """Return the request with the entry's real text, if the model named the entry by its own earlier
+        wording."""
         part = notes.fold(request.old_text)
         if not part or any(part in notes.fold(one) for one in existing):
             return request
@@ -183,7 +190,8 @@ class Changes:
             return self.instead(claim, origin)
         if not claim.text:
             return GateVerdict("user")
-        # At the first change: the gate costs more to import than all else here together.
+        # Imported at the first change: the gate takes longer to import than all other modules used here
+        # together.
         from whet.memory.gate import judge_given, judge_stored  # noqa: PLC0415
 
         if origin.write_origin in ("user", "import"):
@@ -210,8 +218,10 @@ class Changes:
 
 
 def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
-    """Give the request with what the program wrote in place of what the model did; where an entry is there
-    about the same subject, it is replaced."""
+    """Return the request with the text that the gate wrote from the sources.
+
+    An addition replaces the existing entry if there is exactly one about the same subject.
+    """
     if not verdict.text:
         return request
     from whet.memory.entries import subject  # noqa: PLC0415 - the gate is there by now

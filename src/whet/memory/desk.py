@@ -1,9 +1,9 @@
-"""Where learned changes are handed in and decided on: judged, entered in the ledger, put into files.
+"""Accepts learned changes: judges them, enters them in the ledger and writes the files.
 
-One desk per profile. A lesson's way: `hand_in` (here) plans it on what holds now and has it judged
-(`changes.py`, `gate.py`), enters it as one row of the ledger in one transaction, and only then the files
-follow (`reader.py`, `journal.py`, `disk.py`). A review's changes are staged and come into force together, in
-the transaction that completes its job (`settle`). It does not know the tools, nor who asks for reviews.
+One service per profile. `hand_in` plans a lesson on the current state and has it judged (`changes.py`,
+`gate.py`). It is entered as one ledger row in one transaction; the files are written afterwards
+(`reader.py`, `journal.py`, `disk.py`). A review's changes are staged and come into force together, in the
+transaction that completes its job (`settle`). This module does not know the tools or who requests reviews.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ from whet.store.purge import erase
 
 
 class LearningService:
-    """One profile's learning, on what `reader` reads. Its methods may be called from any task; files are
-    touched on a thread. `listeners` are told of every row that comes into force."""
+    """Learning of the profile that `reader` reads. Methods may be called from any task; files are accessed on
+    a thread.
+
+    Each row that comes into force is passed to all `listeners`.
+    """
 
     def __init__(self, reader: MemoryReader) -> None:
         self.reader = reader
@@ -42,7 +45,7 @@ class LearningService:
         self.listeners: list[Callable[[LedgerRow], None]] = []
 
     def for_person(self, name: str, folder: Path) -> LearningService:
-        """Give the desk of another person: notes and skills of their own, nothing of anybody else's."""
+        """Return the learning service of another person, with separate notes and skills."""
         own = self.reader
         desk = LearningService(
             MemoryReader(own.database, own.clock, folder, (own.limits, own.review), profile=name)
@@ -51,10 +54,11 @@ class LearningService:
         return desk
 
     async def hand_in(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
-        """Make one change to the notes or a skill: durable, and in its file or waiting for it, on return.
+        """Make one change to the notes or a skill. On return it is durable, and its file is written or
+        queued.
 
-        Repeated with the same session and call id it gives the stored outcome. Never raises for what the
-        model can mend; StoreError passes.
+        A repeated call with the same session and call id returns the stored outcome. Mistakes that the
+        model can correct are returned as an outcome, not raised. Raises StoreError.
         """
         try:
             return await asyncio.to_thread(self._made, request, origin)
@@ -67,29 +71,29 @@ class LearningService:
     def settle(
         self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str] | None = None
     ) -> list[LedgerRow]:
-        """Bring a review's staged rows into force, inside the caller's transaction; gives all of them.
+        """Bring a review's staged rows into force inside the caller's transaction, and return all of them.
 
-        Each becomes active, quarantined, inbox (those that `doubts` gives a reason against, too), or refused
-        with the reason where what it builds on has changed. Files follow with `apply`.
+        Each becomes active, quarantined, inbox (also if `doubts` has a reason against it) or, if the state
+        that it builds on has changed, refused with the reason. Call `apply` to write the files.
         """
         return settling.settle(connection, self.reader, task_id, doubts or {})
 
     def discard(self, connection: apsw.Connection, task_id: str) -> None:
-        """Drop the staged rows of a review that was given up, inside the caller's transaction."""
+        """Drop the staged rows of an abandoned review, inside the caller's transaction."""
         for row in ledger.of_task(connection, task_id, ("staged",)):
             ledger.set_state(connection, row.id, "rejected", reason="its review was given up")
 
     async def apply(self, rows: Sequence[LedgerRow] = ()) -> None:
-        """Write the files that don't hold yet what the ledger says; tell listeners of `rows` in force."""
+        """Write the files that are behind the ledger, and notify listeners about the `rows` in force."""
         await asyncio.to_thread(self.reader.bring_into_step)
         self._tell(rows)
 
     async def change(self, row_id: int) -> LedgerRow:
-        """Give a change. Raises NotFound."""
+        """Return a change. Raises NotFound."""
         return await self.database.read(lambda db: ledger.get(db, row_id, self.profile))
 
     async def undo(self, row_id: int, origin: Origin) -> LedgerRow:
-        """Take a change back, files included, and give the row that did. Raises NotFound, CannotUndo."""
+        """Undo a change, including its files, and return the row that did so. Raises NotFound, CannotUndo."""
         return await self._decide(row_id, lambda db, row: undo.undo(db, row, origin, self.reader.now()))
 
     async def accept(self, row_id: int) -> LedgerRow:
@@ -101,7 +105,8 @@ class LearningService:
         return await self._decide(row_id, lambda db, row: undo.reject(db, row, reason))
 
     async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[ForgetStep]:
-        """Take back all that rests on a session, or say what that would be. Gives the steps, in order."""
+        """Undo all that rests on a session and return the steps, in order. With `dry_run`, only return the
+        steps."""
         if dry_run:
             await asyncio.to_thread(self.reader.bring_into_step)
             return await self.database.read(lambda db: undo.forget_steps(db, self.profile, session_id))
@@ -114,9 +119,9 @@ class LearningService:
         return steps
 
     async def purge(self, session_id: str) -> Purged:
-        """Take the words of what was forgotten out of the ledger and off the disk, for good; after `forget`.
+        """Erase the words of a forgotten session from the ledger and the disk. Call it after `forget`.
 
-        Raises StoreBusy where another process keeps the database in use: asked again, it is done.
+        Raises StoreBusy if another process is using the database; it is safe to call again.
         """
         await asyncio.to_thread(self.reader.bring_into_step)
         done = await self.database.write(lambda db: undo.purge_words(db, self.profile, session_id))

@@ -1,7 +1,8 @@
-"""Reads and replaces the files of learning, which a person may edit, break or swap at any moment.
+"""Reads and replaces the files of learning, which a person may edit, break or replace at any moment.
 
-Reading turns every way a file can be wrong into one line; replacing is compare-and-swap: what is there is
-moved aside, looked at, and only then gone for good. It does not know what the files hold.
+Every way in which a file can be unreadable becomes a one-line error. Files are replaced by
+compare-and-swap: the current file is renamed, compared with the expected hash, and deleted only if it
+matches. This module does not know the files' contents.
 """
 
 from __future__ import annotations
@@ -19,27 +20,29 @@ LARGEST_BYTES = 1_000_000
 
 
 class Moved(Exception):
-    """The file held something else than was expected; `content` is what it holds."""
+    """The file is not in the expected state; someone changed it in the meantime."""
 
 
 def read(path: Path, limit_bytes: int = LARGEST_BYTES) -> bytes | None:
-    """Give a file's bytes, None where there is none. Raises ConfigError for a folder, a link, something
-    larger than the limit, or no permission."""
+    """Return a file's bytes, or None if it does not exist.
+
+    Raises ConfigError for a folder, a symlink, a file over the limit, or missing permission.
+    """
     return paths.read_whole(path, limit_bytes, through_links=False)
 
 
 def read_text(path: Path, limit_bytes: int = LARGEST_BYTES) -> str | None:
-    """Give a file's text as in `read`. Raises ConfigError also for what is not UTF-8."""
+    """Return a file's text, as `read` does. Raises ConfigError also if it is not UTF-8."""
     raw = read(path, limit_bytes)
     return None if raw is None else paths.as_text(raw, path)
 
 
 def swap(path: Path, expected: str, content: bytes | None) -> None:
-    """Put `content` (None: nothing) in the place of a file whose hash is `expected` (empty: none there).
+    """Replace a file whose hash is `expected` (empty: no file) with `content` (None: delete it).
 
-    Durable on return. What is there is set aside by a rename before it is compared, so that an edit of the
-    same moment is never lost. Raises Moved where it is not as expected and nothing was changed;
-    StoreUnwritable, ConfigError.
+    Durable on return. The current file is renamed before it is compared, so a simultaneous edit is never
+    lost. Raises Moved if the file is not as expected and nothing was changed; StoreUnwritable,
+    ConfigError.
     """
     aside, fresh = (path.with_name(f".{path.name}.{what}") for what in ("before", "new"))
     try:
@@ -66,7 +69,7 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
 
 
 def restore_aside(path: Path) -> None:
-    """Clear up after a crash in the middle of `swap`: what was set aside goes back if its place is free."""
+    """Clean up after a crash during `swap`: move the renamed file back unless the path is in use."""
     path.with_name(f".{path.name}.new").unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.before")
     if aside.is_file() and not aside.is_symlink():
@@ -76,7 +79,7 @@ def restore_aside(path: Path) -> None:
 
 
 def drop_empty(folder: Path, top: Path) -> None:
-    """Remove `folder` and those above it that are empty now, up to `top`, which stays."""
+    """Remove `folder` and the folders above it that are now empty, up to but not including `top`."""
     while folder != top and top in folder.parents:
         try:
             folder.rmdir()
@@ -103,6 +106,6 @@ def _take_place(fresh: Path, path: Path, aside: Path) -> None:
     try:
         os.link(fresh, path)
     except FileExistsError:
-        # Somebody saved the file in this very moment: theirs is what counts, and it is looked at again.
+        # The file was saved in this moment. That version wins, and the caller looks at it again.
         aside.unlink(missing_ok=True)
         raise Moved from None

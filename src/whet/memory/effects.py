@@ -1,8 +1,8 @@
-"""What learned items are seen to do: how sessions went with an item, how without, and what that says.
+"""The effect of learned items: how sessions went with an item and without it, and what follows from that.
 
-Sums and comparisons of what the store recorded. The only causal comparison is the one that chance made (the
-hold-out); the other, with sessions that knew nothing of the item, is shown as an observation. An interval
-that spans zero is "no evidence". It proposes; it never removes anything.
+Sums and comparisons of stored records. Only the hold-out is a causal comparison, because chance assigned
+it. The comparison with sessions that did not have the item is shown as an observation. An interval that
+spans zero is reported as "no evidence". This module proposes; it never removes anything.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from whet.store.starts import ContextItem, ItemKind
 Finding = Literal["helps", "hurts", "no evidence"]
 Basis = Literal["hold-out", "observed", "none"]
 LEAST_SESSIONS = 5
-"""Fewer sessions on either side are not compared."""
+"""Groups with fewer sessions are not compared."""
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """Sessions of one kind: how many, with trouble in how many, and their tool calls."""
+    """Counts of a group of sessions: sessions, those with trouble, and their tool calls."""
 
     sessions: int = 0
     troubled: int = 0
@@ -40,10 +40,10 @@ class Sums(msgspec.Struct, frozen=True):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """One item: sessions with it, those it is compared with, and what may be said.
+    """One item: the sessions with it, the sessions compared with, and the finding.
 
-    `difference` is the share of troubled sessions with the item minus that without; `loaded` counts sessions
-    in which a skill was opened.
+    `difference` is the share of troubled sessions with the item minus the share without it. `loaded`
+    counts the sessions in which a skill was opened.
     """
 
     item: ContextItem
@@ -57,7 +57,7 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 def by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:
-    """Take each session's turns together."""
+    """Sum up each session's turns."""
     found: dict[str, Sums] = {}
     for turn in turns:
         old = found.get(turn.session_id, Sums())
@@ -73,11 +73,11 @@ def effects(
     current: frozenset[tuple[str, str, str]] | None = None,
     loaded: Mapping[tuple[str, str], int] | None = None,
 ) -> list[Effect]:
-    """Compare every item, worst first. `current` names (kind, name, hash) of what there is now (None: all);
-    `loaded` counts the sessions that opened a skill, by (name, hash).
+    """Compare every item, worst first.
 
-    With many items one will look bad by chance, so the confidence of each comparison is raised until all
-    of them together have 95 %.
+    `current` holds (kind, name, hash) of the items that exist now (None: all). `loaded` counts the
+    sessions that opened a skill, by (name, hash). With many items one looks bad by chance, so the
+    confidence of each comparison is raised until all of them together have 95 %.
     """
     by_item: dict[tuple[str, str, str], list[ItemUse]] = {}
     for use in uses:
@@ -93,7 +93,7 @@ def effects(
 
 
 async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
-    """Read what is on record of a desk's items of these kinds, and compare them. Raises StoreError."""
+    """Compare a profile's items of these kinds, from the store's records. Raises StoreError."""
     part = await desk.reader.prompt_part(None)
     now = frozenset((item.kind, item.name, item.hash) for item in part.items)
 

@@ -1,8 +1,8 @@
-"""Writes what comes into force from the sources' own words: the model points, this writes.
+"""Writes lessons from the sources' own words: the model points at passages, this module copies them.
 
-A preference is the person's sentence with its day; a fact the whole line with the place that it stands in; a
-pitfall the failed call, its error's line and what then worked. Nothing that a model wrote is in it, so a
-twist is impossible. It does not decide what may be kept.
+A preference is the person's sentence with its day. A fact is the whole line with the file or command that
+it comes from. A pitfall is the failed call, its error line and the call that then worked. No text of the
+model is included, so it cannot distort a lesson. The gate decides which lessons may be kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DATED = re.compile(r"\s*\((?:said |asked |checked )?\d{4}-\d\d-\d\d\)")
 
 
 def entry(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> str:
-    """Give the note for what was pointed at, in the session's order. `named`: commands with placeholders."""
+    """Return the note for the passages, in the session's order. `forms` are commands with placeholders."""
     failed = [one for one in pointed if one.source.failed]
     rest = [one for one in pointed if not one.source.failed]
     body = "; ".join(_grouped(rest, named))
@@ -32,7 +32,8 @@ def entry(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> str:
 
 
 def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
-    """Give a skill's lines for what was pointed at: calls that succeeded in their order, what was said."""
+    """Return a skill's lines for the passages: numbered steps for calls that succeeded, then statements, then
+    failures."""
     failed = [one for one in pointed if one.source.failed]
     done = [one for one in pointed if not one.source.failed and (one.source.is_command or not one.unit)]
     other = [one for one in pointed if not one.source.failed and one not in done]
@@ -41,7 +42,7 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     for number, source in enumerate(_sources(done), 1):
         call = kept(source)
         step = ticked(commands[call]) if source.is_command else f"{source.tool} {ticked(call)}"
-        # What one instance printed is no part of a step with parameters.
+        # The output of one run does not belong to a step with parameters.
         proof = _quoted([o for o in done if o.source is source]) if commands.get(call, "") == call else ""
         lines.append(f"{number}. {step}" + (f" → {proof}" if proof else ""))
     lines += [f"- {text}" for text in _grouped(other, named)]
@@ -50,12 +51,12 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
 
 
 def subject(text: str) -> str:
-    """Give what an entry that was written here is about: it without its values and its day."""
+    """Return the subject of an entry written here: its text without values and day."""
     return units.shape(_DATED.sub("", text).replace("`", " "))
 
 
 def ticked(command: str) -> str:
-    """Give a command as code on one line."""
+    """Return a command as inline code on one line."""
     flat = " ".join(command.split())
     fence = "``" if "`" in flat else "`"
     return f"{fence}{flat}{fence}"
@@ -66,7 +67,7 @@ def _failing(one: Pointed) -> str:
 
 
 def _grouped(pointed: Sequence[Pointed], named: Sequence[str]) -> list[str]:
-    """Give one text for each source, its statements in order."""
+    """Return one text for each source, its statements in order."""
     found: list[str] = []
     commands = _commands(pointed, named)
     for source in _sources(pointed):
@@ -84,8 +85,11 @@ def _grouped(pointed: Sequence[Pointed], named: Sequence[str]) -> list[str]:
 
 
 def _commands(pointed: Sequence[Pointed], named: Sequence[str]) -> dict[str, str]:
-    """Give what each command is shown as, by how it is kept: with parameters where a tool's own error has
-    `named` a placeholder, or where the same command ran with something else in one place."""
+    """Return how each command is shown, by its kept form.
+
+    A command is shown with parameters if a tool's own error uses a placeholder for them (`forms`), or if
+    the same command also ran with another word in one position.
+    """
     ran = [kept(source) for source in _sources(pointed) if source.is_command]
     given = {one: next(filter(None, (filled(form, one) for form in named)), "") for one in ran}
     return {one: form or _varied(one, ran) for one, form in given.items()}
@@ -108,8 +112,10 @@ def _flat(one: Pointed) -> str:
 
 
 def filled(form: str, command: str) -> str:
-    """Give a command that is a form with its placeholders filled, with the placeholders put back; empty where
-    it is none. A placeholder at the end stands for several words; options after it are kept."""
+    """Put placeholders back into a command that is a filled-in form, or return an empty string if it is not.
+
+    A placeholder at the end may match several words; options after it are kept.
+    """
     wanted, given = form.split(), command.split()
     if not any(map(units.PLACEHOLDER.fullmatch, wanted)):
         return ""
@@ -126,8 +132,11 @@ def filled(form: str, command: str) -> str:
 
 
 def _varied(command: str, commands: Sequence[str]) -> str:
-    """Mark the last word of a command that ran with another one in its place: another number of one kind, or
-    each the subject of another command, too. `make clean` and `make site` are two steps."""
+    """Replace the last word of a command with a placeholder if the command also ran with another one.
+
+    That other word must be a value of the same shape, or both must be the argument of another command,
+    too. `make clean` and `make site` remain two different steps.
+    """
     words = command.split()
     for other in commands:
         theirs = other.split()

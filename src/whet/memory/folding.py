@@ -1,7 +1,7 @@
-"""Texts made comparable: white space, case and typography folded; words by how they begin.
+"""Makes texts comparable: folds white space, case and typography, and reduces words to their stems.
 
-Language-blind but for the search's words that carry no content; text without spaces is cut into pairs of
-characters. It does not know what is compared with what.
+Independent of language, except for the search's stop words. Text without spaces is split into pairs of
+characters.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _ESCAPED = re.compile(r"(?:\\x|%)([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\0?([0-7]
 _URL_SAFE = str.maketrans("+/", "-_")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
 
-# What rules are made of, whatever they are about.
+# Words that occur in rules about any subject.
 _RULE_WORDS = "always each every keep make need never please prefer use used uses using want wants work"
 _NO_CONTENT = STOP_WORDS.union(_RULE_WORDS.split())
 
 
 def fold(text: str) -> str:
-    """Give text in one form for finding verbatim quotes: white space, case, quotes and dashes, no colours."""
+    """Return the text in the form in which verbatim quotes are searched: white space, case, quotes and dashes
+    folded, without colour codes."""
     if not text.isascii():
         text = _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", text).translate(_TYPOGRAPHY))
     if "\x1b" in text:
@@ -40,14 +41,14 @@ def fold(text: str) -> str:
 
 
 def decoded(text: str) -> str:
-    """Give what a program would make of values that stand encoded in a text: base 64, hexadecimal, escapes,
-    letters turned round or moved on by thirteen."""
+    """Return the text with its encoded values decoded in every way a program might: base64, hexadecimal,
+    escapes, reversed letters, ROT13."""
     found = [text[::-1], codecs.encode(text, "rot13"), _ESCAPED.sub(_unescaped, text)]
     for code in set(_ENCODED.findall(text)):
         with suppress(ValueError):
             found.append(bytes.fromhex(code).decode())
         with suppress(ValueError):
-            padded = code.translate(_URL_SAFE) + "=="  # too many do no harm
+            padded = code.translate(_URL_SAFE) + "=="  # surplus padding does no harm
             found.append(base64.urlsafe_b64decode(padded).decode())
     return "\n".join(found)
 
@@ -57,17 +58,18 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def unmarked(text: str) -> str:
-    """Give text without its combining marks, which stand inside the words of many scripts."""
+    """Return the text without combining marks, which occur inside the words of many scripts."""
     return text if text.isascii() else "".join(one for one in text if unicodedata.category(one)[0] != "M")
 
 
 def worded(text: str) -> str:
-    """Give a text's words with nothing between them but spaces, so that parts are put together."""
+    """Return the text's words separated by single spaces, so that a phrase can be searched across
+    punctuation."""
     return " ".join(["", *re.findall(r"\w+", fold(text)), ""])
 
 
 def content_words(text: str) -> list[str]:
-    """Give how the words that carry content begin, in order, each once: endings are another form's."""
+    """Return the stems of the words that carry content, in order and without duplicates."""
     folded = unmarked(fold(text))
     stems = dict.fromkeys(_begin(word) for word in _WORD.findall(folded) if word not in _NO_CONTENT)
     for run in _PACKED.findall(folded):
@@ -81,7 +83,10 @@ def _begin(word: str) -> str:
 
 
 def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
-    """Give where folded words (not none) first stand in a text as it is, start and end; None for nowhere."""
+    """Return the start and end, in the original text, of the first occurrence of folded words, or None.
+
+    `words` must not be empty.
+    """
     skip = {at for match in _ANSI.finditer(text) for at in range(*match.span())}
     chars: list[str] = []
     places: list[int] = []

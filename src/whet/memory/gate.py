@@ -1,8 +1,8 @@
-"""Stands before every learned write: what does it point at, whose words are those, may they be kept.
+"""Judges every learned write: which text it points at, whose words those are, and whether they may be kept.
 
-The model's own words decide nothing: what comes into force is written from the sources (`entries.py`). It
-refuses with a reason that lets the model point better. What untrusted text says, and what only prose says
-that nobody typed or tried, waits for the person. It knows neither files nor the ledger.
+The model's own words are never evidence: the stored text is written from the sources (`entries.py`). A
+refusal carries a reason that helps the model point better. Text from untrusted sources, and prose that the
+person never typed and no call tried, waits for the person. This module knows neither files nor the ledger.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
 
 def judge_given(claim: Claim, *, is_brought: bool) -> GateVerdict:
-    """Give the verdict on a text of the person's own, or one `is_brought` from another program's memory: that
-    waits where it names a place outside. Raises Refused for what may not be kept whoever says it."""
+    """Judge a text of the person's own, or one `is_brought` from another program's memory.
+
+    Brought text waits for the person if it names an outside address. Raises Refused for text that may not
+    be kept whoever wrote it.
+    """
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
     mine, *there = (fold(one).removeprefix("pitfall: ").rstrip(".") for one in (claim.text, *claim.existing))
@@ -57,8 +60,11 @@ def judge_stored(
     *,
     foreground: bool,
 ) -> GateVerdict:
-    """Give the verdict on a claim, judged by what is stored of that one of these sessions that holds most of
-    its quotes; what another one holds is left out. Raises Refused, NotFound."""
+    """Judge a claim by the session, of these, that holds most of its quotes. Quotes from other sessions are
+    left out.
+
+    Raises Refused, NotFound.
+    """
     best: tuple[tuple[str, ...], QuotableTranscript] | None = None
     for session_id in session_ids:
         if database.read_now(lambda db, one=session_id: sessions.get(db, one)).private:
@@ -69,7 +75,7 @@ def judge_stored(
             best = there, one
         if there == claim.quotes:
             break
-    assert best is not None  # a lesson is about some session
+    assert best is not None  # a lesson always belongs to a session
     there, transcript = best
     transcript.laundered = lambda one: database.read_now(lambda db: laundered(db, transcript.session_id, one))
     if there and len(session_ids) > 1:
@@ -78,7 +84,8 @@ def judge_stored(
 
 
 def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> GateVerdict:
-    """Give what comes into force for a claim. Raises Refused with what would make it acceptable."""
+    """Return the verdict with the text to store for a claim. Raises Refused with a hint on how to make it
+    acceptable."""
     if claim.is_verbatim:
         return _verbatim(claim, transcript)
     pointed = _pointed(claim, transcript, foreground=foreground)
@@ -91,7 +98,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     pointed += _named_by_errors(pointed, transcript)
     _refuse_elsewhere(claim, pointed, transcript)
     _refuse_repeated(claim, pointed)
-    # What errors of this machine's programs name with placeholders is shown so.
+    # Show commands with the placeholders that error messages of local programs use.
     errors = (one for one in transcript.results() if one.failed and one.tier == "observed")
     named = [form for one in errors for form in units.forms(one.text)]
     made = [entries.entry(pointed, named)] if claim.kind == "memory" else entries.steps(pointed, named)
@@ -112,7 +119,8 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
 
 
 def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
-    """Let a file pass whose every line stands in what the person typed or a local tool showed."""
+    """Accept a file if the person typed each of its lines or a local tool printed it. Raises Refused
+    otherwise."""
     quoted: dict[int, Pointed] = {}
     for line in filter(str.strip, claim.text.splitlines()):
         one = transcript.point(line)
@@ -129,14 +137,15 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
 
 
 def _about(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
-    """Give what the person asked for where the work was done that is pointed at."""
+    """Return the first sentence of the person's request for the work that the passages belong to."""
     turn = min(one.source.turn for one in pointed)
     said = (one for one in transcript.sources if one.tier == one.role == "user" and one.turn >= turn)
     return next((units.sentences(one.text)[0] for one in said), "")
 
 
 def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Pointed]:
-    """Give what the quotes point at; in a conversation without quotes, what was typed in this turn."""
+    """Return the passages that the quotes point at. In a conversation without quotes, return the sentences
+    typed this turn."""
     if not claim.quotes and foreground:
         return _typed_now(claim, transcript)
     quotes = list(dict.fromkeys(claim.quotes[:_MOST_QUOTES])) or [claim.text]
@@ -167,7 +176,7 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
 
 
 def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
-    """Point at what was typed in this turn: the sentences that share words with the claim, else all."""
+    """Return the sentences typed this turn that share words with the claim, or all of them if none does."""
     wanted = set(content_words(claim.text))
     own = [one for one in transcript.sources if one.turn == transcript.turn and one.tier == "user"]
     said = [sentence for one in own for sentence in units.sentences(one.text)]
@@ -187,9 +196,12 @@ def _means_something(quote: str, one: Pointed) -> bool:
 
 
 def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Pointed:
-    """Give what is pointed at; raise Refused for a question, what was taken back, what is too long. A command
-    taken over from untrusted text is untrusted; one that fetches what the project itself names may be a step
-    or have failed, without what it printed."""
+    """Return the passage, marked untrusted if it repeats untrusted text.
+
+    Raises Refused for a question, a statement that was taken back later, and a text that is too long. A
+    command that fetches only sources that the project names may be a step or a failure, but without its
+    output.
+    """
     if one.tier == "user" and _asks(one):
         raise Refused(
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
@@ -203,7 +215,8 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
     if claim.kind == "skill" and ran.is_done and one.unit:
         is_look = not ran.is_command and one.tier == "observed"
         if len(one.unit) > _MOST_LINE_CHARS or (is_look and not _is_witnessed(one, transcript)):
-            one = msgspec.structs.replace(one, unit="")  # that it was done is a step, whatever it said
+            # the call is a step because it ran; its output does not matter
+            one = msgspec.structs.replace(one, unit="")
     if len(one.unit) > _MOST_LINE_CHARS:
         raise Refused(
             f"What this quote stands in is too long to be kept whole: {_short(one.quote)}",
@@ -220,7 +233,7 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
 
 
 def _asks(one: Pointed) -> bool:
-    """Whether what is pointed at asks; a short question behind a statement, kept with it, leaves it one."""
+    """Return whether the passage is a question. A statement followed by a short question is not."""
     stated = (part for part in units.sentences(one.unit) if not units.is_question(part))
     return units.is_question(one.unit) and not any(fold(one.quote) in fold(part) for part in stated)
 
@@ -228,8 +241,8 @@ def _asks(one: Pointed) -> bool:
 def _without_prose(
     one: Pointed, claim: Claim, transcript: QuotableTranscript, *, is_pitfall: bool
 ) -> Pointed:
-    """Leave out what a command said in words where the claim is about the command, and where it failed, the
-    words that nobody tried."""
+    """Drop a command's output in words if the claim is about the command, or if it failed and its words were
+    not tried."""
     if one.tier != "observed" or not one.source.is_command:
         return one
     if one.source.failed:
@@ -245,7 +258,7 @@ def _names_call(text: str, call: str) -> bool:
 
 
 def _named_calls(text: str, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
-    """Give the successful calls whose commands the claim writes out, letter by letter."""
+    """Return the successful calls whose commands the claim spells out exactly."""
     folded = fold(text)
     there = {id(one.source) for one in pointed}
     turns = {one.source.turn for one in pointed}
@@ -257,7 +270,7 @@ def _named_calls(text: str, pointed: Sequence[Pointed], transcript: QuotableTran
 
 
 def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
-    """Add what then worked to what failed. Raises Refused where nothing did."""
+    """Add the call that worked to passages that failed. Raises Refused if no call worked."""
     failed = [one for one in pointed if one.source.failed]
     if not failed or any(one.source.seq > failed[-1].source.seq for one in pointed):
         return pointed
@@ -267,7 +280,7 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
     nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)
     if nearest is not None:
         shared = len(mine & set(nearest.call.split())) * 2
-        # Half of a long command is often no more than its item.
+        # Half of a long command is often only its item.
         if shared > len(mine) or shared == len(mine) <= 2:
             return [*pointed, _as_call(nearest, transcript)]
     steps = _named_by_errors(failed, transcript)
@@ -280,20 +293,21 @@ def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list
 
 
 def _as_call(ran: SourceText, transcript: QuotableTranscript) -> Pointed:
-    """Point at a call that worked; what it took from untrusted text makes it untrusted."""
+    """Return the passage for a call that worked. It is untrusted if the call repeats untrusted text."""
     why = carried_over(ran, transcript)
     return Pointed(ran.call, ran, "", "untrusted" if why else "observed", why)
 
 
 def _is_settled(failed: Pointed, step: SourceText, transcript: QuotableTranscript) -> bool:
-    """Whether what failed was run again after a step that its error asks for, and did not say that again."""
+    """Return whether the failed call was run again after the step its error asks for, without the same
+    error."""
     said, mine = fold(failed.unit), set(failed.source.call.split())
     again = [one for one in transcript.results() if one.seq > step.seq and one.tier == "observed"]
     return any(len(mine & set(one.call.split())) * 2 >= len(mine) and said not in one.folded for one in again)
 
 
 def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
-    """Give the successful calls that the errors themselves ask for: "run `prep ITEM` first"."""
+    """Return the successful calls that the errors themselves ask for, such as "run `prep ITEM` first"."""
     there = {one.source.call for one in pointed}
     found: dict[str, Pointed] = {}
     for failed in (one for one in pointed if one.source.failed):
@@ -306,8 +320,10 @@ def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript)
 
 
 def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
-    """Say which words of a file or a program nobody typed a value of and nobody tried; empty for none. Beside
-    a statement that stands by itself, what a command says in prose is shown as its output."""
+    """Return why words of a file or a program are unconfirmed, or an empty string.
+
+    Words are confirmed if the person typed one of their values or a call tried one.
+    """
     for one in pointed:
         if one.tier == "observed" and one.unit and not _is_witnessed(one, transcript):
             place = one.source.call[:60] or "a result"
@@ -316,8 +332,12 @@ def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> 
 
 
 def _is_witnessed(one: Pointed, transcript: QuotableTranscript) -> bool:
-    """Whether nothing is said in words, or a value of it was typed by the person, asked for, tried since.
-    What an error says was tried, too, where a call that worked has a word of it that the failed one lacks."""
+    """Return whether the passage is not prose, or one of its values was typed by the person or used by a
+    later call.
+
+    An error is also confirmed if a later call that worked uses one of its words that the failed call
+    lacks.
+    """
     if not any(map(units.speaks, one.unit.splitlines())) or _answers(one, transcript):
         return True
     telling = {value for value in units.values(one.unit) if len(value) >= 4}
@@ -329,7 +349,8 @@ def _is_witnessed(one: Pointed, transcript: QuotableTranscript) -> bool:
 
 
 def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
-    """Whether a statement answers what the person had asked: it shares half of a question's words."""
+    """Return whether a statement answers the person's question: it has at least half of the question's
+    words."""
     words = set(content_words(one.unit))
     before = (s.text for s in transcript.sources if s.tier == "user" and s.seq < one.source.seq)
     asked = (part for text in before for part in units.sentences(text) if units.is_question(part))
@@ -337,9 +358,12 @@ def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
 
 
 def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> None:
-    """Refuse quotes that hold none of the values that the claim is about: they point at something else. Words
-    are not compared, since the claim may be in another language; two words with a dash or a slash between
-    them are no value. A step may name what stands anywhere in the session but in untrusted text."""
+    """Refuse quotes that contain none of the values that the claim is about.
+
+    Words are not compared, because the claim may be in another language. Two words joined by a dash or a
+    slash are not a value. A skill's step may name values from anywhere in the session except untrusted
+    text.
+    """
     values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
     named = {value for value in values if not _TWO_WORDS.fullmatch(value)}
     there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
@@ -360,7 +384,7 @@ def _known(text: str) -> Repeated:
 
 
 def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
-    """Refuse what one entry holds already: every line that is said, and calls that stand for themselves."""
+    """Refuse a claim if one existing entry already contains all its lines and calls."""
     said = [fold(line) for one in pointed for line in one.unit.splitlines()]
     calls = [fold(kept(one.source)) for one in pointed if not one.unit]
     for existing in claim.existing if said else ():

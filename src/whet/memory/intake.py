@@ -1,7 +1,8 @@
-"""Takes a skill from elsewhere in: is it valid, what is suspicious in it, and its entry in the ledger.
+"""Installs a skill from elsewhere: checks that it is valid, looks for suspicious parts, and enters it in the
+ledger.
 
-What is found does not forbid it: the skill is kept in quarantine until a person has looked. Nothing of it is
-run. Where the folder came from is the caller's business.
+Findings do not reject it: the skill is quarantined until a person has looked at it. Nothing in it is run.
+The caller provides the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MOST_FINDINGS = 10
 
 
 class SkillIntake(msgspec.Struct, frozen=True):
-    """A foreign skill that was read: its files, and what a person should look at first."""
+    """A foreign skill that was read: its files, and the findings that a person should look at first."""
 
     name: str
     description: str
@@ -36,12 +37,12 @@ class SkillIntake(msgspec.Struct, frozen=True):
 
     @property
     def main_first(self) -> list[str]:
-        """The paths of what can be read or run: SKILL.md, then the others by name."""
+        """The paths of all files that can be read or run: SKILL.md, then the others by name."""
         return [path for path in self.files if not path.startswith("assets/")]
 
 
 def read_folder(folder: Path) -> SkillIntake:
-    """Read a skill's folder. Raises WhetError where it is no valid skill."""
+    """Read a skill's folder. Raises WhetError if it is not a valid skill."""
     if folder.is_symlink() or not folder.is_dir():
         raise WhetError(f"{folder} is not a folder", hint="give the folder that holds SKILL.md")
     files = skill_format.read(folder)
@@ -56,7 +57,8 @@ def read_folder(folder: Path) -> SkillIntake:
 def enter(
     connection: apsw.Connection, intake: SkillIntake, source: str, *, profile: str, now: str
 ) -> LedgerRow:
-    """Enter a skill inside the caller's transaction; its files follow. Raises Refused for a taken name."""
+    """Enter a skill inside the caller's transaction; its files are written later. Raises Refused if the name
+    is in use."""
     root = f"skills/{intake.name}/"
     if any(state.wanted for state in learned.states(connection, profile, root)):
         hint = f"to install it again: whet undo, or rm -r the folder skills/{intake.name}"

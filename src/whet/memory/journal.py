@@ -1,9 +1,10 @@
-"""Keeps the files of learning and the ledger in step, whatever crashed or was edited by hand between them.
+"""Keeps the files of learning and the ledger in step after crashes and edits by hand.
 
-A file holds what was last written (nothing to do), what it should hold (written, and the program died before
-it noted so), or something else: then a person edited it, which is entered in the ledger as theirs before
-anything is written. A change that waits for its file is carried over to the person's text. One folder and
-one profile; it does not know who may change what.
+A file holds either the text that was last written (nothing to do), the text that it should hold (the
+program crashed before it recorded the write), or something else. In the last case a person edited it, and
+the edit is entered in the ledger as theirs before anything is written. A change that waits for its file is
+merged into the person's text. One journal serves one folder and one profile. Permissions are checked
+elsewhere.
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ _OVER = "it replaces what came in between (change {})"
 
 
 class Journal:
-    """The files of one profile's reader, whose `troubles` name what can't be read or written; what is well is
-    taken out of them. Synchronous; call it off the event loop's thread."""
+    """The files of one profile's reader. `troubles` lists the files that can't be read or written, while that
+    is so.
+
+    Synchronous; call it off the event loop's thread.
+    """
 
     def __init__(self, reader: MemoryReader) -> None:
         self._database, self._now, self._folder = reader.database, reader.now, reader.folder
         self._profile, self._seen, self._troubles = reader.profile, reader.seen, reader.troubles
 
     def settle(self, waiting: Sequence[str], skills: Sequence[str]) -> None:
-        """Bring both notes, the `waiting` files and these skills into step with the ledger.
+        """Bring both notes, the `pending_paths` and these skills into step with the ledger.
 
         Raises StoreError for the database only.
         """
@@ -65,7 +69,7 @@ class Journal:
         self._troubles[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"
 
     def _step(self, path: str) -> bool:
-        """Go one step; True when file and ledger agree."""
+        """Do one step of the comparison. Returns True when file and ledger agree."""
         place = self._folder / path
         disk.restore_aside(place)
         there = disk.read(place)
@@ -92,7 +96,7 @@ class Journal:
         return False
 
     def _enter(self, connection: apsw.Connection, seen: FileState, there: bytes | None, base: bytes) -> bool:
-        """Enter an edit by hand; False where another process was faster and nothing was done."""
+        """Enter an edit by hand. Returns False if another process was faster and nothing was done."""
         if learned.state(connection, self._profile, seen.path).wanted != seen.wanted:
             return False
         key = learned.keep_text(connection, there) if there is not None else ""
@@ -112,7 +116,7 @@ class Journal:
         after = notes.decoded(there or b"")
         ours = notes.decoded(learned.text(connection, seen.wanted))
         others = notes.changes(before, ours) if seen.wanted != seen.written else []
-        # What is among the others' was entered before a crash, or said twice.
+        # A change that the pending ones already contain was entered before a crash, or is a duplicate.
         made = {entry.said for entry in notes.entries(ours)} if others else set[str]()
         rows = [
             row
@@ -134,7 +138,7 @@ class Journal:
 
     def _enter_skill(self, connection: apsw.Connection, seen: FileState, key: str) -> None:
         if not seen.wanted and not seen.written:
-            return  # seen for the first time: a person's own, as it is
+            return  # seen for the first time: a person's own skill, kept as it is
         name = seen.path.split("/")[1]
         change = FileChange(seen.path, seen.wanted, key)
         before, after = (learned.text(connection, k).decode("utf-8", "replace") for k in (seen.wanted, key))
@@ -145,7 +149,10 @@ class Journal:
         self._insert(connection, new)
 
     def _overtaken(self, connection: apsw.Connection, target: Target, after: str) -> bool:
-        """Let a hand's version of an entry stand alone; False where the other one may be a hand's too."""
+        """Undo the learned version of an entry that was edited by hand at the same time.
+
+        Returns False if the other version may be an edit by hand, too.
+        """
         for row in ledger.select(connection, profile=self._profile, kind="memory", item=target):
             if row.after == after and row.state == "active" and row.origin != _HAND:
                 reason = "the entry was changed by hand at the same time; the hand's version stands"

@@ -1,7 +1,7 @@
-"""What a team's home saw of the files of learning: each home has copies of its own, and keeps what it saw
-beside them, so that it goes with them where they go.
+"""Records which versions of the learning files a home of a team has seen.
 
-What the files should hold is rows of the team's database.
+Each home has its own copies of the files and stores this record beside them, so that it moves with them.
+The texts that the files should hold are rows of the team's database.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILE = ".seen.json"
 
 
 class _Seen(NamedTuple):
-    """A text that was seen: its hash, and of notes the text itself."""
+    """A version that was seen: its hash and, for notes, also the text."""
 
     hash: str
     text: str = ""
@@ -39,9 +39,9 @@ class _Seen(NamedTuple):
 class KnownCopies(KnownFiles):
     """One profile's files in a home of a team, below `folder`.
 
-    A file that is not in the list was never there, unless it is an older version of a skill's that the ledger
-    knows. Of one that was being written two texts are listed, so that neither counts as an edit by hand after
-    a crash. A folder that went with its list is filled again.
+    A file that is not recorded was never there, unless it is an older version of a skill's file that the
+    ledger knows. For a file that is being written two versions are recorded, so that neither counts as an
+    edit by hand after a crash. If the folder is removed together with its record, it is filled again.
     """
 
     def __init__(self, database: StateDatabase, profile: str, folder: Path) -> None:
@@ -95,13 +95,13 @@ class KnownCopies(KnownFiles):
         try:
             there = disk.read(folder / "SKILL.md", LARGEST_MAIN_BYTES)
         except WhetError:
-            return False  # the library says why
+            return False  # the library reports the reason
         key = digest(there) if there is not None else ""
         known = seen.get(f"skills/{folder.name}/SKILL.md", [_Seen("")])
         return key not in {one.hash for one in known}
 
     def _read(self, path: str) -> dict[str, list[_Seen]]:
-        """Give the list that a file belongs to; one that can't be read is an empty one."""
+        """Return the record that a file belongs to. An unreadable record counts as empty."""
         try:
             raw = disk.read(self._list_of(path), _LARGEST_BYTES)
             return from_json(raw or b"{}", dict[str, list[_Seen]])
@@ -126,8 +126,10 @@ def _seen(path: str, content: bytes | None) -> _Seen:
 
 
 def hand_over(own: StateDatabase, team: StateDatabase, home: Home, *, to_team: bool) -> None:
-    """Have a home's files be known after a copy where they were known before it: what its own store saw of
-    them beside them, or the other way round. Once is as good as twice."""
+    """Copy the record of seen files from a home's own store to the files beside them, or the other way round.
+
+    Files known before the copy are then known after it. It is safe to repeat.
+    """
 
     def seen(connection: apsw.Connection) -> list[tuple[str, str, str]]:
         found = connection.execute("SELECT profile, path, written FROM learned_files")

@@ -1,7 +1,7 @@
-"""Which skills there are: the home's, the ones that come with the program, and plugins'.
+"""Lists the available skills: the home's own, those that come with the program, and plugins'.
 
-A skill that can't be read is listed with the reason and never loaded. It reads only; changes go through
-the desk.
+An unreadable skill is listed with the reason and never loaded. This module only reads; changes go through
+the learning service.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whet.store.ledger import digest
 
 LARGEST_MAIN_BYTES = 200_000
 BUILT_IN = Path(__file__).with_name("builtin_skills")
-# Here too, so that a session's start reads no file for them; a test holds the two together.
+# Repeated here so that starting a session reads no file for them; a test compares the two.
 BUILT_IN_DESCRIPTIONS = {
     "debug-failing-test": "Find out why a test is red, flaky or hangs, and fix the cause.",
     "find-slow-code": "Measure where time or memory goes and make code faster.",
@@ -29,8 +29,11 @@ BUILT_IN_DESCRIPTIONS = {
 
 
 class SkillInfo(msgspec.Struct, frozen=True):
-    """A skill as the index shows it; `problem` says why it can't be loaded. `source`: home, built-in, or
-    the plugin's name; `hash` that of its SKILL.md."""
+    """A skill as the index shows it.
+
+    `problem` is the reason why it can't be loaded. `source` is home, built-in, or the plugin's name.
+    `hash` is the hash of its SKILL.md.
+    """
 
     name: str
     description: str
@@ -48,7 +51,7 @@ class Library:
         self._others: dict[str, SkillInfo] = {}
 
     def offer(self, name: str, folder: Path, source: str, description: str = "") -> None:
-        """Add a skill from elsewhere; a name that is taken stays with whoever had it first."""
+        """Add a skill from elsewhere. If the name is in use, the earlier skill stays."""
         self._others.setdefault(name, SkillInfo(name, description, source, folder))
 
     def offer_built_in(self) -> None:
@@ -57,17 +60,18 @@ class Library:
             self.offer(name, BUILT_IN / name, "built-in", description)
 
     def share(self, other: Library) -> None:
-        """Offer what another library was offered from elsewhere, as it is now; not its own skills."""
+        """Offer the skills that another library was offered from elsewhere, as they are now; not its own
+        skills."""
         self._others.update(other._others)
 
     def all(self) -> list[SkillInfo]:
-        """Give every skill, sorted by name; the home's own stand before others of the same name."""
+        """Return every skill, sorted by name. The home's own skills replace others of the same name."""
         found = {info.name: info for info in self._others.values()}
         found.update((info.name, info) for info in self._own())
         return [found[name] for name in sorted(found)]
 
     def find(self, name: str) -> SkillInfo | None:
-        """Give the skill of that name, None without one."""
+        """Return the skill of that name, or None if it does not exist."""
         if not NAME.fullmatch(name):
             return None
         info = self._read(self.folder / name) or self._others.get(name)

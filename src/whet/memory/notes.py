@@ -27,7 +27,8 @@ _LONGEST_ENTRY = 700
 
 
 class NoteEntry(msgspec.Struct, frozen=True):
-    """One entry: its text without the bullet, its section's heading in lower case, and its lines."""
+    """One entry: its text without the bullet, its section's heading in lower case, and its first and last
+    line."""
 
     text: str
     section: str
@@ -36,17 +37,17 @@ class NoteEntry(msgspec.Struct, frozen=True):
 
     @property
     def is_pitfall(self) -> bool:
-        """Whether it stands in the section for pitfalls."""
+        """Whether it is in the section for pitfalls."""
         return self.section == PITFALLS
 
     @property
     def said(self) -> str:
-        """The entry as `add` takes it: a pitfall says that it is one."""
+        """The entry as `add` takes it: a pitfall begins with the prefix "Pitfall: "."""
         return f"{SAID_PITFALL}{self.text}" if self.is_pitfall else self.text
 
 
 class EntryChange(msgspec.Struct, frozen=True):
-    """One entry's change: empty `before` for a new one, empty `after` for one that is gone."""
+    """One entry's change. `before` is empty for a new entry, `after` for a removed one."""
 
     before: str
     after: str
@@ -58,12 +59,12 @@ class EntryChange(msgspec.Struct, frozen=True):
 
 
 def decoded(raw: bytes) -> str:
-    """Give the text of a notes file; the mark that some editors begin a file with is none of it."""
+    """Return the text of a notes file, without a byte order mark."""
     return raw.decode("utf-8-sig", "replace")
 
 
 def entries(text: str) -> list[NoteEntry]:
-    """Give the entries of a file, in order."""
+    """Return the entries of a file, in order."""
     found: list[NoteEntry] = []
     lines = text.split("\n")
     section, start, in_comment = "", -1, False
@@ -93,7 +94,7 @@ def entries(text: str) -> list[NoteEntry]:
 
 
 def change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[str, EntryChange]:
-    """Give the text after what `request` asks for, and what that changes. Raises Refused."""
+    """Return the text after the requested change, and the change itself. Raises Refused."""
     entry = None if request.action == "add" else only(text, request.old_text)
     made = EntryChange(entry.said if entry else "", "")
     if request.action != "remove":
@@ -110,7 +111,8 @@ def change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[str, En
 
 
 def step(text: str, target: Target, change: EntryChange) -> str:
-    """Make one change in `text`, word for word; one that is made already changes nothing. Raises Refused."""
+    """Apply one change to the text, word for word. A change that is already applied does nothing. Raises
+    Refused."""
     there = {entry.said: entry for entry in entries(text)}
     entry = there.get(change.before) if change.before else None
     if change.after in there and entry is None:
@@ -129,7 +131,8 @@ def step(text: str, target: Target, change: EntryChange) -> str:
 
 
 def changes(before: str, after: str) -> list[EntryChange]:
-    """Give how `after`'s entries differ from `before`'s, in order. Moved entries count as unchanged."""
+    """Return how the entries of `after` differ from those of `before`, in order. Moved entries count as
+    unchanged."""
     old = [entry.said for entry in entries(before)]
     new = [entry.said for entry in entries(after)]
     found: list[EntryChange] = []
@@ -143,7 +146,7 @@ def changes(before: str, after: str) -> list[EntryChange]:
 
 
 def carry(text: str, target: Target, wanted: Sequence[EntryChange]) -> tuple[str, list[EntryChange]]:
-    """Make these changes in `text` too; gives the new text and the changes that no longer fit."""
+    """Apply the changes to the text too. Returns the new text and the changes that no longer fit."""
     lost: list[EntryChange] = []
     for one in wanted:
         try:
@@ -154,7 +157,7 @@ def carry(text: str, target: Target, wanted: Sequence[EntryChange]) -> tuple[str
 
 
 def check_room(text: str, after: str, target: Target, limit_chars: int) -> None:
-    """Raise Refused where the edited file would be over its limit and larger than before."""
+    """Raise Refused if the edited file would be over its limit and larger than before."""
     size = len(after.strip())
     if size <= limit_chars or size <= len(text.strip()):
         return
@@ -168,8 +171,11 @@ def check_room(text: str, after: str, target: Target, limit_chars: int) -> None:
 
 
 def put(text: str, target: Target, said: str) -> str:
-    """Give the text with an entry that says exactly this, at the end of its section. It is not checked: what
-    comes back stood there before, and a person's own entries have no limits."""
+    """Return the text with exactly this entry added at the end of its section.
+
+    The entry is not checked: a restored entry was in the file before, and a person's own entries have no
+    limits.
+    """
     is_pitfall = target == "memory" and said.startswith(SAID_PITFALL)
     entry = said.removeprefix(SAID_PITFALL) if is_pitfall else said
     lines = (text.rstrip("\n") or f"{_TITLES[target]}\n").split("\n")
@@ -185,7 +191,7 @@ def put(text: str, target: Target, said: str) -> str:
 
 
 def _without(text: str, entry: NoteEntry) -> str:
-    """Give the text without this entry, and with the last pitfall without their heading."""
+    """Return the text without this entry. The heading of the pitfalls is removed with the last pitfall."""
     lines = text.split("\n")
     head, tail = lines[: entry.first], lines[entry.last + 1 :]
     if entry.is_pitfall:
@@ -194,7 +200,7 @@ def _without(text: str, entry: NoteEntry) -> str:
 
 
 def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
-    """Take the heading that `put` writes off the end of `head` where nothing of its section is left."""
+    """Remove the heading that `append_entry` writes from the end of `head` if its section is now empty."""
     rest = next((line for line in tail if line.strip()), "")
     above = _stripped(head)
     if above[-1:] != [_PITFALLS_LINE] or (rest and not re.match(r"#+\s", rest)):
@@ -203,12 +209,13 @@ def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
 
 
 def _stripped(lines: Sequence[str]) -> list[str]:
-    """Give lines without the blank ones at their end."""
+    """Return the lines without the blank ones at their end."""
     return [*dropwhile(lambda line: not line.strip(), reversed(lines))][::-1]
 
 
 def only(text: str, part: str) -> NoteEntry:
-    """Give the one entry that holds `part` (white space folded). Raises Refused for none or several."""
+    """Return the only entry that contains `part` (white space folded). Raises Refused if none or several
+    do."""
     wanted = fold(part)
     if not wanted:
         raise Refused("old_text is empty", hint="Give a unique part of the entry.")
@@ -228,12 +235,13 @@ def only(text: str, part: str) -> NoteEntry:
 
 
 def fold(text: str) -> str:
-    """Give text with its white space folded to single blanks, in lower case, for comparing."""
+    """Return the text in lower case with its white space folded to single blanks, for comparisons."""
     return flat(text).lower()
 
 
 def clean(content: str) -> str:
-    """Give an entry's text as it is kept: no bullet, no blank lines, no blanks around one. Raises Refused."""
+    """Return an entry's text as it is kept: no bullet, no blank lines, no surrounding blanks. Raises
+    Refused."""
     text = _entry_text([line.strip() for line in content.splitlines() if line.strip()] or [""])
     if not text:
         raise Refused("The content is empty", hint="Say in one or two lines what to remember.")
@@ -248,19 +256,19 @@ def clean(content: str) -> str:
 
 
 def used(text: str, limit_chars: int) -> str:
-    """Say how full a file is: `37% used`."""
+    """Return how full a file is, as in `37% used`."""
     return f"{round(100 * len(text.strip()) / limit_chars)}% used"
 
 
 def droppable(text: str, wanted_chars: int) -> list[str]:
-    """Give entries that could make room for `wanted_chars`: the longest first, as few as are needed."""
+    """Return the longest entries, as few as are needed to free `wanted_chars`."""
     longest = sorted((entry.text for entry in entries(text)), key=len, reverse=True)[:4]
     before = accumulate((len(entry) + 3 for entry in longest), initial=0)
     return [entry for entry, chars in zip(longest, before, strict=False) if chars < wanted_chars]
 
 
 def _end_of(lines: Sequence[str], *, is_pitfall: bool) -> int:
-    """Give the line before which a new entry goes."""
+    """Return the index of the line before which a new entry is inserted."""
     if is_pitfall:
         start = next(number for number, line in enumerate(lines) if _is_pitfalls(line)) + 1
     else:

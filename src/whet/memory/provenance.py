@@ -1,9 +1,9 @@
-"""Where the bytes of a result are from: this machine's own work, or somewhere else.
+"""The origin of a result's bytes: this machine's own work, or somewhere else.
 
-Trust follows bytes. The sandbox counts what comes in from the network, so a call that ran in one was there or
-was not, whatever its command says; the text of a command counts only where nothing held it. A file is foreign
-where a call that got such bytes, or that took a foreign file, was running when the file was written or moved:
-the store knows when each call ran, in every session. Vendored and installed folders are so by their place.
+Trust follows bytes. The sandbox counts the bytes that arrive from the network, so it is known which calls
+received any. The text of a command matters only if no sandbox counted. A file is foreign if a call that
+received such bytes, or that read a foreign file, was running when the file was written or moved; the store
+knows when each call of every session ran. Vendored and installed folders are recognised by their path.
 """
 
 from __future__ import annotations
@@ -36,18 +36,21 @@ _SCRIPT_BYTES = 20_000
 
 
 def got_bytes(command: str, received: bool | None) -> bool:
-    """Whether bytes may have come to a command from the network: as the sandbox counted, else by its text."""
+    """Return whether a command may have received bytes from the network: by the sandbox's count, else by its
+    text."""
     return reaches_out(command) if received is None else received
 
 
 def is_installed(path: str) -> bool:
-    """Whether a path lies in a folder of other people's code or downloads."""
+    """Return whether a path lies in a folder of other people's code or downloads."""
     return _INSTALLED.search(path) is not None
 
 
 def reads_installed(command: str) -> bool:
-    """Whether a command names such a path. A program that it runs from the `bin` of one is what it would be
-    in any other place, and so is one that is told where its own cache lies."""
+    """Return whether a command names a path of other people's code or downloads.
+
+    Programs that it runs from a `bin` folder, and options that set a cache folder, are not counted.
+    """
     command = re.sub(r"\s--?[\w-]*cache[\w-]*[=\s]\S+", " ", command)
     for word in read(command).programs:
         if re.search(r"/\.?bin/[^/]+$", word):
@@ -56,7 +59,8 @@ def reads_installed(command: str) -> bool:
 
 
 class FileOrigins:
-    """What the disk and the store know of files' bytes; one connection, inside a transaction, reads only."""
+    """The origin of files' bytes, from the disk and the store. One connection inside a transaction; reads
+    only."""
 
     def __init__(self, connection: apsw.Connection, workspace: str) -> None:
         self._connection = connection
@@ -67,15 +71,18 @@ class FileOrigins:
         self._inside: dict[str, list[str]] = {}
 
     def why_any_foreign(self, words: Iterable[str]) -> str:
-        """Say why one of the files that these words may name is from elsewhere, also those below a folder
-        that another of them names; empty where none is."""
+        """Return why one of the files that these words may name is from elsewhere, or an empty string.
+
+        Words are also looked up below the folders that other words name.
+        """
         named = list(dict.fromkeys(filter(None, words)))[:_MOST_WORDS]
         folders = [word for word in named if os.path.isdir(self._place(word))][:_MOST_FOLDERS]
         below = (f"{folder}/{word}" for folder in folders for word in named if not os.path.isabs(word))
         return next((why for word in (*named, *below) if (why := self.why_foreign(word))), "")
 
     def why_foreign(self, path: str, depth: int = 0) -> str | None:
-        """Say why a file's bytes are from elsewhere, empty for those of here, None where there is no file."""
+        """Return why a file's bytes are from elsewhere, an empty string if they are local, or None if there
+        is no file."""
         if re.search(r"[*?\[]", path) and "\0" not in path:
             found = islice(glob.iglob(str(self._place(path))), _MOST_WORDS)
             return next((why for one in found if (why := self.why_foreign(one, depth))), None)
@@ -93,7 +100,7 @@ class FileOrigins:
         within = os.path.relpath(led, os.path.realpath(self._workspace))
         if led != os.path.abspath(place) and is_installed(within):
             self._known[key] = f"{path} leads to {led[-80:]}, which is installed or downloaded"
-        for at_ns in {found.st_mtime_ns, found.st_ctime_ns}:  # moving a file keeps the first
+        for at_ns in {found.st_mtime_ns, found.st_ctime_ns}:  # moving a file keeps its mtime
             for call in self._running_at(at_ns // 1_000_000):
                 names_it = any(str(self._place(word)) == key for word in _words_of(call))
                 why = self._why_made(call, path, key, depth)
@@ -103,7 +110,7 @@ class FileOrigins:
         return self._known[key]
 
     def _running_at(self, at_ms: int) -> list[PastCall]:
-        if at_ms not in self._running:  # files that came together have one time
+        if at_ms not in self._running:  # files that arrived together share one time
             self._running[at_ms] = list(calls.running_at(self._connection, at_ms))
         return self._running[at_ms]
 
@@ -111,7 +118,7 @@ class FileOrigins:
         return self._workspace / os.path.expanduser(path)
 
     def _why_made(self, call: PastCall, path: str, key: str, depth: int) -> str:
-        """Say why what a call wrote is from elsewhere: it got bytes, or took what is."""
+        """Return why the output of a call is from elsewhere: it received bytes, or read a foreign file."""
         if "command" not in tags_of(call.name):
             return ""
         words = [] if depth >= _DEEPEST else [w for w in _words_of(call) if w and str(self._place(w)) != key]
@@ -123,7 +130,8 @@ class FileOrigins:
         return f"{path} came with `{' '.join(command.split())[:80]}`"
 
     def _named_in(self, path: str) -> list[str]:
-        """Give what a file names that a call may have run: a script opens what its command does not name."""
+        """Return the paths inside a file that a call may have run: a script opens files that its command does
+        not name."""
         if path not in self._inside:
             text = ""
             with suppress(OSError, ValueError):
@@ -135,7 +143,8 @@ class FileOrigins:
         return self._inside[path]
 
     def _why_before(self, path: str, key: str, depth: int) -> str:
-        """Say so of a file that is gone, or that was changed since: by the earlier calls that name it."""
+        """Return why a file that was deleted or changed since is from elsewhere, judged by the earlier calls
+        that name it."""
         for call in calls.naming(self._connection, self._named_workspace, os.path.basename(path)):
             changed = (*call.effects.edits, *call.effects.touched)
             names = (*(one.path for one in changed), *_words_of(call))
@@ -146,6 +155,6 @@ class FileOrigins:
 
 
 def _words_of(call: PastCall) -> Sequence[str]:
-    """Give the words of a call that may name files."""
+    """Return the words of a call that may name files."""
     given = arguments_of(call.arguments)
     return read(str(given["command"])).files if given.get("command") else [str(given.get("path", ""))]

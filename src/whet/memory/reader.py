@@ -1,8 +1,8 @@
-"""What is learned, as sessions read it: notes and skills, kept in step with the ledger before they are read.
+"""Reads notes and skills for sessions, after bringing them into step with the ledger.
 
-A new session's prompt takes the notes whole, since they are bounded, pitfalls after the rest; of the skills
-names and descriptions until their budget is spent, those used most first (the rest is found with
-skills_list). This is all that a session's start needs; changes are the desk's business.
+A new session's prompt contains all notes, since they are bounded, with pitfalls last. Of the skills it
+contains names and descriptions until their budget is spent, the most used first; skills_list finds the
+others. This is all that starting a session needs. Changes go through the learning service.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _NOTES_HEAD = "What you remember (as of this session's start; what was said and 
 
 
 class PromptPart(msgspec.Struct, frozen=True):
-    """The text for the system prompt and the items it shows."""
+    """A text for the system prompt, and the items that it shows."""
 
     text: str = ""
     items: tuple[ContextItem, ...] = ()
 
 
 class NotesState(msgspec.Struct, frozen=True):
-    """A notes file as sessions read it: its text, how full it is, and what is wrong with it on disk."""
+    """A notes file as sessions read it: its text, how full it is, and any problem with it on disk."""
 
     target: Target
     path: str
@@ -59,42 +59,48 @@ class NotesState(msgspec.Struct, frozen=True):
 
 
 class KnownFiles:
-    """What one profile's files held when they were last looked at, by which an edit by hand is told; kept
-    where the ledger is."""
+    """The contents of one profile's files when last looked at, used to detect edits by hand.
+
+    Stored in the same database as the ledger.
+    """
 
     def __init__(self, database: StateDatabase, profile: str) -> None:
         self._database = database
         self._profile = profile
 
     def state(self, path: str, there: str | None = None) -> FileState:
-        """Give what a file should hold and what was last seen; `there` is the hash of what it holds now."""
+        """Return a file's wanted and last seen hashes. `there` is the hash of its current content."""
         return self._database.read_now(lambda db: learned.state(db, self._profile, path))
 
     def base(self, state: FileState) -> bytes:
-        """Give the text of notes that was last seen."""
+        """Return the text of notes as last seen."""
         return self._database.read_now(lambda db: learned.text(db, state.written))
 
     def waiting(self) -> list[str]:
-        """Give the files that don't hold yet what they should."""
+        """Return the files that are behind the ledger."""
         found = self._database.read_now(lambda db: learned.unapplied(db, self._profile))
         return [state.path for state in found]
 
     def changed_skills(self) -> list[str]:
-        """Give the skills whose edits by hand others wait for; here they are noticed when they are used."""
+        """Return the skills whose edits by hand must be entered now. Here none: they are noticed when the
+        skill is used."""
         return []
 
     def will_hold(self, path: str, content: bytes | None) -> None:
-        """Note what is about to be put there, None for no file."""
+        """Record the content that is about to be written to a file (None: it is deleted)."""
 
     def saw(self, path: str, content: bytes | None) -> None:
-        """Note what a file holds, None where there is none."""
+        """Record the content of a file (None: there is no file)."""
         key = digest(content) if content is not None else ""
         self._database.write_now(lambda db: learned.saw(db, self._profile, path, key))
 
 
 class MemoryReader:
-    """Reads one profile's notes and skills. Its async methods may be called from any task; the others
-    touch files and belong on a thread. `troubles` names the files that can't be read or written."""
+    """Reads one profile's notes and skills.
+
+    Async methods may be called from any task; the others access files and belong on a thread. `troubles`
+    lists the files that can't be read or written.
+    """
 
     def __init__(
         self,
@@ -120,7 +126,7 @@ class MemoryReader:
 
     @cached_property
     def journal(self) -> Journal:
-        """What enters edits by hand and writes files; made when something changed, which is seldom."""
+        """Enters edits by hand and writes files. Created on first use, since changes are rare."""
         from whet.memory.journal import Journal  # noqa: PLC0415 - a session's start rarely needs it
 
         return Journal(self)
@@ -128,7 +134,8 @@ class MemoryReader:
     async def prompt_part(
         self, offered: Collection[str] | None, without: Collection[ContextItem] = ()
     ) -> PromptPart:
-        """Give what a new session with the tools `offered` (None: all) reads, but for `without`."""
+        """Return the prompt part of a new session with the tools `offered` (None: all), leaving out the items
+        in `without`."""
 
         def work() -> PromptPart:
             self.bring_into_step(self.seen.changed_skills())
@@ -142,7 +149,7 @@ class MemoryReader:
         return await asyncio.to_thread(work)
 
     async def notes(self) -> list[NotesState]:
-        """Give both notes files, edits by hand noticed first."""
+        """Return both notes files, after entering edits by hand."""
 
         def state(target: Target, path: str) -> NotesState:
             text, place = self.text(path), str(self.folder / path)
@@ -153,36 +160,37 @@ class MemoryReader:
         return [await asyncio.to_thread(state, target, path) for target, path in notes.FILES.items()]
 
     def bring_into_step(self, skills: Sequence[str] = ()) -> None:
-        """Enter edits by hand and write the files that wait, of both notes and these skills.
+        """Enter edits by hand and write the pending files, of both notes and these skills.
 
-        What can't be read or written is named in `troubles` and left as it is. Raises StoreError for the
-        database only.
+        Files that can't be read or written are listed in `troubles` and left as they are. Raises
+        StoreError for the database only.
         """
         waits = self.seen.waiting()
         if waits or skills or self._notes_changed():
             self.journal.settle(waits, skills)
 
     def change(self, work: Callable[[apsw.Connection], T], skills: Sequence[str] = ()) -> T:
-        """Change the ledger in a transaction, with the files in step before and after it."""
+        """Change the ledger in a transaction, bringing the files into step before and after it."""
         self.bring_into_step(skills)
         done = self.database.write_now(work)
         self.bring_into_step()
         return done
 
     def text(self, path: str) -> str:
-        """Give what a notes file should hold, from the ledger."""
+        """Return the text that a notes file should hold, from the ledger."""
         return self.database.read_now(lambda db: in_force(db, self.profile, path))
 
     def now(self) -> str:
-        """Give the time as the ledger has it."""
+        """Return the current time in the ledger's format."""
         return iso(self.clock.now())
 
     def room_chars(self, target: Target) -> int:
-        """Give how many characters a notes file may have."""
+        """Return the maximum size of a notes file, in characters."""
         return self.limits.memory_chars if target == "memory" else self.limits.user_chars
 
     def _notes_changed(self) -> bool:
-        """Whether a notes file is not what was last seen; cheap, for the start of every session."""
+        """Return whether a notes file has changed since it was last seen. Cheap enough for the start of every
+        session."""
         for path in notes.FILES.values():
             try:
                 there = disk.read(self.folder / path)
@@ -197,12 +205,13 @@ class MemoryReader:
 
 
 def in_force(connection: apsw.Connection, profile: str, path: str) -> str:
-    """Give what a notes file should hold, inside a transaction."""
+    """Return the text that a notes file should hold, inside a transaction."""
     return notes.decoded(learned.text(connection, learned.state(connection, profile, path).wanted))
 
 
 def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = ()) -> PromptPart:
-    """Write the notes, by target, but those `without` names; nothing where there are none."""
+    """Return the notes as a prompt part, by target, leaving out those in `without`. Empty if there are no
+    notes."""
     items: list[ContextItem] = []
     sections: list[str] = []
     for target, title in _SECTIONS:
@@ -223,7 +232,10 @@ def index_part(
     offered: Collection[str] | None,
     without: Collection[ContextItem] = (),
 ) -> PromptPart:
-    """Write the skill index but for `without`, for a session with tools `offered`. `uses` counts loads."""
+    """Return the skill index as a prompt part for a session with tools `offered`, leaving out `without`.
+
+    `uses` counts how often each skill was loaded.
+    """
     usable = [info for info in skills if not info.problem and _skill(info) not in without]
     can_load = offered is None or any("loads-skills" in tags_of(name) for name in offered)
     if not usable or not can_load:
@@ -246,7 +258,7 @@ def index_part(
 
 
 def entry_id(entry: NoteEntry) -> str:
-    """Give the name under which an entry is counted and found: it follows from what the entry says."""
+    """Return the id under which an entry is counted and found. It is derived from the entry's text."""
     return digest(entry.said)[:12]
 
 

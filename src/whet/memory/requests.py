@@ -1,4 +1,4 @@
-"""What is asked of the desk, what the gate makes of it, what came of it, and how that is told."""
+"""The learning service's requests, claims, verdicts and outcomes, and the texts that describe outcomes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _STATES = {
 
 
 class MemoryRequest(msgspec.Struct, frozen=True):
-    """One change to the notes. `old_text` is a unique part of the entry that is replaced or removed; `reason`
-    is kept with the row."""
+    """One change to the notes.
+
+    `old_text` is a unique part of the entry that is replaced or removed. `reason` is stored with the row.
+    """
 
     action: MemoryAction
     target: Target = "memory"
@@ -37,8 +39,11 @@ class MemoryRequest(msgspec.Struct, frozen=True):
 
 
 class SkillRequest(msgspec.Struct, frozen=True):
-    """One change to a skill. `content` is a whole SKILL.md; `base_hash` the hash that skill_view gave;
-    `confirmed`: the person said yes to a change of what is theirs."""
+    """One change to a skill.
+
+    `content` is a whole SKILL.md. `base_hash` is the hash from skill_view. `confirmed`: the person agreed
+    to a change of their own skill.
+    """
 
     action: SkillAction
     name: str
@@ -54,9 +59,11 @@ class SkillRequest(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What is handed in to be learned: the model's words and its quotes, which point at what is kept. `known`
-    is the text that is edited; `existing` are the entries that must not be repeated. `is_verbatim`: a file,
-    kept as it is or not at all."""
+    """A lesson to judge: the model's words, and the quotes that point at the text to keep.
+
+    `edited_text` is the text that is edited. `existing` are the entries that must not be repeated.
+    `is_verbatim`: a file, kept unchanged or not at all.
+    """
 
     kind: Kind
     text: str
@@ -68,9 +75,12 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class GateVerdict(msgspec.Struct, frozen=True):
-    """What comes of it: the trust, the quotes with their places, and `text`, which the program wrote from the
-    sources and which alone comes into force (empty: what was handed in, a person's own). What is untrusted,
-    or prose that nobody tried or said, waits; `why` says so. `about`: what a skill's steps are for."""
+    """The verdict on a claim: its trust, and the quotes with their positions.
+
+    `text` was written by the program from the sources and is the only text that comes into force; if
+    empty, the person's own text is used. Text that is untrusted, or prose that the person never said and
+    no call tried, waits, and `why` is the reason. `request` is the purpose of a skill's steps.
+    """
 
     trust: Trust
     evidence: tuple[Quote, ...] = ()
@@ -80,8 +90,11 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
-    """What came of a request. `state` is the row's, "refused", or "needs_yes" (the person's own, nothing
-    was done yet); `text` is for the model, `summary` a line for people ("Memory updated")."""
+    """The outcome of a request.
+
+    `state` is the row's, "refused", or "needs_yes" (the item is the person's own, and nothing was done
+    yet). `text` is for the model, `summary` is one line for people ("Memory updated").
+    """
 
     ok: bool
     state: State | Literal["needs_yes"]
@@ -92,24 +105,24 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 
 
 class Refused(WhetError):
-    """A change that can't be made; the message says why, so that it can be asked for better."""
+    """A change that can't be made. The message is the reason, so that the model can make a better request."""
 
     @property
     def outcome(self) -> WriteOutcome:
-        """What the model is told of it."""
+        """The outcome as the model sees it."""
         return WriteOutcome(False, "refused", f"{self.message.rstrip('.')}. {self.hint}".strip())
 
 
 class Repeated(Refused):
-    """What is remembered already."""
+    """The lesson is already remembered."""
 
 
 class NeedsYes(WhetError):
-    """The change is to something of the person's; the message is the question to put to them."""
+    """The change is to an item of the person's own. The message is the question for them."""
 
 
 def told(row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = None) -> WriteOutcome:
-    """Give the outcome of a row."""
+    """Return the outcome of a row."""
     if row.state not in _STATES:
         return WriteOutcome(False, row.state, f"This change is {row.state}: {row.reason}".strip(), row.id)
     text = f"{_STATES[row.state]} (change {row.id})."
@@ -125,12 +138,12 @@ def told(row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = No
 
 
 def target_of(item: str) -> Target:
-    """Give the notes file that a row of the ledger is about."""
+    """Return the notes file that a ledger row belongs to."""
     return "user" if item == "user" else "memory"
 
 
 def summary(row: LedgerRow) -> str:
-    """Say in a few words what a row did: Memory updated, Skill 'deploy' patched."""
+    """Describe a row's change in a few words, for example: Memory updated, Skill 'deploy' patched."""
     if row.kind == "memory":
         return "User profile updated" if row.item == "user" else "Memory updated"
     return f"Skill '{row.item}' {_DONE.get(row.action, 'updated')}"

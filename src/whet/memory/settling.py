@@ -1,8 +1,8 @@
-"""A review's staged changes come into force together, in the transaction that completes its job.
+"""Brings a review's staged changes into force together, in the transaction that completes its job.
 
-Each is made again on what is in force by then: an item that has changed since refuses it, with the reason.
-What a writer builds on is here, too: what is in force with its own review's staged changes on top, read
-inside a transaction. It touches no file.
+Each change is applied again to the current state. If its item has changed since, the change is refused
+with the reason. This module also reads the state that a writer builds on, inside a transaction: the
+current state plus the staged changes of the writer's own review. It touches no file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from whet.store.ledger import LedgerRow, State
 def settle(
     connection: apsw.Connection, reader: MemoryReader, task_id: str, doubts: Mapping[int, str]
 ) -> list[LedgerRow]:
-    """Give the task's rows, each with its new state; what was settled before stays as it is. What `doubts`
-    gives a reason against waits for the person."""
+    """Return the task's rows, each with its new state. Rows that were settled before stay as they are.
+
+    Rows that `doubts` has a reason against wait for the person.
+    """
     held: dict[tuple[str, str], State] = {}
     for row in ledger.of_task(connection, task_id, ("staged",)):
         key = (row.kind, row.item)
@@ -58,8 +60,11 @@ def _state_of(connection: apsw.Connection, reader: MemoryReader, row: LedgerRow)
 
 
 def enforce(connection: apsw.Connection, row: LedgerRow, room_chars: int = 0) -> None:
-    """Say what files should hold with this row in force. Raises Refused where its item has changed since, and
-    where notes have less than `room_chars` (0: not asked)."""
+    """Record what files should hold with this row in force.
+
+    Raises Refused if its item has changed since, or if the notes would exceed `room_chars` (0: not
+    checked).
+    """
     if row.kind == "memory":
         target = target_of(row.item)
         before = in_force(connection, row.profile, notes.FILES[target])
@@ -79,7 +84,7 @@ def enforce(connection: apsw.Connection, row: LedgerRow, room_chars: int = 0) ->
 
 
 def _has_no_case(row: LedgerRow) -> bool:
-    """Whether a change gives a procedure other steps without a successful call to show them."""
+    """Return whether a change alters a procedure's steps without a successful call as evidence."""
     from whet.memory.cases import is_new_procedure  # noqa: PLC0415 - loads what reads sessions; a worker's only
 
     calls = [quote for quote in row.evidence if quote.role == "tool" and not quote.failed]
@@ -88,7 +93,7 @@ def _has_no_case(row: LedgerRow) -> bool:
 
 
 def is_persons(connection: apsw.Connection, row: LedgerRow) -> bool:
-    """Whether a change touches what a person wrote: an entry of theirs, a skill of theirs."""
+    """Return whether a change touches an entry or a skill that a person wrote."""
     if row.kind == "skill":
         mark = learned.mark(connection, row.profile, row.item)
         return row.action != "create" and (mark.owner == "person" or mark.pinned)
@@ -97,26 +102,26 @@ def is_persons(connection: apsw.Connection, row: LedgerRow) -> bool:
     for earlier in ledger.select(connection, profile=row.profile, kind="memory", item=row.item):
         if earlier.id < row.id and earlier.after == row.before and earlier.state == "active":
             return earlier.origin.write_origin == "user"
-    return True  # nobody knows it: it was there before the ledger
+    return True  # of unknown origin: it was there before the ledger
 
 
 def want_note(connection: apsw.Connection, profile: str, target: Target, text: str) -> None:
-    """Say what a notes file should hold; empty for no file."""
+    """Record the text that a notes file should hold. An empty text means no file."""
     key = learned.keep_text(connection, text.encode()) if text else ""
     learned.want(connection, profile, notes.FILES[target], key)
 
 
 def note_text(connection: apsw.Connection, profile: str, target: Target, task_id: str = "") -> str:
-    """Give a notes file as the writer sees it."""
+    """Return a notes file as the writer sees it."""
     staged = ledger.of_task(connection, task_id, ("staged",))
     mine = [row for row in staged if (row.kind, row.item, row.profile) == ("memory", target, profile)]
     made = [EntryChange(row.before, row.after) for row in mine]
-    # Settling the review will say which of them no longer fit.
+    # Changes that no longer fit are reported when the review is settled.
     return notes.carry(in_force(connection, profile, notes.FILES[target]), target, made)[0]
 
 
 def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> dict[str, str]:
-    """Give a skill's files as the writer sees them: hash by path within the skill; empty where none is."""
+    """Return a skill's files as the writer sees them: hash by path within the skill, or an empty dict."""
     root = f"skills/{name}/"
     there = learned.states(connection, profile, root)
     found = {state.path.removeprefix(root): state.wanted for state in there}
@@ -127,5 +132,5 @@ def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: 
 
 
 def texts(connection: apsw.Connection, hashes: Mapping[str, str]) -> Files:
-    """Give the bytes of files by their hashes."""
+    """Return the bytes of files, by their hashes."""
     return {path: learned.text(connection, key) for path, key in hashes.items()}

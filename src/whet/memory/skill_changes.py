@@ -1,7 +1,7 @@
-"""A request to change a skill, worked out on its files as they stand: validity, compare-and-swap, patches.
+"""Computes the effect of a skill request on the skill's current files: validity, compare-and-swap, patches.
 
-Pure: files are given as bytes by relative path. A failed patch shows the nearest text, so that the next
-try can match it.
+Pure functions: files are passed as bytes by relative path. A failed patch reports the nearest text, so
+that the next attempt can match it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Files = Mapping[str, bytes]
 
 
 class SkillPlan(msgspec.Struct, frozen=True):
-    """What becomes of a skill's files (None: gone), and the text before and after of the one that matters."""
+    """The new content of a skill's files (None: deleted), and the main file's text before and after."""
 
     files: dict[str, bytes | None]
     before: str
@@ -36,12 +36,12 @@ class SkillPlan(msgspec.Struct, frozen=True):
 
     @property
     def is_file(self) -> bool:
-        """Whether it writes a file beside SKILL.md."""
+        """Whether it writes a file other than SKILL.md."""
         return MAIN not in self.files and bool(self.after)
 
     @property
     def learned(self) -> str:
-        """The lines of `after` that `before` has not: what the change claims."""
+        """The lines of `after` that are not in `before`: the change's claim."""
         old = set(self.before.splitlines())
         new = [line for line in self.after.splitlines() if line not in old]
         if not self.is_file:
@@ -50,8 +50,10 @@ class SkillPlan(msgspec.Struct, frozen=True):
 
 
 def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> SkillPlan:
-    """Give the change that `request` asks for, on the skill's present files, which a person means `by_hand`
-    without naming their hash. Raises Refused."""
+    """Return the change that `request` asks for, based on the skill's current files. Raises Refused.
+
+    `by_hand`: the person asks, so no base hash is needed.
+    """
     good_name(request.name)
     made = _planned(files, request, by_hand=by_hand)
     if (main := made.files.get(MAIN)) is not None:
@@ -65,8 +67,11 @@ def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> Skill
 
 
 def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, str]) -> SkillPlan:
-    """Give the plan with every new line taken out of SKILL.md and, in the first one's place, what the program
-    wrote (its lines, and the request that they are about). Lines that stood there stay."""
+    """Return the plan with every new line of SKILL.md replaced by the text that the gate wrote.
+
+    `texts` are those lines and the request that they are about. They replace the first new line; old lines
+    stay.
+    """
     if made.files.get(MAIN) is None:
         return made
     lines, about = written
@@ -84,7 +89,7 @@ def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, s
 
 
 def _numbered(lines: Sequence[str]) -> list[str]:
-    """Number steps again, those below each heading by themselves."""
+    """Renumber the steps, starting again below each heading."""
     count, found = 0, list[str]()
     for line in lines:
         bare = _STEP.sub("", line)
@@ -99,13 +104,16 @@ def _head(name: str, about: str) -> str:
 
 
 def tree_hash(files: Mapping[str, str]) -> str:
-    """Give a skill's hash from its files' hashes; empty for no files. Short, since models repeat it."""
+    """Return a skill's hash from its files' hashes, or an empty string if there are no files.
+
+    The hash is short because models repeat it.
+    """
     lines = "\n".join(f"{path} {key}" for path, key in sorted(files.items()) if key)
     return digest(lines)[:12] if lines else ""
 
 
 def of(files: Files) -> str:
-    """Give a skill's hash from its files."""
+    """Return a skill's hash from its files."""
     return tree_hash({path: digest(content) for path, content in files.items()})
 
 
@@ -145,7 +153,8 @@ def _patched(before: str, path: str, request: SkillRequest) -> str:
         raise Refused("old_string is empty", hint="Give the exact text to change, with enough around it.")
     count = before.count(old)
     at = before.rfind(old)
-    in_body = path == MAIN and skill_format.split(before)[1].count(old) == 1  # the description may say it too
+    # the description may contain the text too
+    in_body = path == MAIN and skill_format.split(before)[1].count(old) == 1
     if count > 1 and not in_body:
         raise Refused(
             f"old_string stands {count} times in {path}", hint="Add lines around it until it is unique."

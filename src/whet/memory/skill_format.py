@@ -1,7 +1,7 @@
-"""What makes a folder a skill: files within bounds that hold for strangers' too, a name, and a SKILL.md.
+"""Checks the format of a skill: files within limits, also for skills from strangers, a name, and a SKILL.md.
 
-Links, hidden files and anything that is not a plain file don't belong to a skill. Unknown fields of the front
-matter are left alone: nothing here writes a file.
+Links, hidden files and anything that is not a plain file don't belong to a skill. Unknown fields of the
+front matter are left alone, because nothing here writes a file.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ DESCRIPTION_CHARS = 1_024
 
 
 class BadSkill(Refused):
-    """A folder or a SKILL.md that can be no skill; the message says why."""
+    """A folder or a SKILL.md that is not a valid skill. The message is the reason."""
 
 
 def files_of(root: Path) -> list[str]:
-    """Give the files of a skill's folder as relative paths, SKILL.md first. Raises BadSkill for a folder
-    that is too large or leads out of itself."""
+    """Return the files of a skill's folder as relative paths, SKILL.md first.
+
+    Raises BadSkill if the folder is too large or contains a link.
+    """
     found: list[str] = []
     size = 0
     for folder, folders, names in os.walk(root, followlinks=False):
@@ -54,7 +56,7 @@ def files_of(root: Path) -> list[str]:
 
 
 def read(root: Path) -> dict[str, bytes]:
-    """Give a skill's files by their paths, SKILL.md first. Raises BadSkill, ConfigError."""
+    """Return a skill's files by path, SKILL.md first. Raises BadSkill, ConfigError."""
     return {path: disk.read(root / path, MOST_BYTES) or b"" for path in files_of(root)}
 
 
@@ -66,7 +68,7 @@ def _refuse_strange(path: Path, shown: str) -> None:
 
 
 def good_path(path: str) -> str:
-    """Give a file's path within a skill, tidied. Raises BadSkill for one that leads out of the skill."""
+    """Return a file's path within a skill, normalised. Raises BadSkill if it leads out of the skill."""
     parts = path.replace("\\", "/").split("/")
     if not path or path.startswith(("/", "~")) or ".." in parts or "\0" in path or len(path) > 200:
         raise BadSkill(f"{path!r} is no path inside a skill", hint="e.g. references/api.md, scripts/run.sh")
@@ -79,7 +81,7 @@ def good_path(path: str) -> str:
 
 
 def good_name(name: str) -> str:
-    """Give a skill's name. Raises BadSkill for one that is not usable as such."""
+    """Return a skill's name unchanged. Raises BadSkill if it is not valid."""
     if not NAME.fullmatch(name):
         raise BadSkill(
             f"{name[:80]!r} is no skill name", hint="1 to 64 of a-z, 0-9 and single hyphens, e.g. deploy-site"
@@ -88,12 +90,12 @@ def good_name(name: str) -> str:
 
 
 def split(text: str) -> tuple[str, str]:
-    """Give the front matter of a SKILL.md and its body. Raises BadSkill."""
+    """Return the front matter of a SKILL.md and its body. Raises BadSkill."""
     return _refused(lambda: front_matter.split(text, "SKILL.md"))
 
 
 def name_and_description(text: str) -> tuple[str, str]:
-    """Give a SKILL.md's name and description, checked. Raises BadSkill."""
+    """Return a SKILL.md's name and description, checked. Raises BadSkill."""
     head, body = split(text)
     values = _refused(lambda: front_matter.fields(head))
     name, description = values.get("name"), values.get("description")

@@ -1,4 +1,4 @@
-"""Skills as they are shown and brought in: the list, a load with its hash, skills from elsewhere, pins."""
+"""Shows and installs skills: the list, a load with its hash, skills from elsewhere, pins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a load shows: the text for the model, the file, and the hash of that file's text."""
+    """The result of loading a skill: the text for the model, the file, and the hash of that file's text."""
 
     text: str
     file: str
@@ -38,7 +38,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class SkillStore:
-    """One profile's skills. Its methods may be called from any task; files are touched on a thread."""
+    """One profile's skills. Methods may be called from any task; files are accessed on a thread."""
 
     def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader
@@ -46,15 +46,15 @@ class SkillStore:
         self._profile = reader.profile
 
     async def infos(self) -> list[SkillInfo]:
-        """Give every skill, sorted by name; one that can't be used says why."""
+        """Return every skill, sorted by name. One that can't be used carries the reason."""
         return await asyncio.to_thread(self._reader.library.all)
 
     async def listed(self, query: str = "") -> str:
-        """Give the skills' names and descriptions, or those that fit the words of `query`."""
+        """Return the names and descriptions of all skills, or of those that match the words of `query`."""
         return await asyncio.to_thread(lambda: listed(self._reader.library.all(), query))
 
     async def view(self, name: str, file_path: str, origin: Origin, how: str = "view") -> WriteOutcome:
-        """Give a skill's text, or one of its files, with its hash; the load leaves a receipt."""
+        """Return a skill's text, or one of its files, with its hash. The load is recorded."""
 
         def work() -> WriteOutcome:
             self._reader.bring_into_step([name])
@@ -73,9 +73,10 @@ class SkillStore:
             return error.outcome
 
     async def install(self, intake: SkillIntake, source: str) -> LedgerRow:
-        """Enter a foreign skill: in force where nothing was found in it, else quarantined until accepted.
+        """Enter a foreign skill. It is in force if it has no findings, and quarantined until accepted
+        otherwise.
 
-        Raises Refused where there is a skill of that name.
+        Raises Refused if a skill of that name exists.
         """
         from whet.memory.intake import enter  # noqa: PLC0415 - the scan costs 10 ms to import
 
@@ -85,7 +86,7 @@ class SkillStore:
         return await asyncio.to_thread(self._reader.change, work, [intake.name])
 
     async def pin(self, name: str, pinned: bool) -> None:
-        """Keep a skill as it is (or no longer): nobody but the person changes it. Raises NotFound."""
+        """Pin or unpin a skill; only the person can change a pinned one. Raises NotFound."""
 
         def work(connection: apsw.Connection) -> None:
             mark = learned.mark(connection, self._profile, name)
@@ -97,7 +98,7 @@ class SkillStore:
         await self._database.write(work)
 
     def _staged(self, name: str, task_id: str) -> Files | None:
-        """Give a skill's files with what this review has staged of it; None where that is nothing."""
+        """Return a skill's files including the changes that this review staged, or None if it staged none."""
 
         def work(connection: apsw.Connection) -> Files | None:
             staged = ledger.of_task(connection, task_id, ("staged",))
@@ -109,7 +110,7 @@ class SkillStore:
 
 
 def listed(skills: Sequence[SkillInfo], query: str) -> str:
-    """Write the list: name and description, the best fit first where words are given."""
+    """Return the list of names and descriptions, best match first if there is a query."""
     found = search(skills, query) if query.strip() else list(skills)
     if not skills:
         return "There are no skills yet."
@@ -125,7 +126,7 @@ def listed(skills: Sequence[SkillInfo], query: str) -> str:
 
 
 def search(skills: Sequence[SkillInfo], query: str) -> list[SkillInfo]:
-    """Give the skills that share a word with `query`, the best fit first."""
+    """Return the skills that share a word with `query`, best match first."""
     wanted = {word.lower() for word in _WORD.findall(query)}
 
     def score(info: SkillInfo) -> float:
@@ -139,7 +140,7 @@ def search(skills: Sequence[SkillInfo], query: str) -> list[SkillInfo]:
 
 
 def load(library: Library, name: str, file_path: str = "") -> Load:
-    """Give a skill's file, SKILL.md by default. Raises Refused with what there is instead."""
+    """Load a skill's file, SKILL.md by default. Raises Refused with the available alternatives."""
     info = library.find(name)
     if info is None:
         near = [found.name for found in search(library.all(), name)[:3]]
@@ -155,7 +156,7 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
 
 
 def shown(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> Load:
-    """Give a file of a skill as the model reads it. Raises Refused."""
+    """Return a file of a skill as the model reads it. Raises Refused."""
     path = good_path(file_path) if file_path else skill_changes.MAIN
     if path not in files:
         raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")

@@ -1,8 +1,8 @@
-"""Who said what in a session, and how far each text can be trusted.
+"""The speaker of each text in a session, and how far the text can be trusted.
 
-user: what the person typed. observed: results of local tools. untrusted: the web, MCP, plugins, bytes from
-elsewhere (`provenance.py`), other sessions, a helper's answer, what the person pasted or attached. own: the
-assistant's words, its arguments, and tools that only give those back. Reads stored messages; asks nobody.
+user: typed by the person. observed: results of local tools. untrusted: the web, MCP, plugins, bytes from
+elsewhere (`provenance.py`), other sessions, a helper's answer, text that the person pasted or attached.
+own: the assistant's words, its arguments, and tools that only return those. Reads stored messages only.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from whet.shell.fetches import left_names
 from whet.shell.reading import read
 
 Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
-# What stands behind a # outside of quotes does nothing: it is the assistant's talk.
+# Text behind a # outside of quotes has no effect: it is the assistant's talk.
 _COMMENT = re.compile(r"(?m)^[ \t]*#[^\n]*|(?<=\s)#(?=[^\n'\"]*$)[^\n]*")
-# A read file's lines have numbers before them; a search's hits, which stand under their file's name, too.
+# Lines of a file that was read begin with numbers, and so do search hits, which follow their file's name.
 _LINE_NUMBER = re.compile(r"(?m)^ *\d+\|")
 _STAT_LINE = re.compile(r"(?m)^ (\S+)\s+\|\s+\d+")
 
 
 class StoredText(msgspec.Struct, frozen=True):
-    """One stored message: its number, its turn, itself, the day on which it was said (ISO), and of a result
-    whether bytes came to the call from the network (None: nothing counted them)."""
+    """One stored message with its number, its turn and its day (ISO).
+
+    `received`: for a result, whether bytes came to the call from the network (None: not counted).
+    """
 
     seq: int
     turn: int
@@ -44,10 +46,12 @@ class StoredText(msgspec.Struct, frozen=True):
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """One text of a session: what stands in it (`folded`, and as it was), and whose it is. Of a result,
-    `call` is what was called: the command, the file that was read, the question that was answered; `about`
-    says the same with what was looked for. A call's arguments and its result have the same `call_id`; `made`
-    are the arguments' words, of what stands encoded in them, too."""
+    """One text of a session, original and `folded`, with its speaker.
+
+    For a result, `call` is the command, the file that was read, or the question that was answered, and
+    `about` is the same including the search terms. A call's arguments and its result have the same
+    `call_id`. `made` holds the words of the arguments, including decoded ones.
+    """
 
     seq: int
     turn: int
@@ -67,18 +71,18 @@ class SourceText(msgspec.Struct, frozen=True):
 
     @property
     def is_command(self) -> bool:
-        """Whether it is what a command printed."""
+        """Whether it is the output of a command."""
         return self.role == "tool" and "command" in tags_of(self.tool)
 
     @property
     def ran_well(self) -> bool:
-        """Whether it is what a command of this machine printed that succeeded."""
+        """Whether it is the output of a local command that succeeded."""
         return self.is_command and self.tier == "observed" and not self.failed
 
     @property
     def is_done(self) -> bool:
-        """Whether it is what became of a call that succeeded and may be a step: a command, a look, an edit, a
-        skill that was loaded."""
+        """Whether it is the result of a successful call that may be a step: a command, a look, an edit, a
+        loaded skill."""
         if self.role != "tool" or self.failed:
             return False
         tags = tags_of(self.tool)
@@ -86,7 +90,7 @@ class SourceText(msgspec.Struct, frozen=True):
 
     @property
     def puts(self) -> bool:
-        """Whether the assistant's words went into the world: a command or a file, not a question."""
+        """Whether it is an assistant's call with an effect, such as a command or a file, and not a look."""
         return self.tier == "own" and self.tool != "" and "looks" not in tags_of(self.tool)
 
 
@@ -97,10 +101,11 @@ def sources(
     trusted: Collection[str] = (),
     origins: FileOrigins | None = None,
 ) -> list[SourceText]:
-    """Give the texts of a session in order. `trusted` names tools without tags whose results are observed;
-    `origins` knows the bytes of files that are still there.
+    """Return the texts of a session in order.
 
-    Without a person (a helper's session) nothing in it is one's word: another model wrote the task.
+    `trusted` names tools without tags whose results count as observed. `origins` knows the bytes of
+    existing files. Without a person (a helper's session) no text counts as the person's, because another
+    model wrote the task.
     """
     reader = _Reader(has_person, trusted, origins)
     for row in stored:
@@ -109,7 +114,7 @@ def sources(
 
 
 class _Reader:
-    """Reads a session once, keeping which names stand for foreign bytes so far."""
+    """Reads a session once and tracks the names under which foreign bytes were stored so far."""
 
     def __init__(self, has_person: bool, trusted: Collection[str], origins: FileOrigins | None) -> None:
         self._trusted = trusted
@@ -198,7 +203,7 @@ class _Reader:
         return ("untrusted", why) if why else ("observed", "")
 
     def _why(self, command: str, given: dict[str, Any], row: StoredText) -> str:
-        """Say why a result is not this machine's own; empty where it is."""
+        """Return why a result is not this machine's own, or an empty string."""
         message = row.message
         if command and provenance.got_bytes(command, row.received):
             why = f"`{command[:80]}` reaches out to the network"
@@ -231,7 +236,7 @@ class _Reader:
         return f"{named[-1][:60]} may have come with {why}"
 
     def _mark(self, command: str, why: str) -> None:
-        """Note the names that a command may have left foreign bytes under."""
+        """Record the names under which a command may have stored foreign bytes."""
         heads = read(command).programs
         for word in left_names(command):
             name = re.sub(r"^\w+://|(?:\.git)?/*$", "", word.partition("?")[0]).rpartition("/")[2]
@@ -241,5 +246,5 @@ class _Reader:
 
 
 def unnumbered(text: str, instead: str = "") -> str:
-    """Give what a look at files shows without the numbers that stand before its lines."""
+    """Return the output of a file tool without the line numbers."""
     return _LINE_NUMBER.sub(instead, text)

@@ -1,7 +1,8 @@
-"""A session as something to point at: where a quote stands, and the whole statement that it stands in.
+"""A session in which quotes can be located, each with the whole statement around it.
 
-What the assistant or an untrusted text said first is not made true by a local tool that repeats it. What the
-person said later about the same subject holds, and so does a later look at the same place.
+Text that the assistant or an untrusted source said first does not become true when a local tool repeats
+it. Later words of the person about the same subject override earlier ones, and so does a later look at the
+same file.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _NO = re.compile(
 
 
 class Pointed(msgspec.Struct, frozen=True):
-    """What a quote points at: the whole statement (`unit`, empty for a call itself), where, and its worth."""
+    """The statement that a quote points at: its whole text (`unit`, empty for a call itself), its source and
+    its tier."""
 
     quote: str
     source: SourceText
@@ -39,8 +41,11 @@ class Pointed(msgspec.Struct, frozen=True):
 
 
 class QuotableTranscript:
-    """The texts of one session, in order; `turn` is the last turn's number. `laundered` says why a line's
-    file is from elsewhere, or its line from untrusted text of another session."""
+    """The texts of one session, in order. `turn` is the last turn's number.
+
+    `why_foreign_line` returns why a line is not from this workspace: its file came from elsewhere, or
+    another session wrote it from untrusted text.
+    """
 
     def __init__(self, session_id: str, found: Sequence[SourceText]) -> None:
         self.session_id = session_id
@@ -49,9 +54,12 @@ class QuotableTranscript:
         self.turn: int = max((source.turn for source in found), default=0)
 
     def point(self, quote: str, *, is_step: bool = False) -> Pointed | None:
-        """Give what a quote points at, where it counts most and was said last; None for nowhere. A command
-        points at its last call that succeeded; for a step of a procedure, so does a part of any tool's
-        arguments that says nothing in words."""
+        """Return the passage that a quote points at, or None: the one with the highest tier, the latest of
+        several.
+
+        A command points at its last successful call. For a step of a procedure (`is_step`), so does any
+        part of a tool's arguments that is not prose.
+        """
         wanted = fold(unnumbered(quote))
         best: Pointed | None = None
         for source in self.sources:
@@ -64,11 +72,12 @@ class QuotableTranscript:
         return best
 
     def results(self) -> list[SourceText]:
-        """Give the results of commands, in order."""
+        """Return the results of commands, in order."""
         return [one for one in self.sources if one.is_command]
 
     def replied(self, pointed: Pointed) -> Pointed | None:
-        """Give what the person said next in a few words of the same subject: "to Tomas, not to Ines"."""
+        """Return the person's next message if it is short and about the same subject: "to Tomas, not to
+        Ines"."""
         mine = pointed.source
         said = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
         reply = next(said, None) if mine.role == "user" and pointed.tier == "user" else None
@@ -78,7 +87,7 @@ class QuotableTranscript:
         return Pointed(reply.text, reply, reply.text, "user") if shared else None
 
     def taken_back(self, pointed: Pointed) -> str:
-        """Give what was said or seen later about the same subject, empty where nothing was."""
+        """Return a later text about the same subject that contradicts the passage, or an empty string."""
         source, unit = pointed.source, pointed.unit
         later = [one for one in self.sources if one.seq > source.seq]
         said = [one for one in later if one.tier == one.role == "user"]
@@ -130,8 +139,10 @@ class QuotableTranscript:
         return None
 
     def _call_pointed(self, quote: str, wanted: str, *, is_step: bool) -> Pointed | None:
-        """Give the last successful call whose command the quote is, or, for a step, of which it is a part, or
-        which printed it."""
+        """Return the last successful call whose command is the quote.
+
+        For a step, a quote that is a part of the command, or that the call printed, is enough.
+        """
         bare = wanted.strip("`$ ")
         said = (one for one in self.sources if one.tier == "own" and bare in one.folded)
         asked = {one.call_id for one in said if one.call_id}
@@ -145,8 +156,10 @@ class QuotableTranscript:
 
 
 def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] = ()) -> QuotableTranscript:
-    """Read a session's messages, also those that a compaction took out of sight; `trusted` is as in
-    `sources`. Raises NotFound."""
+    """Read a session's messages, including those that a compaction removed from view. Raises NotFound.
+
+    `trusted` is as in `read_sources`.
+    """
     session = sessions.get(connection, session_id)
     origins = FileOrigins(connection, session.workspace)
     stored = _stored(connection, sessions.key_of(connection, session_id))
@@ -155,7 +168,7 @@ def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] 
 
 
 def load_key(connection: apsw.Connection, key: int) -> QuotableTranscript:
-    """Read another session by its key, as its own messages have it: no file is looked at again."""
+    """Read another session by its key, from its messages only; no file is looked at."""
     return QuotableTranscript("", sources(_stored(connection, key)))
 
 
@@ -180,7 +193,7 @@ def _day(at_ms: int) -> str:
 
 
 def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
-    """Whether a quote is a command, or for a step a part of it or of what another tool was given."""
+    """Return whether a quote is the command or, for a step, a part of it or of another tool's arguments."""
     call = fold(ran.call) if ran.is_command else ""
     if not is_step or len(bare) < _NOTHING_CHARS or bare == call:
         return bare == call
@@ -188,7 +201,7 @@ def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
 
 
 def _does(part: str, call: str, ran: SourceText) -> bool:
-    """Whether a part of a command does something, and is not only said: its strings say nothing in words."""
+    """Return whether a part of a command does something: its strings are not prose."""
     own, at = fold(read(ran.call).bare), call.find(part)
     bare = own[at : at + len(part)] if len(own) == len(call) else "_" * len(part)
     strings = (part[slice(*match.span())] for match in re.finditer(r"_[_\s]*", bare))
@@ -204,7 +217,7 @@ def _is_short(folded: str) -> bool:
 
 
 def _replies_no(reply: SourceText, unit: str) -> bool:
-    """Whether the message right after a statement is short and says no to it, or gives another value."""
+    """Return whether the message right after a statement is short and rejects it or names another value."""
     folded = reply.folded.strip(" .!,")
     if not _is_short(folded):
         return False
@@ -215,7 +228,7 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
 
 
 def _shown_instead(unit: str, text: str) -> str:
-    """Give the line of a text that has a statement's shape, and stands below the same heads."""
+    """Return the line of a text that has the same shape as the statement and is below the same headings."""
     *heads, line = unit.splitlines()
     wanted = units.shape(line)
     for there in re.finditer(r"[^\n]+", text):
@@ -227,8 +240,11 @@ def _shown_instead(unit: str, text: str) -> str:
 
 
 def _is_newer(old: str, new: str, *, said: bool) -> bool:
-    """Whether a later sentence is about the same subject and says something else of it. A mere "no" takes
-    back what was `said`; after a result it objects to what was done, not to what was shown."""
+    """Return whether a later sentence contradicts an earlier one about the same subject.
+
+    A mere "no" takes back a typed statement (`is_typed`). After a result it objects to the action, not to
+    the output.
+    """
     before, after = worded(old), worded(new)
     if before in after or after in before:
         return False

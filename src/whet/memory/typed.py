@@ -1,9 +1,9 @@
-"""What in a person's message is their own, and what they brought from elsewhere.
+"""Separates the person's own words in a message from text that they brought from elsewhere.
 
-The interface says so first: a terminal puts `<pasted>` round what came by its paste key, attachments and
-forwarded messages come in tags. Where a text says nothing of that, its structure decides: fenced blocks,
-quoted lines, mail headers, lines with the time of day, and what stands below a line that ends in a colon. No
-words are looked at.
+The interface marks such text first: a terminal puts `<pasted>` around pasted text, and attachments and
+forwarded messages come in tags. Unmarked text is judged by its structure: fenced blocks, quoted lines,
+mail headers, lines with the time of day, and everything below a line that ends in a colon. The words
+themselves are not considered.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from collections.abc import Iterator
 _TAGGED = re.compile(r"<([a-z_][\w-]*)\b[^<>\n]*>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile(r"(?m)^[ \t]*[>|].*$")
-# Two header lines in a row, or a rule of dashes with words in it: a mail begins, and goes on to the end.
+# Two header lines in a row, or a rule of dashes with words in it: a mail begins and continues to the end.
 _MAIL = re.compile(
     r"(?m)^(?:[ \t]*-{3,}[^-\n]+-{3,}[ \t]*$|[ \t]*[^\W\d_][\w-]{1,20}[:：] [^\n]+\n"
     r"[ \t]*[^\W\d_][\w-]{1,20}[:：] \S)"
 )
-# Two lines with the time of day at their head: a talk or a log that was copied, to the end of its paragraph.
+# Two lines that begin with the time of day: a copied chat or log, up to the end of its paragraph.
 _STAMP = r"[ \t]*(?:[^\n:：]{0,40}[^\w\n.])?(?:[01]?\d|2[0-3]):[0-5]\d(?!\w)[^\n]*"
 _STAMPED = re.compile(rf"(?m)^{_STAMP}(?:\n[^\n]*){{0,8}}?\n{_STAMP}$(?:\n(?!\n)[^\n]*)*")
-# What a program wrote, to its paragraph's end: a difference, a prompt with a command, JSON, rows of a table.
+# Output of a program, up to the end of its paragraph: a diff, a prompt with a command, JSON, rows of a table.
 _NOTATION = re.compile(
     r"(?m)^[ \t]*(?:@@ |\+\+\+ |--- \S|diff --|\$ |[{\[]+\s*[\"{\[]"
     r"|[^\n;\t]*[;\t](?=\S)[^\n]*\n[^\n;\t]*[;\t](?=\S))[^\n]*(?:\n(?!\n)[^\n]*)*"
 )
 _BELOW_COLON = re.compile(r"(?m)[:：][ \t]*\n")
-# "The customer wrote this: All of it goes to ...": a long opening, then a sentence of its own.
+# "The customer wrote this: All of it goes to ...": a long introduction, then a complete sentence.
 _AFTER_COLON = re.compile(
     r"(?:(?<=^)|(?<=[.!?。！？]\s)|(?<=\n))(?:[^\s:：]+[ \t]+){3,}[^\s:：]+[:：]"
     r"[ \t]+(?=[\"“«„「]?[^\W\d_a-z])"
 )
 _SPOKEN = re.compile(
     r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)[\"‹]([^\"‹›\n]+)[\"›]|(?<!\w)['‚]([^'‚‘\n]{12,})['‘](?!\w)"
-    r"|\[([^\]\n]+)\]\([^)\n]*\)"  # a file's or a page's title
+    r"|\[([^\]\n]+)\]\([^)\n]*\)"  # the title of a file or page
 )
 _WORDS_SPOKEN = 3
 
 
 def split(text: str) -> tuple[str, str]:
-    """Give the person's own words, and what they brought from elsewhere, each joined by blank lines."""
+    """Return the person's own words and the text from elsewhere, each joined by blank lines."""
     foreign: list[str] = []
 
     def take(match: re.Match[str]) -> str:
@@ -60,8 +60,8 @@ def split(text: str) -> tuple[str, str]:
 
 
 def is_spoken_by_others(text: str, start: int, end: int, whole: str) -> bool:
-    """Whether a stretch stands wholly inside quotation marks, or the `whole` statement is mostly what stands
-    in some: somebody's words that the person reports."""
+    """Return whether the stretch is inside quotation marks, or at least half of the statement is
+    quotations."""
     return any(match.start() <= start and end <= match.end() for match in _said_by_others(text)) or 2 * sum(
         len(match[0]) for match in _said_by_others(whole)
     ) >= len(whole)

@@ -1,8 +1,8 @@
-"""Takes changes back, and decides on those that wait: undo, accept, reject; forgets what rests on a session,
-and takes its words out of the ledger for good.
+"""Undoes, accepts and rejects changes, forgets everything that rests on a session, and purges its words.
 
-An undo is a change of its own, so it can be undone too. What was built on since stays: then the answer names
-what has to be taken back first. Every function runs inside the caller's transaction and touches no file.
+An undo is a change of its own, so it can be undone too. If later changes build on the change, it is not
+undone, and the error names the changes to undo first. Every function runs inside the caller's transaction
+and touches no file.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ WAITING = ("quarantined", "inbox", "staged")
 
 
 class CannotUndo(WhetError):
-    """The change can't be taken back as things are; the message says what stands in the way."""
+    """The change can't be undone in the current state. The message is the reason."""
 
 
 class ForgetStep(msgspec.Struct, frozen=True):
-    """What happens to a change: taken back (by the row `back`), dropped before it held, or kept and why."""
+    """The action taken on a change: undone (by the row `back`), dropped before it was in force, or kept
+    (`why`)."""
 
     row: LedgerRow
     what: Literal["take back", "drop", "keep"]
@@ -43,7 +44,7 @@ class ForgetStep(msgspec.Struct, frozen=True):
 
 
 def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) -> LedgerRow:
-    """Take `row` back and give the row that does it; one that never came into force is rejected.
+    """Undo `row` and return the row that does so. A row that never came into force is rejected instead.
 
     Raises CannotUndo.
     """
@@ -69,8 +70,10 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
 
 
 def accept(connection: apsw.Connection, row: LedgerRow, reader: MemoryReader) -> LedgerRow:
-    """Bring a quarantined or inbox row into force, or a refused note on the person's own word. Raises
-    CannotUndo where that can't be."""
+    """Bring a quarantined or inbox row into force, or a refused note that the person vouches for.
+
+    Raises CannotUndo if that is not possible.
+    """
     if row.state not in ("quarantined", "inbox") and not (row.state == "refused" and row.kind == "memory"):
         raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be accepted")
     _refuse_if_purged(connection, row)
@@ -85,7 +88,7 @@ def accept(connection: apsw.Connection, row: LedgerRow, reader: MemoryReader) ->
 
 
 def reject(connection: apsw.Connection, row: LedgerRow, reason: str = "rejected by the person") -> LedgerRow:
-    """Drop a waiting row, or put a refused one away. Raises CannotUndo for one that does not wait."""
+    """Drop a waiting row, or dismiss a refused one. Raises CannotUndo if the row is not waiting."""
     if row.state not in (*WAITING, "refused"):
         raise CannotUndo(f"change {row.id} is {row.state}; only what waits can be rejected")
     ledger.set_state(connection, row.id, "rejected", reason=reason)
@@ -93,8 +96,11 @@ def reject(connection: apsw.Connection, row: LedgerRow, reason: str = "rejected 
 
 
 def _tell_chain(connection: apsw.Connection, gone: LedgerRow) -> None:
-    """Note what follows from a taken back undo: the change that it took back is in force again, and if that
-    was an undo too, then what it had taken back is not."""
+    """Update the states of a chain of undos after the latest one was undone.
+
+    The change that it had undone is in force again; if that was an undo too, the change before it is not,
+    and so on.
+    """
     is_gone, by = False, 0
     while gone.undoes:
         ledger.set_state(connection, gone.undoes, "undone" if is_gone else "active", undone_by=by)
@@ -127,8 +133,10 @@ def _reverse(row: LedgerRow, origin: Origin) -> NewRow:
 
 
 def _puts_whole_notes(connection: apsw.Connection, back: LedgerRow) -> bool:
-    """Bring a row of notes into force that speaks of the whole file, as only large edits by hand do; False
-    for another one. Raises Refused where what it takes out has changed since."""
+    """Apply an undo of a whole-file change of notes, which only large edits by hand are.
+
+    Returns False for any other row. Raises Refused if the text it removes has changed since.
+    """
     if back.kind != "memory":
         return False
     first, target = back, target_of(back.item)
@@ -147,7 +155,7 @@ def _puts_whole_notes(connection: apsw.Connection, back: LedgerRow) -> bool:
 
 
 def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
-    """Give the changes in force that were made on top of `row`, the newest first."""
+    """Return the active changes that were built on `row`, newest first."""
     rows = ledger.select(connection, profile=row.profile, kind=row.kind, item=row.item, states=("active",))
     touched = {change.path for change in row.changes}
     since = (one for one in rows if one.id > row.id)
@@ -159,8 +167,8 @@ def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
 
 
 def forget_steps(connection: apsw.Connection, profile: str, session_id: str) -> list[ForgetStep]:
-    """Give the steps that forgetting a session takes, the newest change first."""
-    # Without a session the filter would let everything through.
+    """Return the steps that forgetting a session takes, newest change first."""
+    # Without a session the filter would match every row.
     own = ledger.select(connection, profile=profile, session_id=session_id) if session_id else []
     steps: dict[int, ForgetStep] = {}
     for row in own:
@@ -174,7 +182,8 @@ def forget_steps(connection: apsw.Connection, profile: str, session_id: str) -> 
 def forget(
     connection: apsw.Connection, profile: str, session_id: str, origin: Origin, now: str
 ) -> list[ForgetStep]:
-    """Do what `forget_steps` says and give what was done; what can't be taken back is kept and says why."""
+    """Execute `forget_steps` and return the steps done. A change that can't be undone is kept, with the
+    reason."""
     done: list[ForgetStep] = []
     for step in forget_steps(connection, profile, session_id):
         try:
@@ -201,8 +210,11 @@ def _forget_one(connection: apsw.Connection, row: LedgerRow, steps: dict[int, Fo
 
 
 class Purged(msgspec.Struct, frozen=True):
-    """What was taken out: the rows whose words are gone, kept versions of files that were deleted, and the
-    sessions whose frozen prompts still hold the words."""
+    """The result of a purge.
+
+    The rows whose words were erased, the number of stored file versions that were deleted, and the
+    sessions whose frozen prompts still contain the words.
+    """
 
     rows: tuple[int, ...] = ()
     texts: int = 0
@@ -210,7 +222,8 @@ class Purged(msgspec.Struct, frozen=True):
 
 
 def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> Purged:
-    """Purge what a session had left in the ledger and is in force no more. Once is as good as twice."""
+    """Purge the words that a session left in the ledger and that are no longer in force. It is safe to
+    repeat."""
     everything = ledger.select(connection, profile=profile)
     standing = _standing(connection, profile, everything)
     own = [
@@ -224,7 +237,7 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
     said = {row.after for row in own if row.kind == "memory"} & words
     for row in own:
         purge.blank_row(connection, row.id, proof=True)
-    # In its file an entry stands line by line, and without the word that says it is a pitfall.
+    # In its file an entry is stored line by line, without the prefix that marks a pitfall.
     entry_lines = (text.removeprefix(notes.SAID_PITFALL).split("\n") for text in said)
     parts = [*([text] for text in words - said), *entry_lines]
     keys = _files(own, everything) | set(purge.texts_with(connection, parts))
@@ -245,8 +258,10 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
 
 
 def _standing(connection: apsw.Connection, profile: str, everything: list[LedgerRow]) -> set[str]:
-    """Give the texts that are in force, on whatever grounds. What an undo went back to has a row of its own,
-    which says whether it still is."""
+    """Return the texts that are in force, for whatever reason.
+
+    A text that an undo restored has a row of its own, which says whether it still is.
+    """
     made = [row for row in everything if row.state == "active" and not row.undoes]
     found = {row.after for row in made if row.kind == "skill"} - {""}
     for path in notes.FILES.values():
@@ -255,7 +270,7 @@ def _standing(connection: apsw.Connection, profile: str, everything: list[Ledger
 
 
 def _files(own: list[LedgerRow], everything: list[LedgerRow]) -> set[str]:
-    """Give the hashes of the files that these rows wrote, and of those that were built on them."""
+    """Return the hashes of the files that these rows wrote, and of the files that were built on them."""
     keys = {change.after for row in own if not row.undoes for change in row.changes} - {""}
     for row in sorted(everything, key=lambda row: row.id):
         if row.state != "active" and not row.undoes:
@@ -264,7 +279,8 @@ def _files(own: list[LedgerRow], everything: list[LedgerRow]) -> set[str]:
 
 
 def _tells(row: LedgerRow, text: str, words: set[str], gone: set[str]) -> bool:
-    """Whether a row's text goes: it is one of these words, a file that went, or notes with such an entry."""
+    """Return whether a row's text must be blanked: one of these words, a purged file, or notes with such an
+    entry."""
     if text in words:
         return True
     if row.kind == "skill":
@@ -273,7 +289,7 @@ def _tells(row: LedgerRow, text: str, words: set[str], gone: set[str]) -> bool:
 
 
 def _described(texts: Collection[str]) -> set[str]:
-    """Give what skills say of themselves, as sessions begin with it."""
+    """Return the descriptions of skills, which appear in session prompts."""
     found: set[str] = set()
     for text in texts:
         with suppress(BadSkill):

@@ -1,7 +1,7 @@
-"""The whole sentence or line that a quote stands in: what is kept is never less than that.
+"""Finds the whole sentence or line around a quote; a lesson never keeps less than that.
 
-So no "not", no condition and no neighbour's value can fall away. It cuts rather too late than too early, and
-knows nothing of who said what.
+So a "not", a condition or the value next to it can't get lost. In doubt it keeps more text. It knows
+nothing about who said it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import msgspec
 from whet.memory.folding import unmarked
 
 _CJK = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-# A stop ends a sentence where a new one surely begins: after a word of three letters, before no small letter.
+# A stop ends a sentence if a new one clearly begins: after a word of three letters, not before a lower-case
+# letter.
 _STOP = re.compile(
     r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*"
-    r"|\n(?![a-zà-öø-ÿа-я])\n*|(?<=[.!?…:;])\n+"  # a line that goes on in small letters is the same sentence
+    # a line that continues in lower case belongs to the same sentence
+    r"|\n(?![a-zà-öø-ÿа-я])\n*|(?<=[.!?…:;])\n+"
 )
 _STOP_AFTER_VALUE = re.compile(r"(?<=[\d)`\"'”»%/][.])\s+(?=[^\s\Wa-zà-öø-ÿа-я])")
 PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
-"""What an error says in place of a name."""
+"""A placeholder for a name in an error message."""
 _QUOTED_COMMAND = re.compile(r"[`'\"‘“]([^`'\"’”\n]+)[`'\"’”]")
 _ADDED_WORDS = 5
 _ADDED_CJK = 12
@@ -36,14 +38,14 @@ _LONGEST_RUN = 5
 _CELLS = re.compile(r"[|;\t\"“”<>]|,(?!\d)|\s{2,}|[:=](?=\s)|(?<=\w)=|(?<=[^\W\d_]):(?=[^\W\d_])")
 _RUN = re.compile("111|11.1|1.11")
 _AMOUNT = re.compile(r"[v(]?\d[\w.,:%()-]*$")
-_NO_VALUE = re.compile(r"[\W_]*|(?:[^\W\d_]\.)+[^\W\d_]")  # signs alone, "e.g"
+_NO_VALUE = re.compile(r"[\W_]*|(?:[^\W\d_]\.)+[^\W\d_]")  # punctuation only, or "e.g"
 _NAME = re.compile(r"[(\[+*]?[^\W\d_]+(?:['’-][^\W\d_]+)*(?:\.[a-z]{1,4})?[,.;!?]?$")
 _DENSE = re.compile("[\uac00-\ud7af]{2,}[,.;!?]?$")
 _PLAIN_SHARE = 0.76
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """A whole statement and where it stands in its text."""
+    """A whole statement and its position in the text."""
 
     text: str
     start: int
@@ -51,8 +53,10 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 def sentence_at(text: str, start: int, end: int) -> Unit:
-    """Give the sentences that [start, end) touches, with the short ones that follow in the same paragraph:
-    "Not on Fridays." belongs to what was said before it."""
+    """Return the sentences that [start, end) touches, plus the short ones that follow in the same paragraph.
+
+    "Not on Fridays." belongs to the sentence before it.
+    """
     spans = list(_sentences(text))
     first = next((n for n, (_, stop) in enumerate(spans) if stop > start), len(spans) - 1)
     last = next((n for n, (_, stop) in enumerate(spans) if stop >= end), len(spans) - 1)
@@ -64,8 +68,10 @@ def sentence_at(text: str, start: int, end: int) -> Unit:
 
 
 def line_at(text: str, start: int, end: int) -> Unit:
-    """Give the lines that [start, end) touches, headed by what they are indented under: a key's value without
-    its section is another section's."""
+    """Return the lines that [start, end) touches, preceded by the headings that they are indented under.
+
+    A key's value without its section could belong to another section.
+    """
     begin = text[:start].rfind("\n") + 1
     stop = end - 1 + len(text[end - 1 :].partition("\n")[0])
     whole = _unit(text, begin, stop)
@@ -74,7 +80,7 @@ def line_at(text: str, start: int, end: int) -> Unit:
 
 
 def prose_at(text: str, start: int, end: int) -> Unit:
-    """Give the sentences of wrapped prose that [start, end) touches, across the ends of lines."""
+    """Return the sentences of wrapped prose that [start, end) touches, across line ends."""
     begin = text[:start].rfind("\n\n") + 1
     block = text[begin:end] + text[end:].partition("\n\n")[0]
     one = sentence_at(block.replace("\n", " "), start - begin, end - begin)
@@ -82,8 +88,10 @@ def prose_at(text: str, start: int, end: int) -> Unit:
 
 
 def is_prose(line: str) -> bool:
-    """Whether a line speaks to its reader: a comment, or a run of plain words. Values, tables, settings and
-    what programs print of their work are none."""
+    """Return whether a line addresses its reader: a comment, or a run of plain words.
+
+    Values, tables, settings and progress output of programs do not.
+    """
     line = unmarked(line)
     if _COMMENT.match(line) or _PACKED.search(line):
         return True
@@ -95,7 +103,7 @@ def is_prose(line: str) -> bool:
 
 
 def speaks(line: str) -> bool:
-    """Whether a line, or a value, a cell or a name in it, says something in words, whatever shape it has."""
+    """Return whether a line contains prose, also inside a value, a cell or a name."""
     line = unmarked(line)
     for cell in _CELLS.split(_untick(line)):
         words = cell.split()
@@ -109,12 +117,12 @@ def speaks(line: str) -> bool:
 
 
 def _untick(line: str) -> str:
-    """Give a line without what is ticked as code; a sentence between ticks is none."""
+    """Return the line without code in backticks. A sentence in backticks is kept."""
     return _TICKED.sub(lambda m: m[1] if _run(m[1].split()) >= _LONGEST_RUN else " ", line)
 
 
 def _run(words: Sequence[str]) -> int:
-    """Give the longest run of plain words; a Korean one says what two others do."""
+    """Return the length of the longest run of plain words. A Korean word counts as two."""
     longest = run = 0
     for word in words:
         run = run + (2 if _DENSE.match(word) else 1) if _PLAIN.match(word) else 0
@@ -123,12 +131,12 @@ def _run(words: Sequence[str]) -> int:
 
 
 def is_talk(line: str) -> bool:
-    """Whether sentences stand in a line, whatever else does: an echoed text, a long message of a commit."""
+    """Return whether a line contains whole sentences, such as an echoed text or a long commit message."""
     return bool(_PACKED.search(line) or _SEVEN_WORDS.search(line))
 
 
 def is_question(text: str) -> bool:
-    """Whether a statement asks, by its mark or by the particle that stands for one."""
+    """Return whether a statement is a question, by its mark or by a question particle."""
     bare = text.strip().rstrip("\"'”»」』) ")
     return re.search(r"[?？؟¿՞፧]|[\u0370-\u03ff].*;\Z|(?:[吗呢까]|ますか|ですか)[。.]*\Z", bare) is not None
 
@@ -168,17 +176,18 @@ def _unit(text: str, start: int, end: int) -> Unit:
 
 
 def sentences(text: str) -> list[str]:
-    """Give the sentences of a text."""
+    """Return the sentences of a text."""
     return [text[start:end].strip() for start, end in _sentences(text)]
 
 
 def forms(text: str) -> list[str]:
-    """Give the commands that a text names in quotes, most with placeholders: "run `prep ITEM` first"."""
+    """Return the commands that a text quotes, most with placeholders: "run `prep ITEM` first"."""
     return _QUOTED_COMMAND.findall(text)
 
 
 def values(text: str) -> frozenset[str]:
-    """Give what of a text is right or wrong to the letter: words with digits or signs, and what is ticked."""
+    """Return the parts of a text that are only right letter by letter: words with digits or signs, code in
+    backticks."""
     found = re.findall(
         r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]*|\w+[.-]\w[\w.-]*)",
         text.lower(),
@@ -188,6 +197,7 @@ def values(text: str) -> frozenset[str]:
 
 
 def shape(text: str) -> str:
-    """Give a line with its values masked: two lines of one shape say the same of one subject."""
+    """Return a line with its values masked. Two lines of the same shape make the same statement about one
+    subject."""
     text = re.sub(r"([=:])\s*\S.*$" if len(text.split()) <= 4 else r"(=)\S+", r"\1#", text.lower())
     return " ".join(re.sub(r"\S*\d\S*", "#", text).split())

@@ -1,4 +1,4 @@
-"""Moving in: what other agents kept becomes sessions, settings, memory and skills here.
+"""Imports from other agents: their sessions, settings, memory and skills.
 
-A reader per program gives its sessions as values; `carry.py` stores them. A source is never written to.
+One reader per program yields its sessions as values; `carry.py` stores them. A source is never written to.
 """

@@ -1,7 +1,7 @@
-"""Stores the sessions of a source, many in a transaction, and counts what came of them.
+"""Stores the sessions of a source, many per transaction, and counts the outcomes.
 
-After a crash or Ctrl-C what was committed is there, and the next run goes on from it. It does not know
-where sessions come from.
+Committed batches survive a crash or Ctrl-C, and the next run continues from there. This module does not
+know which program the sessions come from.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _BATCH_MESSAGES = 5_000
 _INDEX_BATCHES = 30
 
 Progress = Callable[[int, int], None]
-"""Told the sessions and messages that are done."""
+"""Called with the number of sessions and messages handled so far."""
 
 
 class CarrySums(msgspec.Struct):
-    """What came of a source's sessions: how many were new, had grown, were there already, or differ on both
-    sides and were left; how many messages that is."""
+    """Counts of an import: sessions that were new, had grown, were already stored, or differ on both sides
+    and were left alone; and the number of messages."""
 
     new: int = 0
     grown: int = 0
@@ -35,7 +35,7 @@ class CarrySums(msgspec.Struct):
 
     @property
     def sessions(self) -> int:
-        """All sessions that were looked at."""
+        """The number of sessions handled."""
         return self.new + self.grown + self.same + self.changed
 
     def add(self, stored: Stored, messages: int) -> None:
@@ -47,7 +47,7 @@ class CarrySums(msgspec.Struct):
 def carry(
     database: StateDatabase, origin: str, sessions: Iterable[PastSession], clock: Clock, progress: Progress
 ) -> CarrySums:
-    """Store `sessions` and make them searchable. Durable batch by batch."""
+    """Store `sessions` and index them for search. Each batch is durable once committed."""
     carried, batch, size = CarrySums(), list[PastSession](), 0
     for past in sessions:
         batch.append(past)
@@ -64,14 +64,14 @@ def carry(
 
 
 def _index_some(connection: apsw.Connection) -> bool:
-    """Index many small batches in one commit: nobody else waits for the file now."""
+    """Index many small batches in one commit; no other process waits for the database during an import."""
     return all(index.index_batch(connection) for _ in range(_INDEX_BATCHES))
 
 
 def look(
     database: StateDatabase | None, origin: str, sessions: Iterable[PastSession], progress: Progress
 ) -> CarrySums:
-    """Count what `carry` would do, and store nothing. Without a database everything is new."""
+    """Count the outcomes of an import without storing anything. Without a database every session is new."""
     carried = CarrySums()
     for past in sessions:
         is_known = database is not None and database.read_now(
@@ -97,8 +97,12 @@ def _store(
 
 
 class TakenOver(msgspec.Struct, frozen=True):
-    """`how` is set, copied, saved, installed, let in, added, paused (runs once a person lets it), quarantined
-    (kept, not in force until a person accepts it), kept (it was here already) or left; `why` says more."""
+    """The outcome of importing one item.
+
+    `how` is set, copied, saved, installed, let in, added, paused (runs once a person starts it),
+    quarantined (stored, but inactive until a person accepts it), kept (it was here already) or left; `why`
+    has the details.
+    """
 
     what: str
     how: str

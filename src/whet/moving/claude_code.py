@@ -1,10 +1,10 @@
-"""Claude Code's transcripts, `~/.claude/projects/<folder>/<session>.jsonl`, as values.
+"""Reads Claude Code's transcripts, `~/.claude/projects/<folder>/<session>.jsonl`.
 
-One JSON object a line; `user` and `assistant` lines hold the vendor's content blocks, tool results stand in
-user lines. An answer of several blocks is written as several lines with one message id; they are joined.
-Sidechains (helpers) and lines that the program added for itself (`isMeta`) are left out. After a compaction
-(`isCompactSummary`) the model saw the summary and what came after it; all is kept. Source: transcripts as
-written by version 2 of the program.
+One JSON object per line. `user` and `assistant` lines hold the vendor's content blocks; tool results are
+in user lines. An answer of several blocks is written as several lines with one message id; they are
+joined. Sidechains (helpers) and lines that the program added itself (`isMeta`) are skipped. After a
+compaction (`isCompactSummary`) the model saw the summary and the messages after it; all messages are
+imported. Source: transcripts written by version 2 of the program.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class _Said(msgspec.Struct):
 
 
 class _Line(msgspec.Struct):
-    """What is read of a line; all else is passed over, and what may be odd is no reason to lose the words."""
+    """The fields of a line that are read. Types are loose, so that one odd value does not lose the
+    message."""
 
     type: str = ""
     message: _Said | None = None
@@ -64,7 +65,7 @@ _lines = decoder(_Line, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
-    """Give the transcripts below `folder`, one or all projects', or that one file; sorted."""
+    """Return the transcripts below `folder` (of one project or all), or the file itself; sorted."""
     if folder.is_file():
         return [folder]
     root = folder / "projects" if (folder / "projects").is_dir() else folder
@@ -72,7 +73,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> tuple[PastSession | None, int]:
-    """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
+    """Read a transcript and count its unreadable lines. The session is None if it has no user message."""
     taken_back = _taken_back(path)
     transcript, lines = _Transcript(), JsonLines(path, _lines)
     for line in lines:
@@ -82,8 +83,8 @@ def read(path: Path) -> tuple[PastSession | None, int]:
 
 
 def _taken_back(path: Path) -> set[str]:
-    """Give the lines of branches that were left: where the person went back and said something else, the
-    earlier words and all that followed from them count as never said."""
+    """Return the uuids of abandoned branches: when the person went back and edited a prompt, the earlier
+    prompt and all lines that follow from it."""
     left, newest = set[str](), dict[object, str]()
     children: dict[object, list[str]] = {}
     for line in JsonLines(path, _lines):
@@ -103,7 +104,7 @@ def _taken_back(path: Path) -> set[str]:
 
 
 def _is_prompt(line: _Line) -> bool:
-    """Whether a line is a person's own words."""
+    """Return whether a line is a prompt that the person wrote."""
     if line.type != "user" or line.message is None or line.is_meta or line.is_compact_summary:
         return False
     content = line.message.content
@@ -139,7 +140,7 @@ class _Transcript(ReadTranscript):
         self._workspace = self._workspace or text_in(line.cwd)
 
     def session(self, session_id: str) -> PastSession | None:
-        """Give the session, None where nobody said anything."""
+        """Return the session, or None if it has no user message."""
         about = NewSession(
             id=session_id,
             source=ORIGIN,
@@ -152,7 +153,7 @@ class _Transcript(ReadTranscript):
 
 
 def _add_answer(said: list[PastMessage], line: _Line, given: _Said, *, joined: bool) -> None:
-    """Add an answer's line; one that goes on with the answer before it joins that."""
+    """Add an answer's line; if it continues the previous answer, join the two."""
     text, calls, reasoning = _blocks(given.content)
     usage = _usage(given.usage)
     if joined and said and said[-1].message.role == "assistant":
@@ -166,7 +167,7 @@ def _add_answer(said: list[PastMessage], line: _Line, given: _Said, *, joined: b
 
 
 def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
-    """Give an answer's text, calls and reasoning."""
+    """Return an answer's text, calls and reasoning."""
     if isinstance(content, str):
         return content, (), ""
     texts, calls, thoughts = list[str](), list[ToolCall](), list[str]()
@@ -185,7 +186,7 @@ def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
 
 
 def _from_user(said: _Said, at_ms: int) -> Iterator[PastMessage]:
-    """Give the results in a user line, then what the person said in it."""
+    """Yield the tool results in a user line, then the person's message in it."""
     if isinstance(said.content, str):
         if said.content.strip() and not said.content.lstrip().startswith(_OWN):
             yield PastMessage(Message(role="user", content=said.content), at_ms)

@@ -1,10 +1,10 @@
-"""Codex's transcripts, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`, as values.
+"""Reads Codex's transcripts, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
 
-One JSON object a line: `session_meta` first (in a fork its parent's again, later), then `response_item` with
-messages, calls and their outputs; other lines are passed over. Messages that the program puts in for itself
-(environment, instructions) are left out. After a compaction (`compacted`) the model saw the summary and what
-came after it; all is kept. Source: rollout files as written since its version 0.40, and its older ones,
-whose lines are the items themselves.
+One JSON object per line: first `session_meta` (a fork repeats its parent's later), then `response_item`
+with messages, calls and their outputs; other lines are skipped. Messages that the program adds itself
+(environment, instructions) are left out. After a compaction (`compacted`) the model saw the summary and
+the messages after it; all messages are imported. Source: rollout files of version 0.40 and later, and the
+older ones, whose lines are the items themselves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN = re.compile(r"\s*<(environment_context|user_instructions|permissions instr
 
 
 class _Payload(msgspec.Struct):
-    """What is read of a line's payload, whatever its type."""
+    """The fields of a payload that are read, whatever its type."""
 
     type: Any = None
     id: str | None = None
@@ -45,7 +45,7 @@ class _Payload(msgspec.Struct):
 
 
 class _Line(_Payload):
-    """A line; before version 0.40 what it says stood in the line itself."""
+    """One line. Before version 0.40 the payload's fields were in the line itself."""
 
     timestamp: Any = None
     payload: _Payload | None = None
@@ -56,7 +56,7 @@ _lines = decoder(_Line, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
-    """Give the transcripts below `folder`, or that one file; sorted."""
+    """Return the transcripts below `folder`, or the file itself; sorted."""
     if folder.is_file():
         return [folder]
     root = folder / "sessions" if (folder / "sessions").is_dir() else folder
@@ -64,7 +64,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> tuple[PastSession | None, int]:
-    """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
+    """Read a transcript and count its unreadable lines. The session is None if it has no user message."""
     transcript, lines = _Transcript(path.stem.removeprefix("rollout-")), JsonLines(path, _lines)
     at_ms = 0
     for line in lines:
@@ -98,7 +98,7 @@ class _Transcript(ReadTranscript):
             self.said.append(PastMessage(Message(role="user", content=summary), at_ms))
 
     def session(self) -> PastSession | None:
-        """Give the session, None where nobody said anything."""
+        """Return the session, or None if it has no user message."""
         about = NewSession(
             id=self._id, source=ORIGIN, provider="openai", model=self._model, workspace=self._workspace
         )
@@ -135,7 +135,7 @@ def _add_message(said: list[PastMessage], item: _Payload, at_ms: int, model: str
 
 
 def _add_call(said: list[PastMessage], item: _Payload, given: Any, at_ms: int, model: str) -> None:
-    """Add a call to the answer that is being given: calls of one step come one after the other."""
+    """Add a call to the current answer: the calls of one step follow each other."""
     arguments = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
     call = ToolCall(item.call_id or item.id or f"call_{len(said)}", item.name or "unknown", arguments)
     if said and said[-1].message.role == "assistant":

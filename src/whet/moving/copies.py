@@ -1,7 +1,7 @@
-"""A foreign SQLite file opened for reading, without a byte written beside it.
+"""Opens another program's SQLite file for reading, without writing a byte beside it.
 
-A database whose log or journal is not empty can't be read in place without making files next to it, or
-writing to it; such a one is copied first. Raises ConfigError in a person's words where it can't be read.
+A database whose log or journal is not empty can't be read in place without writing to it or next to it, so
+it is copied first. Raises ConfigError, worded for a person, if it can't be read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOG_HEADER_BYTES = 32
 
 @contextmanager
 def reading(path: Path) -> Generator[apsw.Connection]:
-    """Open the database at `path`; what its writer had committed is there."""
+    """Open the database at `path`, including everything that its writer had committed."""
     try:
         if not path.is_file():
             raise ConfigError(f"there is no {path}", hint="name the folder that holds it")
@@ -48,7 +48,7 @@ def reading(path: Path) -> Generator[apsw.Connection]:
 
 
 def refuse_broken(connection: apsw.Connection, tables: Sequence[str]) -> None:
-    """Read `tables` whole and raise ConfigError where one is damaged, before anything of it is stored."""
+    """Check `tables` in full before anything is stored. Raises ConfigError if one is damaged."""
     for table in tables:
         row = connection.execute(f"PRAGMA quick_check({table})").fetchone()
         said = str(row[0]) if row else "no answer"
@@ -67,10 +67,10 @@ def _open(path: Path) -> apsw.Connection:
 
 
 def _copy(path: Path, logs: Sequence[Path], folder: Path) -> Path:
-    """Copy the file with its logs, as they were at one moment.
+    """Copy the file and its logs as of one moment.
 
-    Meanwhile a log may grow: what is added is whole commits, or is passed over as torn. What may not change
-    is the file itself, and where the log begins.
+    A log may grow meanwhile: additions are whole commits, or are ignored as torn. The file itself and the
+    log's header must not change.
     """
     copy = folder / "copy.db"
     for _ in range(_TRIES):
@@ -80,7 +80,7 @@ def _copy(path: Path, logs: Sequence[Path], folder: Path) -> Path:
             for log in logs:
                 shutil.copyfile(log, f"{copy}{log.name.removeprefix(path.name)}")
         except FileNotFoundError:
-            continue  # the log was taken in just now
+            continue  # the log was merged into the file just now
         except OSError as error:
             raise ConfigError(
                 f"{path} can't be copied to {folder.parent} ({error.strerror})",
@@ -88,7 +88,7 @@ def _copy(path: Path, logs: Sequence[Path], folder: Path) -> Path:
             ) from error
         if _state(path, logs) == before:
             connection = apsw.Connection(str(copy))
-            connection.pragma("journal_mode", "delete")  # takes the log in
+            connection.pragma("journal_mode", "delete")  # merges the log into the copy
             connection.close()
             return copy
     raise ConfigError(f"{path} is being written to all the time", hint="stop that program, then try again")
@@ -100,7 +100,7 @@ def _state(path: Path, logs: Sequence[Path]) -> tuple[object, ...]:
 
 
 def _header(log: Path) -> bytes:
-    """Give where a log begins: it has another header once it is written from its beginning again."""
+    """Return the header of a log. It changes when the log is written from its start again."""
     try:
         with log.open("rb") as file:
             return file.read(_LOG_HEADER_BYTES)

@@ -1,9 +1,9 @@
-"""Hermes Agent's chat platforms as a `gateway.toml`: channels, and who may talk there.
+"""Converts Hermes Agent's chat platforms to a `gateway.toml`: channels and the people who may use them.
 
-The file is made where there is none; one that is here is its owner's and stays as it is. Nobody gets more
-than they had: there, everybody who is let in has the one memory; here, that is the owner's, and others get
-one of their own. Letting everybody in is not taken over. Source: gateway/config.py, authz_mixin.py and
-pairing.py of hermes-agent 0.19.0.
+The file is written only if it does not exist yet; an existing one belongs to its owner. No person gets
+more access than before: in Hermes all admitted people share one memory; here that memory is the owner's,
+and others get one of their own. A setting that admits everyone is not imported. Source: gateway/config.py,
+authz_mixin.py and pairing.py of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _OWNER = "owner"
 
 
 class HermesChannel(msgspec.Struct, frozen=True):
-    """A platform with its tokens: who is let in there, which its home chat is, whether strangers get a code,
-    whether groups are answered."""
+    """A platform with its tokens, admitted people and home chat. `pairing`: strangers get a code; `groups`:
+    groups are answered."""
 
     kind: Kind
     tokens: dict[str, str]
@@ -60,7 +60,8 @@ class HermesChannel(msgspec.Struct, frozen=True):
 
 
 def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[HermesChannel], list[TakenOver]]:
-    """Read the platforms that config.yaml and .env name. What can't come is listed."""
+    """Read the platforms in config.yaml and .env. Returns the channels, and one outcome per setting that
+    can't be imported."""
     found, left = list[HermesChannel](), list[TakenOver]()
     for kind in KINDS:
         block = _block(settings, kind)
@@ -89,7 +90,7 @@ def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[Herm
 
 
 def home_chat(settings: Mapping[str, Any], env: Mapping[str, str], kind: str) -> str:
-    """Give the chat that messages without an address go to on a platform; empty where none is set."""
+    """Return the platform's chat for messages without an address, or an empty string if not set."""
     named = _block(settings, kind).get("home_channel")
     chat = cast(dict[str, Any], named).get("chat_id") if isinstance(named, dict) else named
     return str(env.get(f"{kind.upper()}_HOME_CHANNEL") or chat or "").strip()
@@ -115,7 +116,7 @@ def _channel(
 
 
 def _block(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Merge what is said of a platform, the more special place last."""
+    """Merge a platform's settings; more specific tables override general ones."""
     merged: dict[str, Any] = {}
     gateway = settings.get("gateway")
     nested = cast(dict[str, Any], gateway).get("platforms") if isinstance(gateway, dict) else None
@@ -137,7 +138,7 @@ def _token(block: Mapping[str, Any], name: str) -> str:
 def _people(
     kind: Kind, block: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[tuple[str, ...], list[TakenOver]]:
-    """Give the ids that are let in on a platform, and what of its list is none."""
+    """Return the ids admitted on a platform, and one outcome per entry that is not an id."""
     named = [
         *_listed(env.get(f"{kind.upper()}_ALLOWED_USERS") or block.get("allow_from")),
         *_listed(env.get("GATEWAY_ALLOWED_USERS")),
@@ -164,7 +165,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def write(found: Sequence[HermesChannel]) -> str:
-    """Write channels and people as the text of a gateway.toml."""
+    """Return the text of a gateway.toml with the channels and people."""
     lines = ["# Taken over from Hermes Agent. docs/gateway.md says what may stand here.", ""]
     for channel in found:
         lines += ["[[channel]]", f"kind = {json.dumps(channel.kind)}"]
@@ -180,7 +181,8 @@ def write(found: Sequence[HermesChannel]) -> str:
 
 
 def people(found: Sequence[HermesChannel]) -> dict[str, dict[Kind, str]]:
-    """Name who is let in: the owner is who has the home chat, or is alone on a platform."""
+    """Return the admitted people by name. The owner is the person with the home chat, or the only one on a
+    platform."""
     named: dict[str, dict[Kind, str]] = {}
     for channel in found:
         alone = channel.people[0] if len(channel.people) == 1 else ""
@@ -199,8 +201,10 @@ def take(
     dry: bool,
     check: Callable[[str], object],
 ) -> list[TakenOver]:
-    """Write gateway.toml where there is none, with the channels' tokens in .env first. `check` is the
-    gateway's own reading of its file: what it would refuse is not written."""
+    """Write gateway.toml if it does not exist, after storing the channels' tokens in .env.
+
+    `check` is the gateway's own parser: text that it rejects is not written.
+    """
     if not found:
         return []
     names = ", ".join(channel.kind for channel in found)
@@ -231,7 +235,7 @@ def _said(channel: HermesChannel) -> str:
 
 
 def read_paired(kind: Kind, content: Any) -> list[PairedPerson]:
-    """Read who was let in by a code on a platform, from its `KIND-approved.json`."""
+    """Read the people paired by a code on a platform, from its `KIND-approved.json`."""
     found: list[PairedPerson] = []
     for user, about in cast(dict[Any, Any], content).items() if isinstance(content, dict) else ():
         facts = cast(dict[str, Any], about) if isinstance(about, dict) else {}

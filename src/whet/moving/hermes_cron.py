@@ -1,8 +1,8 @@
-"""Hermes Agent's jobs (`cron/jobs.json`) as schedules here, each of them paused.
+"""Imports Hermes Agent's jobs (`cron/jobs.json`) as paused schedules.
 
-A person looks at each and lets it run: two programs must not do the same work at the same hour. What a job
-has and a schedule has not is named; a job that would do something else here is left. Source: cron/jobs.py of
-hermes-agent 0.19.0.
+A person reviews and starts each one: two programs must not do the same work at the same hour. Settings of
+a job without a counterpart are listed; a job that would behave differently here is not imported. Source:
+cron/jobs.py of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _TOOLSETS = {
 
 
 class HermesJob(msgspec.Struct, frozen=True):
-    """A job as a schedule, without the id and the free name that it gets when it is stored; `key` is its id
-    there, `notes` say what a person must know before letting it run."""
+    """A job as a schedule, before it is stored with an id and a free name. `key` is the job's id in Hermes;
+    `notes` list differences that a person should know before starting it."""
 
     key: str
     schedule: Schedule
@@ -48,8 +48,8 @@ class HermesJob(msgspec.Struct, frozen=True):
 
 
 class JobDefaults(msgspec.Struct, frozen=True):
-    """What a job takes from around it: the time zone, the folder where it has none of its own, the limit of a
-    run, and where messages without an address go on a platform (empty: nowhere)."""
+    """Defaults for a job: the time zone, the folder if it names none, the time limit of a run, and the
+    function that returns a platform's home chat (an empty string if not set)."""
 
     time_zone: str
     folder: Path
@@ -58,11 +58,11 @@ class JobDefaults(msgspec.Struct, frozen=True):
 
 
 class _Left(Exception):
-    """Why a job does not come."""
+    """Raised with the reason why a job is not imported."""
 
 
 def parse(raw: bytes) -> list[dict[str, Any]]:
-    """Give the jobs in a jobs.json. Raises ConfigError for another kind of file."""
+    """Return the jobs in a jobs.json. Raises ConfigError if it is another kind of file."""
     try:
         whole: Any = msgspec.json.decode(raw)
     except NOT_JSON as error:
@@ -76,7 +76,7 @@ def parse(raw: bytes) -> list[dict[str, Any]]:
 def read(
     jobs: Sequence[Mapping[str, Any]], place: JobDefaults, clock: Clock
 ) -> tuple[list[HermesJob], list[TakenOver]]:
-    """Read jobs as schedules; those that can't be one are listed."""
+    """Convert jobs to schedules. Returns them, and one outcome per job that can't be imported."""
     found, left = list[HermesJob](), list[TakenOver]()
     for number, job in enumerate(jobs, 1):
         label = " ".join(str(job.get("name") or job.get("prompt") or f"job {number}").split())[:60]
@@ -90,7 +90,7 @@ def read(
 
 
 def name_of(label: str, is_taken: Callable[[str], bool]) -> str:
-    """Make a schedule's name of a job's, one that nothing has yet."""
+    """Return an unused schedule name made from a job's label."""
     base = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:30].strip("-") or "schedule"
     name, number = base, 1
     while is_taken(name):
@@ -100,7 +100,7 @@ def name_of(label: str, is_taken: Callable[[str], bool]) -> str:
 
 
 def told(found: HermesJob, name: str) -> TakenOver:
-    """Say of a schedule, by its name here, when it comes and what to know of it."""
+    """Return the outcome for a stored schedule: when it runs, and its notes."""
     one = found.schedule
     zone = timing.find_zone(one.time_zone)
     when = one.expression or f"once, {datetime.fromisoformat(one.at).astimezone(zone):%Y-%m-%d %H:%M}"
@@ -154,7 +154,7 @@ def _prompt(job: Mapping[str, Any]) -> str:
 
 
 def _when(found: Any, job: Mapping[str, Any], zone: str, clock: Clock) -> tuple[str, str]:
-    """Give a cron expression or a single time (ISO). Raises _Left, ConfigError."""
+    """Return a cron expression or a single time (ISO); the other is empty. Raises _Left and ConfigError."""
     plan = cast(dict[str, Any], found) if isinstance(found, dict) else {"kind": "cron", "expr": str(found)}
     if plan.get("kind") == "interval":
         return _interval(plan.get("minutes"), str(job.get("next_run_at") or ""), zone), ""
@@ -167,7 +167,8 @@ def _when(found: Any, job: Mapping[str, Any], zone: str, clock: Clock) -> tuple[
 
 
 def _interval(minutes: Any, next_run: str, zone: str) -> str:
-    """Write "every so many minutes" as an expression with the same times; only some can be written."""
+    """Return a cron expression with the same times as "every N minutes". Raises _Left if no expression has
+    them."""
     if not isinstance(minutes, int) or minutes < 1:
         raise _Left("it says no interval")
     try:
@@ -197,7 +198,8 @@ def _folder(job: Mapping[str, Any], place: JobDefaults, notes: list[str]) -> str
 
 
 def _target(job: Mapping[str, Any], place: JobDefaults, notes: list[str]) -> str:
-    """Give the conversation that its answers go to; they stay in their sessions where there is none."""
+    """Return the conversation that the job's answers are sent to; an empty string leaves them in the
+    session."""
     named = job.get("deliver")
     names = cast(list[Any], named) if isinstance(named, list) else str(named or "local").split(",")
     targets: list[str] = []
@@ -222,7 +224,10 @@ def _origin(job: Mapping[str, Any]) -> str:
 
 
 def _toolsets(job: Mapping[str, Any]) -> tuple[str, ...]:
-    """Give the toolsets that it is confined to; fewer tools there never become all of them here."""
+    """Return the toolsets that the job is limited to, or an empty tuple if it has no limit.
+
+    Raises _Left if none of them exists here: a limit there must not become full access here.
+    """
     named = job.get("enabled_toolsets")
     if not isinstance(named, list) or not named:
         return ()

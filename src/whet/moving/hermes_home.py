@@ -1,7 +1,7 @@
-"""A Hermes Agent home as files: what there is, found and read, never written.
+"""Reads the files of a Hermes Agent home; never writes to it.
 
-Files are read whole, up to a size. Links that lead out of the home are followed for config.yaml and .env
-alone, which people keep elsewhere. Source: the folders of hermes-agent 0.19.0.
+Files are read whole, up to a size limit. Links that lead out of the home are followed only for config.yaml
+and .env, which people keep elsewhere. Source: the folders of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PAIRING = ("pairing", "platforms/pairing")
 
 
 class HermesHome:
-    """A folder that Hermes Agent uses. Raises ConfigError where it is none."""
+    """A folder that Hermes Agent uses. Raises ConfigError if it is not one."""
 
     def __init__(self, root: Path) -> None:
         if not any((root / name).exists() for name in _FOLDERS):
@@ -42,12 +42,12 @@ class HermesHome:
 
     @property
     def database(self) -> Path:
-        """Its sessions."""
+        """The path of its session database."""
         return self.root / "state.db"
 
     @property
     def memories(self) -> Path:
-        """The folder of its notes."""
+        """The folder of its memory notes."""
         return self.root / "memories"
 
     @property
@@ -56,11 +56,11 @@ class HermesHome:
         return self.root / "skills"
 
     def leads_out(self, path: Path) -> bool:
-        """Say whether something of the home is a link to somewhere else; such a one is not read."""
+        """Return whether a path is a link to somewhere outside the home. Such files are not read."""
         return not path.resolve().is_relative_to(self.root.resolve())
 
     def profiles(self) -> list[TakenOver]:
-        """List its profiles: each is a home of its own there, and one here."""
+        """List its profiles: each is a separate home there, and becomes one here."""
         folder = self.root / "profiles"
         found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
         return [
@@ -71,12 +71,13 @@ class HermesHome:
         ]
 
     def enabled_plugins(self) -> list[str]:
-        """Give the names of the plugins that it loads."""
+        """Return the names of its enabled plugins."""
         found = flat(self.settings()).get("plugins.enabled")
         return [str(name) for name in cast(list[Any], found)] if isinstance(found, list) else []
 
     def settings(self) -> dict[str, Any]:
-        """Read its config.yaml; empty without one. Raises ConfigError where it can't be read."""
+        """Read its config.yaml, or return an empty dict if the file is missing. Raises ConfigError if it is
+        unreadable."""
         path = self.root / "config.yaml"
         raw = _read(path)
         try:
@@ -86,15 +87,15 @@ class HermesHome:
         return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
     def env(self) -> dict[str, str]:
-        """Give what its .env holds, over what config.yaml says in capitals, which is put into its environment
-        too. Raises ConfigError where one can't be read."""
+        """Return the variables of its .env, which override the variables set in config.yaml (keys in
+        capitals). Raises ConfigError if a file can't be read."""
         raw = _read(self.root / ".env")
         found = secrets.parse_env((raw or b"").decode("utf-8", "replace")).values
         said = {key: str(value) for key, value in self.settings().items() if is_variable(key, value)}
         return said | {name: value for name, value in found.items() if value}
 
     def keys(self) -> dict[str, str]:
-        """Give the secrets in its .env by name, and what its plugins read there."""
+        """Return the secrets in its .env by name, and the variables that its plugins read."""
         return {
             name: value
             for name, value in self.env().items()
@@ -102,17 +103,18 @@ class HermesHome:
         }
 
     def soul(self) -> str:
-        """Read its persona; empty without one. Raises ConfigError where it can't be read."""
+        """Read its persona, or return an empty string if the file is missing. Raises ConfigError if it is
+        unreadable."""
         raw = self._own("SOUL.md")
         return (raw or b"").decode("utf-8", "replace").removeprefix("\ufeff")
 
     def jobs(self) -> list[dict[str, Any]]:
-        """Read its scheduled jobs. Raises ConfigError where they can't be read."""
+        """Read its scheduled jobs. Raises ConfigError if they can't be read."""
         raw = self._own("cron/jobs.json")
         return hermes_cron.parse(raw) if raw else []
 
     def paired(self) -> list[PairedPerson]:
-        """Read who was let in by a code. Raises ConfigError where a file can't be read."""
+        """Read the people paired by a code. Raises ConfigError if a file can't be read."""
         found: dict[tuple[str, str], PairedPerson] = {}
         for folder in _PAIRING:
             for kind in KINDS:
@@ -126,7 +128,7 @@ class HermesHome:
         return list(found.values())
 
     def plugins(self) -> list[Path]:
-        """Give the folders of its plugins, one level of categories deep."""
+        """Return the folders of its plugins, looking one level of categories deep."""
         folder = self.root / "plugins"
         near = sorted(folder.iterdir()) if folder.is_dir() else []
         found: list[Path] = []
@@ -138,7 +140,7 @@ class HermesHome:
         return found
 
     def _own(self, name: str) -> bytes | None:
-        """Read a file that is really the home's. Raises ConfigError."""
+        """Read a file inside the home. Raises ConfigError if it is a link to the outside."""
         path = self.root / name
         if path.exists() and self.leads_out(path):
             raise ConfigError(f"{name} is a link that leads out of the folder")
@@ -146,7 +148,7 @@ class HermesHome:
 
 
 def _read(path: Path) -> bytes | None:
-    """Give a plain file's bytes, None where there is none. Raises ConfigError."""
+    """Read a regular file, or return None if it does not exist. Raises ConfigError."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""Hermes Agent's `mcp_servers` as servers here: their settings to config.yaml, their keys to .env.
+"""Imports Hermes Agent's `mcp_servers`: settings to config.yaml, keys to .env.
 
-A server comes as it is configured there, switched on or off; what it may do is the gate's to say here. What
-can't be said in our settings is named, and a server that would not work for it is left. Values of keys are
+A server keeps its settings and its enabled state; its permissions are decided by the gate here. Settings
+without a counterpart are listed, and a server that would not work is not imported. Values of keys are
 never shown. Source: the mcp_servers of hermes-agent 0.19.0.
 """
 
@@ -36,7 +36,7 @@ _NO = ("false", "0", "no", "off")
 
 
 class HermesMcpServer(msgspec.Struct, frozen=True):
-    """A server as it will stand in config.yaml; `keys` go to .env. `notes` say what did not come with it."""
+    """A server as written to config.yaml; `keys` go to .env. `notes` list settings that were not imported."""
 
     name: str
     part: dict[str, object]
@@ -45,13 +45,14 @@ class HermesMcpServer(msgspec.Struct, frozen=True):
 
 
 class _Left(Exception):
-    """Why a server does not come."""
+    """Raised with the reason why a server is not imported."""
 
 
 def read(
     settings: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[list[HermesMcpServer], list[TakenOver]]:
-    """Read the servers in its config.yaml; `env` is what its .env holds. What can't come is listed."""
+    """Read the servers in a config.yaml; `env` is the content of its .env. Returns the servers, and one
+    outcome per entry that can't be imported."""
     table = settings.get("mcp_servers")
     found, left = list[HermesMcpServer](), list[TakenOver]()
     for name, entry in cast(dict[Any, Any], table).items() if isinstance(table, dict) else ():
@@ -67,7 +68,10 @@ def read(
 def take(
     home: Home, found: Sequence[HermesMcpServer], came: Collection[str], *, dry: bool
 ) -> list[TakenOver]:
-    """Write servers to config.yaml, their keys to .env first. What is here, or was (`came`), stays so."""
+    """Write servers to config.yaml, their keys to .env first.
+
+    A server that exists here, or is named in `imported` (by an earlier import), is left unchanged.
+    """
     here = load(home, {}, environ={}).settings.mcp.servers
     taken: list[TakenOver] = []
     for server in found:
@@ -105,10 +109,10 @@ class _Reader:
         self._env = env
         self._keys: dict[str, str] = {}
         self._notes: list[str] = []
-        self._option = "x"  # the argument before, where that is an option
+        self._option = "x"  # the previous argument, if it is an option
 
     def server(self) -> HermesMcpServer:
-        """Give the server. Raises _Left where it can't be one here."""
+        """Return the server. Raises _Left if it can't be imported."""
         if not SERVER_NAME.fullmatch(self._name):
             raise _Left("its name has no letter or digit that a name may have here")
         if str(self._entry.get("transport") or "").lower() == "sse":
@@ -143,7 +147,7 @@ class _Reader:
             if names:
                 part[ours] = [names] if isinstance(names, str) else [str(name) for name in names]
         if "allow" in part:
-            part.pop("deny", None)  # there, a list of what is included makes the other one void
+            part.pop("deny", None)  # in Hermes a list of included tools overrides the excluded ones
         if str(self._entry.get("enabled", True)).lower() in _NO:
             part["enabled"] = False
 
@@ -160,7 +164,8 @@ class _Reader:
             self._notes.append(f"has no counterpart: {', '.join(rest)}")
 
     def _plain(self, where: str, value: Any) -> str:
-        """Give a text in which nothing is filled in here: known variables now, and never a key."""
+        """Return a value with known variables filled in: here, only env and headers expand variables. Raises
+        _Left if it contains a key."""
         text = str(value)
         for name in _REFERENCE.findall(text):
             if name not in self._env or secrets.is_secret_name(name):
@@ -172,7 +177,8 @@ class _Reader:
         return text
 
     def _kept(self, name: str, value: str) -> str:
-        """Give a value of env or headers with keys as ${VARIABLE}, which is noted for .env."""
+        """Return a value of env or headers with keys replaced by ${VARIABLE}, and note those keys for
+        .env."""
         if _REFERENCE.search(value):
             for variable in _REFERENCE.findall(value):
                 if self._env.get(variable):
@@ -187,6 +193,7 @@ class _Reader:
         return f"{scheme[1]} ${{{variable}}}" if scheme else f"${{{variable}}}"
 
     def _variable(self, name: str) -> str:
-        """Name the variable for a value; its name must say that it is secret, or it would not be masked."""
+        """Return a variable name for a value. The name must look secret, otherwise the value would not be
+        masked."""
         plain = re.sub(r"[^A-Za-z0-9]+", "_", f"MCP_{self._name}_{name}").upper().strip("_")
         return plain if secrets.is_secret_name(plain) else f"{plain}_SECRET"

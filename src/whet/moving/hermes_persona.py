@@ -1,8 +1,8 @@
-"""Hermes Agent's persona (`SOUL.md`, and `agent.system_prompt`) as the standing instructions here.
+"""Imports Hermes Agent's persona (`SOUL.md` and `agent.system_prompt`) as the instructions setting here.
 
-Both programs put it into every system prompt, so the person's own words come whole. The agent there may write
-that file too: what reads like an attack or hides something is left for a person to look at. What Hermes Agent
-put there itself stays there. Source: default_soul.py of hermes-agent 0.19.0.
+Both programs put it into every system prompt, so the person's text is imported in full. The agent there
+may write that file too: text that looks like an attack or hides something is left for a person to review.
+The default persona of Hermes Agent is not imported. Source: default_soul.py of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OWN = frozenset(("2765a846e1bb371d78d3b93b403dfb0f8d1ba1a9895edb5f608367abfe811
 
 
 def persona(soul: str, system_prompt: str) -> str:
-    """Give the words of a person's own in them; empty where all is the program's."""
+    """Return the person's own text of both, or an empty string if all of it is the program's default."""
     return "\n\n".join(text for text in (_own_words(soul), _own_words(system_prompt)) if text)
 
 
@@ -38,7 +38,7 @@ def _own_words(text: str) -> str:
 
 
 def take(home: Home, words: str, *, came: bool, dry: bool) -> list[TakenOver]:
-    """Write the persona to agent.instructions where nothing stands; `came` says that it was here before."""
+    """Write the persona to agent.instructions if that is not set. `was_imported`: it was imported before."""
     if not words:
         return []
     host = outside(words)

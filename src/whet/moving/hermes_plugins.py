@@ -1,6 +1,6 @@
-"""Plugins of Hermes Agent, context engines among them, copied to where ours are.
+"""Copies plugins of Hermes Agent, including context engines, into this home.
 
-Their code is not run here. Nothing of ours is replaced.
+Their code is not run during the import. Existing plugins are never replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from whet.plugins.manifest import read_manifest
 
 
 def take_plugins(home: Home, found: list[Path], enabled: list[str], *, dry: bool) -> list[TakenOver]:
-    """Copy their plugins; those that were enabled there are enabled here. Nothing of ours is replaced."""
+    """Copy plugins, and enable those that were enabled in Hermes. Existing plugins are never replaced."""
     taken: list[TakenOver] = []
     on: list[str] = []
     for folder in found:
@@ -41,7 +41,7 @@ def take_plugins(home: Home, found: list[Path], enabled: list[str], *, dry: bool
 
 
 def _copy(folder: Path, target: Path) -> None:
-    """Copy a plugin's folder, whole or not at all; what links lead to is copied, caches are not."""
+    """Copy a plugin's folder completely or not at all. Link targets are copied; caches are not."""
     half = target.with_name(f".{target.name}.half")
     shutil.rmtree(half, ignore_errors=True)
     half.parent.mkdir(parents=True, exist_ok=True)

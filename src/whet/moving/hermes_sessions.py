@@ -1,9 +1,8 @@
-"""The sessions in Hermes Agent's `state.db`, as values.
+"""Reads the sessions in Hermes Agent's `state.db`.
 
-Its schema (version 22, and those before that have the same columns): `sessions`, and `messages` with
-`active` 0 and `compacted` 1 for what a compaction summarised away. Rewound rows are left out. A session
-that goes on in another after a compaction is its parent. Source: the table definitions of hermes-agent
-0.19.0.
+Schema version 22, and earlier ones with the same columns: `sessions`, and `messages`, in which compacted
+rows have `active` 0 and `compacted` 1. Rewound rows are skipped. A session that was continued in another
+one after a compaction is that one's parent. Source: the table definitions of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from whet.store.sessions import NewSession, SessionKind, title_of
 
 ORIGIN = "hermes"
 KNOWN_SCHEMA = 22
-_MOST = 250_000_000_000.0  # seconds to the year 9892
+_MOST = 250_000_000_000.0  # seconds since 1970, in the year 9892
 _JSON_MARK = "\0json:"
 _NEEDED = {
     "sessions": ("id", "source", "started_at"),
@@ -48,7 +47,7 @@ class _Function(msgspec.Struct):
 
 
 class _Call(msgspec.Struct):
-    """A stored call; arguments are JSON text, in old rows an object."""
+    """A stored call. `arguments` is JSON text, or an object in old rows."""
 
     id: str = ""
     call_id: str = ""
@@ -56,7 +55,7 @@ class _Call(msgspec.Struct):
 
 
 class _Row(msgspec.Struct):
-    """A row of `sessions`, absent columns as their defaults."""
+    """A row of `sessions`; missing columns have their defaults."""
 
     id: str
     source: str = ""
@@ -86,7 +85,7 @@ def _text(value: Any) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    """Give a number that can be a time or an amount, None for anything else."""
+    """Return a number that can be a time or an amount, or None for any other value."""
     return value if isinstance(value, int | float) and 0 <= value <= _MOST else None
 
 
@@ -102,7 +101,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 class HermesSessions:
-    """The sessions of one open database. Raises ConfigError where its tables are not Hermes'."""
+    """The sessions of one open database. Raises ConfigError if its tables are not those of Hermes."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
@@ -123,7 +122,7 @@ class HermesSessions:
 
     @property
     def schema(self) -> int:
-        """The version of its schema; 0 where it names none."""
+        """The version of its schema, or 0 if it has none."""
         try:
             row = self._db.execute("SELECT max(version) FROM schema_version").fetchone()
         except apsw.SQLError:
@@ -131,16 +130,17 @@ class HermesSessions:
         return (_count(row[0]) or 0) if row else 0
 
     def count(self) -> tuple[int, int]:
-        """Count sessions and messages."""
+        """Return the number of sessions and messages."""
         row = self._db.execute(
             "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM messages)"
         ).fetchone()
         return (row[0], row[1]) if row else (0, 0)
 
     def sessions(self) -> Iterator[PastSession]:
-        """Give every session with something in it, parents first, one at a time."""
+        """Yield every session that has messages, one at a time, parents first."""
         done: set[str] = set()
-        # Ids begin with their time, and a child starts after its parent; what is out of order waits a round.
+        # Ids begin with their time, and a child starts after its parent; rows out of order wait for another
+        # round.
         waiting = list(_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
         while waiting:
             later: list[dict[str, Any]] = []
@@ -153,7 +153,7 @@ class HermesSessions:
                 done.add(row.id)
                 if past := self._session(row):
                     yield past
-            if len(later) == len(waiting):  # parents in a circle: take them as they are
+            if len(later) == len(waiting):  # parents in a circle: take the rows as they are
                 self._endings = {}
             waiting = later
 
@@ -194,8 +194,9 @@ class HermesSessions:
         return "chat" if self._endings.get(row.parent_session_id) in _GOES_ON else "child"
 
     def _messages(self, session_id: str) -> tuple[list[PastMessage], list[int]]:
-        """Give what was said, and the indices of what the model still saw, in its order. A row that a
-        compaction wrote again stands once.
+        """Return the messages, and the indices of those the model still saw, in its order.
+
+        A row that a compaction wrote again appears once.
         """
         names = ["role", "content", "tool_calls", "tool_call_id", "timestamp", *self._message_columns]
         said, seen, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
@@ -219,7 +220,7 @@ class HermesSessions:
 def _rows(
     connection: apsw.Connection, table: str, names: Sequence[str], which: str = "", values: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Give rows by column. Text is read as bytes: at what is no UTF-8 apsw would end."""
+    """Yield rows as dicts by column. Text is read as bytes, because apsw fails on invalid UTF-8."""
     cells = (f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names)
     for found in connection.execute(f"SELECT {', '.join(cells)} FROM {table} {which}", values):
         yield {
@@ -229,7 +230,7 @@ def _rows(
 
 
 def _row(cells: dict[str, Any]) -> _Row:
-    """Read a row; a column of SQLite holds whatever was written, and one odd cell may not cost the rest."""
+    """Convert a row. SQLite columns hold any type, and one odd cell must not lose the session."""
     read: dict[str, Any] = {name: _READ.get(name, _text)(value) for name, value in cells.items()}
     read["id"] = read["id"] or ""
     return _Row(**read)
@@ -294,7 +295,7 @@ def _arguments(function: _Function) -> str:
 
 
 def _put_usage(row: _Row, messages: list[PastMessage]) -> None:
-    """Hermes keeps tokens per session, not per answer: they go to the last answer, so that sums agree."""
+    """Store the session's usage on its last answer, so that sums agree: Hermes counts tokens per session."""
     for number in range(len(messages) - 1, -1, -1):
         if messages[number].message.role == "assistant":
             read, wrote = row.cache_read_tokens or 0, row.cache_write_tokens or 0
@@ -306,13 +307,14 @@ def _put_usage(row: _Row, messages: list[PastMessage]) -> None:
 
 
 def _cost_usd(row: _Row) -> float | None:
-    """Give what a session cost; None where Hermes wrote a nothing for a price that it did not know."""
+    """Return the session's cost, or None if Hermes wrote 0 for an unknown price."""
     cost = row.actual_cost_usd if row.actual_cost_usd is not None else row.estimated_cost_usd
     return cost if cost or row.cost_status not in (None, "", "unknown") else None
 
 
 def _closed(live: Sequence[int], messages: Sequence[PastMessage]) -> tuple[int, ...]:
-    """Give a live list in which each answer has all its results after it, and no result is alone."""
+    """Return the live indices with each answer followed by all its results, and no result without its
+    call."""
     kept: dict[int, None] = {}
     for index in live:
         message = messages[index].message

@@ -1,7 +1,7 @@
-"""A Hermes Agent home's config.yaml and keys, mapped to ours where there is a counterpart.
+"""Maps the config.yaml and keys of a Hermes Agent home to settings here.
 
-What has none is listed, by name; values of secrets are never shown. Source: the config.yaml of hermes-agent
-0.19.0.
+Settings without a counterpart are listed by name; values of secrets are never shown. Source: the
+config.yaml of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from whet.providers.catalog import SERVERS
 
 _SPOKEN = {"google": "gemini", "x-ai": "xai", "together-ai": "together", "lm-studio": "lmstudio"}
 OWN_KEY = "CUSTOM_API_KEY"
-"""The variable for a key whose server has no name of its own."""
+"""The variable for the key of a server that has no key name of its own."""
 _CHAINS = ("fallback_providers", "fallback_model")
 _MODES = {"manual": "ask", "smart": "ask", "ask": "ask"}
-# What other parts of the import take: servers, chats, the persona, the schedules' time zone.
+# Settings that other parts of the import handle: servers, chats, the persona, the schedules' time zone.
 _ELSEWHERE = re.compile(
     r"mcp_servers\..*|agent\.system_prompt|timezone|((gateway\.)?platforms\.)?(telegram|discord|slack)\.(extra\.)?"
     r"(enabled|token|app_token|allow_from|home_channel(\..*)?|unauthorized_dm_behavior|group_policy|require_mention)"
@@ -33,7 +33,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+")
 
 
 def own_key(settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Give the key that stands in config.yaml itself, with the variable that holds it here."""
+    """Return the API key written in config.yaml, preceded by the variable that holds it here, or None."""
     theirs = flat(with_named_server(settings))
     key = theirs.get("model.api_key")
     if not isinstance(key, str) or not key or key.startswith("$"):
@@ -44,7 +44,7 @@ def own_key(settings: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def with_named_server(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the settings with what `custom_providers` says of the model's server put in its place."""
+    """Return the settings with the entry of `custom_providers` for the model's server merged into `model`."""
     model: Any = settings.get("model")
     block = dict(cast(dict[str, Any], model)) if isinstance(model, dict) else {"default": model}
     wanted = str(block.get("provider") or "").lower().removeprefix("custom:")
@@ -58,7 +58,7 @@ def with_named_server(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named_servers(settings: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """List the servers that have names of their own there: a list of entries, or a table by name."""
+    """List the servers with names of their own: a list of entries, or a table by name."""
     listed, table = settings.get("custom_providers"), settings.get("providers")
     found: list[tuple[str, dict[str, Any]]] = []
     for entry in cast(list[Any], listed) if isinstance(listed, list) else ():
@@ -72,7 +72,8 @@ def _named_servers(settings: Mapping[str, Any]) -> list[tuple[str, dict[str, Any
 
 
 def _fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Give our fallback and why others of theirs were left: it has one here."""
+    """Return our fallback settings, and the reasons why other fallbacks are left out: Whet has one
+    fallback."""
     given: list[Any] = []
     for key in _CHAINS:
         named: Any = settings.get(key)
@@ -96,12 +97,12 @@ def _fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, st
 
 
 def is_variable(key: str, value: Any) -> bool:
-    """Say whether a setting is one of those that are put into the environment there."""
+    """Return whether a setting is one that Hermes exports to the environment."""
     return bool(_VARIABLE.fullmatch(str(key))) and isinstance(value, str | int | float)
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Give nested settings as dotted keys."""
+    """Return nested settings under dotted keys."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         key = f"{prefix}{name}"
@@ -113,7 +114,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def mapped(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Give our settings as text by key, and why each of theirs that has no counterpart was left."""
+    """Return our settings as text by key, and the reason for each of theirs that is left out."""
     ours, left = _fallback(settings)
     named = {key: value for key, value in settings.items() if key not in _CHAINS}
     for key, value in flat(with_named_server(named)).items():
@@ -137,7 +138,7 @@ def mapped(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]
 
 
 _Put: TypeAlias = Callable[[Any], "dict[str, str] | str"]
-"""Takes a value of theirs and gives ours by key, or why it was left."""
+"""Takes a Hermes value and returns our settings by key, or the reason why it is left out."""
 
 
 def _as(key: str) -> _Put:
@@ -157,7 +158,7 @@ def _mode(value: Any) -> dict[str, str] | str:
 
 
 def _denied(value: Any) -> dict[str, str] | str:
-    """Give their patterns of commands as our rules."""
+    """Convert their command patterns to our deny rules."""
     given = cast("list[Any]", value) if isinstance(value, list) else [value]
     patterns = [one for one in given if isinstance(one, str) and one.strip()]
     if len(patterns) != len(given):
@@ -190,7 +191,7 @@ _MAP: dict[str, _Put] = {
 
 
 def take_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list[TakenOver]:
-    """Write what has a counterpart into our config.yaml; what is set here already stays."""
+    """Write settings with a counterpart to our config.yaml. Settings that have a value here are kept."""
     ours, left = mapped(theirs)
     loaded = load.load(home, environ={})
     taken: list[TakenOver] = []
@@ -208,7 +209,7 @@ def take_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list[T
 
 
 def take_keys(home: Home, keys: Mapping[str, str], *, dry: bool) -> list[TakenOver]:
-    """Write their secrets into our .env; names that are there already stay."""
+    """Write their secrets to our .env. Names that exist here are kept."""
     have = secrets.read_env(home).values
     taken: list[TakenOver] = []
     for name, value in sorted(keys.items()):

@@ -1,7 +1,7 @@
-"""A transcript's lines, one JSON object each, read so that no line is too long for the memory.
+"""Reads transcripts with one JSON object per line, with a limit on a line's length.
 
-A line that can't be read is counted, not fatal: a program that was killed leaves a torn one, a newer one
-writes what is not known here.
+Unreadable lines are counted, not fatal: a killed program leaves a torn line, and a newer one writes
+unknown shapes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class JsonLines(Generic[T]):
 
 
 def _plain(path: str, flags: int) -> int:
-    """Open a plain file; a pipe in its place would hold the import up for ever. Raises OSError."""
+    """Open a regular file; a pipe would block the import for ever. Raises OSError."""
     handle = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle

@@ -1,8 +1,8 @@
-"""Another program's MEMORY.md and USER.md, entry by entry, into the notes here.
+"""Imports another program's MEMORY.md and USER.md into the notes, entry by entry.
 
-Hermes Agent parts entries by a line with "§". Each becomes a change of its own in the ledger, known by the
-entry's hash, so that a second run adds nothing and what was undone here stays undone. What the scan refuses,
-and what the notes have no room for, is listed.
+Hermes Agent separates entries by a line with "§". Each entry becomes one change in the ledger, identified
+by the entry's hash: a second run adds nothing, and undone entries stay undone. Entries that the scan
+rejects or that exceed the size limit are listed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHOWN_CHARS = 60
 
 
 class Note(msgspec.Struct, frozen=True):
-    """An entry: `file` and `number` say where it stands, from 1."""
+    """An entry of a notes file; `number` is its position in `file`, from 1."""
 
     target: Target
     file: str
@@ -41,7 +41,7 @@ class Note(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """Its place and first words; of one that the scan refuses the place alone."""
+        """Its file, number and first words; without the words if the scan rejects them."""
         place = f"{self.file} {self.number}"
         if scan(self.text):
             return place
@@ -50,7 +50,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def entries(text: str) -> list[str]:
-    """Give the entries of a notes file. One that is a heading or too long is taken as Markdown, in parts."""
+    """Return the entries of a notes file. Headings and entries that are too long are split as Markdown."""
     pieces: list[list[str]] = [[]]
     for line in text.splitlines():
         if line.strip() == _MARK:
@@ -65,7 +65,7 @@ def entries(text: str) -> list[str]:
 
 
 def read(folder: Path) -> tuple[list[Note], list[TakenOver]]:
-    """Read the notes in `folder`; what can't be read is listed, not fatal. Links are not followed."""
+    """Read the notes in `folder`. Files that can't be read are listed, not fatal. Links are not followed."""
     found, left = list[Note](), list[TakenOver]()
     for target, path in notes.FILES.items():
         name = path.rpartition("/")[2]
@@ -79,7 +79,8 @@ def read(folder: Path) -> tuple[list[Note], list[TakenOver]]:
 
 
 async def take(desk: LearningService, found: Sequence[Note], program: str) -> list[TakenOver]:
-    """Hand each note in at the desk; durable one by one. Gives what came of each, in order."""
+    """Submit each note to the learning service and return the outcomes in order. Each note is durable by
+    itself."""
     return [await _take_one(desk, note, program) for note in found]
 
 
@@ -110,7 +111,7 @@ def foresee(
     found: Sequence[Note],
     program: str,
 ) -> list[TakenOver]:
-    """Say what `take` would give, on these texts of the notes here. Writes nothing."""
+    """Return the outcomes that `import_notes` would have, given the current texts. Writes nothing."""
     told: list[TakenOver] = []
     texts = dict(texts)
     for note in found:

@@ -1,9 +1,9 @@
-"""opencode's sessions, `~/.local/share/opencode/opencode.db`, as values.
+"""Reads opencode's sessions, `~/.local/share/opencode/opencode.db`.
 
-A message's row says who spoke and what it cost, its parts' rows what was said and which tools ran with what
-result. What a person reverted counts as never said. After a compaction the model saw the summary (an answer
-marked as one) and what came after it; all is kept. A child session names its parent. Source: databases as its
-version 1.18 writes them.
+A message's row holds its role and usage; the rows of its parts hold text, tool calls and results. Reverted
+messages are skipped. After a compaction the model saw the summary (an answer marked as one) and the
+messages after it; all messages are imported. A child session names its parent. Source: databases written
+by version 1.18.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _NAME = "opencode.db"
 
 
 def database(path: Path) -> Path:
-    """Give the database in a folder, or that one file."""
+    """Return the path of the database in a folder, or the file itself."""
     return path / _NAME if path.is_dir() else path
 
 
 def count(connection: apsw.Connection) -> int:
-    """Count the sessions."""
+    """Return the number of sessions."""
     return int(connection.execute("SELECT count(*) FROM session").fetchall()[0][0])
 
 
 def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
-    """Give the sessions in which somebody said something, parents before their children."""
+    """Yield the sessions with user messages, parents before their children."""
     found = connection.execute(
         "SELECT id, coalesce(parent_id, ''), directory, title, coalesce(model, ''), coalesce(revert, '')"
         " FROM session ORDER BY time_created, id"
@@ -98,7 +98,7 @@ def _said_by_person(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
 
 
 def _answers(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -> list[PastMessage]:
-    """Give an answer with its calls, and their results after it."""
+    """Return an answer with its calls, followed by their results."""
     texts = [text_in(part.get("text")) for part in parts if part.get("type") == "text"]
     ran = [part for part in parts if part.get("type") == "tool" and isinstance(part.get("state"), dict)]
     calls = tuple(
@@ -150,7 +150,7 @@ def _counts(given: Any) -> dict[str, int]:
 
 
 def _fields(data: str) -> dict[str, Any]:
-    """Read a JSON column; nothing for what is none."""
+    """Parse a JSON column, or return an empty dict if it is not an object."""
     try:
         return from_json(data, dict[str, Any])
     except NOT_JSON:

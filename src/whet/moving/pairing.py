@@ -1,8 +1,8 @@
-"""Puts a foreign transcript into this store's order: each answer, then the results of its calls. Also what is
-read alike of every program's transcripts: JSON of unknown shape, times, the session that it comes to.
+"""Arranges a foreign transcript in this store's order: each answer, then the results of its calls. Also holds
+the parsing that all transcript readers share: JSON of unknown shape, times, and the finished session.
 
-Results may be missing, twice, before their call or of no call at all; whatever comes, what goes out has
-exactly one result for each call. It does not know where a transcript is from.
+Results may be missing, duplicated, before their call, or without a call; the output always has exactly one
+result for each call. This module does not know which program wrote a transcript.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MISSING = "No result of this call was recorded."
 
 
 class PairedMessages(msgspec.Struct, frozen=True):
-    """The messages in order; `sources[i]` is the index that message i had, -1 for a result that was made up.
+    """The messages in order. `sources[i]` is the original index of message i, or -1 for a placeholder result.
     `left_out` counts results without a call and answers without content."""
 
     messages: tuple[PastMessage, ...]
@@ -35,7 +35,7 @@ class PairedMessages(msgspec.Struct, frozen=True):
 
 
 def pair(messages: Sequence[PastMessage]) -> PairedMessages:
-    """Order `messages` and give each call its result."""
+    """Order `messages` and attach one result to each call."""
     results: dict[str, deque[int]] = defaultdict(deque)
     for index, said in enumerate(messages):
         if said.message.role == "tool":
@@ -59,17 +59,17 @@ def pair(messages: Sequence[PastMessage]) -> PairedMessages:
 
 
 def live_from(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
-    """Give the indices of what a model saw that saw only what came from message `first` on; None for all."""
+    """Return the indices that a model saw if its context began at message `first`, or None for all."""
     if not first:
         return None
     begin = next((at for at, source in enumerate(paired.sources) if source >= first), len(paired.sources))
     while begin < len(paired.sources) and paired.messages[begin].message.role == "tool":
-        begin += 1  # a result stands after its call, which was summarised away
+        begin += 1  # skip a result whose call was summarised away
     return tuple(range(begin, len(paired.sources)))
 
 
 class ReadTranscript:
-    """A session while its lines come in: `said`, and which of it are summaries of what came before."""
+    """Collects a session while its lines are read: its messages, and which of them are summaries."""
 
     def __init__(self) -> None:
         self.said: list[PastMessage] = []
@@ -77,13 +77,14 @@ class ReadTranscript:
         self._seen_from = 0
 
     def summarise(self, seen_from: int | None = None) -> None:
-        """Take what is said next for a summary; from it, or from `seen_from` (an index), the model saw on."""
+        """Mark the next message as a summary. The model saw messages from it, or from index `seen_from`,
+        onwards."""
         self._summaries.add(len(self.said))
         self._seen_from = len(self.said) if seen_from is None else seen_from
 
     def past(self, about: NewSession) -> PastSession | None:
-        """Give the session that it was, None where nobody said anything. Without a title in `about` it gets
-        its first words, of those that are no summary."""
+        """Return the finished session, or None if it has no user message. Without a title it is named after
+        its first user message that is not a summary."""
         paired = pair(self.said)
         rows = paired.messages
         if not any(row.message.role == "user" for row in rows):
@@ -100,7 +101,8 @@ class ReadTranscript:
 
 
 def usage_of(fresh: int, output: int, *, read: int = 0, wrote: int = 0, reasoning: int = 0) -> Usage:
-    """Give the usage of an answer whose price is not known; `fresh` came neither from a cache nor into it."""
+    """Return the usage of an answer with an unknown price. `fresh` counts tokens neither read from a cache
+    nor written to it."""
     prompt = fresh + read + wrote
     return _UNPRICED.usage(
         prompt=prompt, output=output, cache_read=read, cache_write=wrote, reasoning=reasoning
@@ -108,32 +110,32 @@ def usage_of(fresh: int, output: int, *, read: int = 0, wrote: int = 0, reasonin
 
 
 def result_of(message: Message, at_ms: int, *, is_error: bool = False) -> PastMessage:
-    """Give a tool's result with how its call ended, as far as its text says so, or `is_error`."""
+    """Return a tool's result; how its call ended is read from the text, or from `is_error`."""
     ending = ending_of(message.text, is_error=is_error)
     message = msgspec.structs.replace(message, is_error=bool(ending.error_kind))
     return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
 
 
 def image_of(url: object) -> ImagePart | None:
-    """Give the image in a data URL; None for anything else."""
+    """Return the image in a data URL, or None for any other value."""
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
     return image_in(url.partition(";base64,")[2])
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """Give the objects in a list; nothing for what is no list."""
+    """Return the objects in a list; an empty list if the value is not a list."""
     items = cast(list[Any], value) if isinstance(value, list) else []
     return [item for item in items if isinstance(item, dict)]
 
 
 def text_in(value: Any) -> str:
-    """Give a text; empty for what is none."""
+    """Return a string unchanged, or an empty string for any other value."""
     return value if isinstance(value, str) else ""
 
 
 def ms_of(stamp: Any) -> int:
-    """Give an ISO time's milliseconds; 0 for what is none."""
+    """Return an ISO time in milliseconds since 1970, or 0 if it is not a time."""
     try:
         return round(datetime.fromisoformat(text_in(stamp)).timestamp() * 1000)
     except (ValueError, OverflowError):
@@ -156,15 +158,15 @@ _OUTPUT = re.compile(r"^Output:[ \t]*$", re.MULTILINE)
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """`error_kind` is empty on success, else "exit" or "failed" (as in ToolOutput)."""
+    """How a call ended: `error_kind` is empty on success, else "exit" or "failed" (as in ToolOutput)."""
 
     error_kind: str = ""
     exit_code: int | None = None
 
 
 def ending_of(text: str, *, is_error: bool = False) -> Ending:
-    """Read a result's text."""
-    # What a program says of a command stands before its output; the output may say anything.
+    """Parse how a call ended from the text of its result."""
+    # The program's own status line comes before the command's output; the output may contain anything.
     output = _OUTPUT.search(text[:2_000])
     if found := _EXIT.search(text, 0, output.start()) if output else _EXIT.match(text):
         return _exited(int(found[1]), is_error)

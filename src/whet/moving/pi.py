@@ -1,9 +1,9 @@
-"""pi's transcripts, `~/.pi/agent/sessions/*/*.jsonl`, as values.
+"""Reads pi's transcripts, `~/.pi/agent/sessions/*/*.jsonl`.
 
-One JSON object a line: `session` first, then entries that each name the one before them. Where a person went
-back and said something else there are branches; the newest one is read, what was left counts as never said.
-After a `compaction` the model saw the summary and what came from its first kept entry on; all is kept.
-Source: session files as its version 0.73 writes them.
+One JSON object per line: first `session`, then entries that each name their predecessor. When a person
+went back and edited a prompt there are branches; only the newest one is read. After a `compaction` the
+model saw the summary and the entries from its first kept one on; all messages are imported. Source:
+session files written by version 0.73.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXITED = re.compile(r"Command exited with code (\d{1,3})\s*\Z")
 
 
 class _Line(msgspec.Struct):
-    """What is read of a line, whatever its type."""
+    """The fields of a line that are read, whatever its type."""
 
     type: Any = None
     id: Any = None
@@ -50,7 +50,7 @@ _lines = decoder(_Line, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
-    """Give the transcripts below `folder`, or that one file; sorted."""
+    """Return the transcripts below `folder`, or the file itself; sorted."""
     if folder.is_file():
         return [folder]
     roots = (folder / "agent" / "sessions", folder / "sessions", folder)
@@ -58,7 +58,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def read(path: Path) -> tuple[PastSession | None, int]:
-    """Read a transcript; None where nobody said anything. Also counts the lines that can't be read."""
+    """Read a transcript and count its unreadable lines. The session is None if it has no user message."""
     lines = JsonLines(path, _lines)
     entries, workspace, session_id, title = list[_Line](), "", path.stem.rpartition("_")[2], ""
     for line in lines:
@@ -76,12 +76,12 @@ def read(path: Path) -> tuple[PastSession | None, int]:
 
 
 def _branch(entries: list[_Line]) -> list[_Line]:
-    """Give the entries from the first to the newest one, without the branches that were left."""
+    """Return the entries from the first to the newest one, without abandoned branches."""
     known = {line.id: line for line in entries if isinstance(line.id, str)}
     if not entries or not isinstance(entries[-1].id, str):
-        return entries  # as before version 2, which knew no branches
+        return entries  # before version 2 there were no branches
     found, at = list[_Line](), entries[-1].id
-    while (line := known.pop(at, None)) is not None:  # each once: a circle ends
+    while (line := known.pop(at, None)) is not None:  # pop visits each entry once, so a circle ends
         found.append(line)
         at = line.parent if isinstance(line.parent, str) else ""
     return found[::-1]
@@ -103,7 +103,7 @@ class _Transcript(ReadTranscript):
             self._add(line.message, at_ms)
 
     def session(self, about: NewSession) -> PastSession | None:
-        """Give the session, None where nobody said anything."""
+        """Return the session, or None if it has no user message."""
         about = msgspec.structs.replace(about, provider=self._provider, model=self._model)
         return self.past(about)
 

@@ -1,8 +1,8 @@
-"""A folder of skills in the agentskills format, at any depth, into the skills here.
+"""Imports a folder of skills in the agentskills format, at any depth.
 
-Nothing of a skill is run. One that looks dangerous is quarantined until a person accepts it; one whose name
-is taken stays where it is. Links are not followed. What Hermes Agent brought along itself and nobody changed
-is left there.
+Imported skills are not run. A skill that looks dangerous is quarantined until a person accepts it; one
+whose name is in use is not imported. Links are not followed. Skills that Hermes Agent ships and that are
+unchanged are not imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_HASHED_BYTES = 20_000_000
 
 
 def folders(root: Path) -> list[Path]:
-    """Give the skills' folders below `root`, or itself; hidden folders and links are passed over."""
+    """Return the skill folders below `root`, or `root` itself. Hidden folders and links are skipped."""
     found: list[Path] = []
     for folder, inner, names in os.walk(root, followlinks=False):
         here = Path(folder)
@@ -45,7 +45,7 @@ def folders(root: Path) -> list[Path]:
 
 
 def bundled(root: Path) -> Mapping[str, str]:
-    """Read which skills came with Hermes Agent: the hash of each as it came, by its name."""
+    """Read the manifest of the skills that Hermes Agent ships: the original hash of each by name."""
     path = root / _MANIFEST
     try:
         text = path.read_text("utf-8") if path.is_file() and not path.is_symlink() else ""
@@ -58,7 +58,8 @@ def bundled(root: Path) -> Mapping[str, str]:
 def read(
     found: Sequence[Path], came_with: Mapping[str, str] | None = None
 ) -> tuple[list[SkillIntake], list[TakenOver]]:
-    """Read skills; what is no valid one, and what came with the program and is unchanged, is listed."""
+    """Read skills. Returns the valid ones, and one outcome per skill that is invalid, or that came with the
+    program and is unchanged."""
     ready, left = list[SkillIntake](), list[TakenOver]()
     for folder in found:
         try:
@@ -78,7 +79,7 @@ def read(
 async def take(
     desk: LearningService, found: Sequence[SkillIntake], source: str, progress: Callable[[int], None]
 ) -> list[TakenOver]:
-    """Enter skills; durable one by one. Gives what came of each, in order."""
+    """Install skills and return the outcomes in order. Each skill is durable by itself."""
     names, taken = _names(desk.library), list[TakenOver]()
     for number, one in enumerate(found, 1):
         rows = await desk.database.read(lambda db, one=one: _rows(db, one.name))
@@ -99,7 +100,7 @@ async def _install(desk: LearningService, one: SkillIntake, source: str) -> Take
 def foresee(
     connection: apsw.Connection | None, library: Library, found: Sequence[SkillIntake]
 ) -> list[TakenOver]:
-    """Say what `take` would give. Writes nothing."""
+    """Return the outcomes that `import_skills` would have. Writes nothing."""
     names, told = _names(library), list[TakenOver]()
     for one in found:
         rows = _rows(connection, one.name) if connection else []
@@ -116,7 +117,7 @@ def _entered(one: SkillIntake, *, quarantined: bool) -> TakenOver:
 
 
 def _known(one: SkillIntake, rows: Sequence[LedgerRow], names: Collection[str]) -> TakenOver | None:
-    """Say that a skill is here already, or was; None where it is new."""
+    """Return an outcome if the skill is here already or was imported before, or None if it is new."""
     mine = skill_changes.of(one.files)
     for row in rows:
         if row.origin.write_origin == "import" and row.hash == mine:
@@ -140,7 +141,7 @@ def _rows(connection: apsw.Connection, name: str) -> list[LedgerRow]:
 
 
 def _hash(folder: Path) -> str:
-    """Hash a folder as Hermes Agent does for its manifest. Source: hermes-agent 0.19.0, skills_sync."""
+    """Hash a folder the way Hermes Agent does for its manifest. Source: hermes-agent 0.19.0, skills_sync."""
     made, left = hashlib.md5(usedforsecurity=False), _MOST_HASHED_BYTES
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():

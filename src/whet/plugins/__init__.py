@@ -1,1 +1,2 @@
-"""Other people's code: found, loaded and called so that its failures stay its own; imported on demand."""
+"""Plugins by other authors: found, loaded and called so that their failures are contained. Imported on
+demand."""

@@ -1,4 +1,4 @@
-"""What a plugin may ask of its host: facts, its settings, the person's model, the session that is served."""
+"""The part of `ctx` that plugins ask: facts, their settings, the person's model, the current session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MARK = re.compile(r"\A\[untrusted: from [^\n]*\]\n")
 
 
 class HostAnswers:
-    """Answers one plugin. `loaded` are the plugins that are loaded by now."""
+    """Answers one plugin. `loaded` are the plugins that are loaded so far."""
 
     def __init__(self, name: str, home: Path, names: hermes.Names | None, loaded: Collection[str]) -> None:
         self.name: str = name
@@ -41,20 +41,21 @@ class HostAnswers:
 
     @property
     def profile_name(self) -> str:
-        """The name of the home's profile; there is one."""
+        """The name of the home's profile; there is only one."""
         return "default"
 
     def has_plugin(self, plugin_id: str) -> bool:
-        """Whether another plugin is loaded by now: they are, in the order of `plugins.enabled`."""
+        """Whether another plugin is loaded already. Plugins are loaded in the order of `plugins.enabled`."""
         return plugin_id in self._loaded
 
     def has_capability(self, capability: str) -> bool:
-        """Whether a right of Hermes' list is granted: tools may be replaced, as the gate asks about them."""
+        """Whether a capability of Hermes' list is granted. Tools may be replaced, because the gate asks about
+        them."""
         return capability == "tools.override"
 
     @property
     def llm(self) -> PluginModel:
-        """The person's model, for requests of the plugin's own."""
+        """The person's model, for the plugin's own requests."""
         return PluginModel(self.name, self._ask)
 
     def _ask(self, *, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
@@ -72,12 +73,14 @@ class HostAnswers:
         )
 
     def get_config(self, key: str, default: Any = None) -> Any:
-        """Give `plugins.entries.NAME.settings.KEY`."""
+        """Return `plugins.entries.NAME.settings.KEY`."""
         return shims.entry_setting(self.name, key, default)
 
     def set_config(self, key: str, value: Any) -> None:
-        """Write `plugins.entries.NAME.settings.KEY` to config.yaml; dots in the key go deeper. Raises
-        PluginError for a key that can't be meant, ConfigError where the file can't be edited."""
+        """Write `plugins.entries.NAME.settings.KEY` to config.yaml; dots in the key separate levels.
+
+        Raises PluginError if the key is invalid, ConfigError if the file can't be edited.
+        """
         path = key.split(".")
         if not all(path):
             raise PluginError(f"{key!r} is no setting's name", plugin=self.name, hook="set_config")
@@ -90,15 +93,18 @@ class HostAnswers:
 
     @property
     def state(self) -> KeptValues:
-        """What the plugin keeps between runs."""
+        """The values that the plugin keeps between runs."""
         return KeptValues(self.name, self.home / DATA / slug_of(self.name))
 
     def call_mcp(
         self, server: str, tool: str, arguments: dict[str, Any] | None = None, timeout: float = 30
     ) -> dict[str, Any]:
-        """Run a tool of an MCP server through the gate of the session that is served: {"ok": True, "result":
-        ...} or {"ok": False, "error": ...}. Raises PermissionError for a server that
-        `plugins.entries.NAME.mcp_allowlist` does not name. For synchronous code: it waits."""
+        """Run a tool of an MCP server through the gate of the current session. For synchronous code: it
+        blocks.
+
+        Returns {"ok": True, "result": ...} or {"ok": False, "error": ...}. Raises PermissionError if
+        `plugins.entries.NAME.mcp_allowlist` does not name the server.
+        """
         allowed = shims.setting(shims.load_config(), "plugins", "entries", self.name, "mcp_allowlist")
         if not isinstance(allowed, list) or server not in allowed:
             place = f"plugins.entries.{self.name}.mcp_allowlist"
@@ -109,8 +115,11 @@ class HostAnswers:
         return {"ok": True, "result": _read(_bare(said))}
 
     def spawn_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None) -> asyncio.Task[Any]:
-        """Have a coroutine run beside the sessions until the program ends; what it raises is named. For
-        asynchronous code. Raises RuntimeError where no loop runs, as while plugins register."""
+        """Run a coroutine in parallel to the sessions until the program ends. If it raises, the error becomes
+        a problem.
+
+        For asynchronous code. Raises RuntimeError if no event loop runs, as while plugins register.
+        """
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -131,8 +140,10 @@ class HostAnswers:
         self.registered.problems.append(Problem(self.name, reason))
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Run a tool of the session that is served, through the gate; gives its text, or JSON with an error.
-        For synchronous code: it waits."""
+        """Run a tool of the current session through the gate. Returns its text, or JSON with an error.
+
+        For synchronous code: it blocks.
+        """
         del kwargs
         access, session_id = self._names.session if self._names else None, hermes.served_session()
         if access is None or not session_id:
@@ -140,8 +151,10 @@ class HostAnswers:
         return access.dispatch(session_id, tool_name, dict(args))
 
     def inject_message(self, content: str, role: str = "user", *, session_key: str | None = None) -> bool:
-        """Put text into a session as if it was typed; the turn under way reads it, or the next one.
-        True where there is such a session."""
+        """Add text to a session as if it was typed. The running turn reads it, or the next one.
+
+        Returns whether the session exists.
+        """
         access = self._names.session if self._names else None
         session_id = session_key or hermes.served_session()
         text = content if role == "user" else f"[{role}] {content}"
@@ -149,12 +162,12 @@ class HostAnswers:
 
 
 def _bare(text: str) -> str:
-    """Give a server's words without the line above them that tells a model where they come from."""
+    """Remove the line above a server's text that names its source for the model."""
     return _MARK.sub("", text, count=1)
 
 
 def _read(text: str) -> object:
-    """Read JSON; what is none stays text."""
+    """Parse JSON; return other text unchanged."""
     try:
         return msgspec.json.decode(text)
     except NOT_JSON:

@@ -1,8 +1,8 @@
-"""How a plugin's function is called: its keywords, its thread, its deadline, and who is to blame.
+"""Call a plugin's function: select its keywords, its thread and its time limit, and attribute its errors.
 
-Synchronous functions each get a thread of their own. A pool would be starved by hooks that wait for the
-model, and its threads would hold the program's end back after one that hangs; these don't. The one place
-outside dispatch that may catch everything is `blamed`, because a plugin's code may raise anything.
+Each synchronous call gets its own thread. A pool would be exhausted by hooks that wait for the model, and
+its threads would delay the program's exit after one that hangs. Apart from tool dispatch, only this module
+may catch every exception, because a plugin's code may raise anything.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ log: logging.Logger = logging.getLogger("whet.plugins")
 
 @contextmanager
 def blamed(plugin: str, hook: str) -> Generator[None]:
-    """Turn whatever the plugin's code raises into a PluginError that names it; the stack goes to the log.
+    """Convert any exception of a plugin's code into a PluginError that names the plugin, and log the
+    traceback.
 
-    Errors of our own (ToolError, PluginError, ...), a cancel and Ctrl-C pass.
+    Our own errors (ToolError, PluginError, ...), cancellation and Ctrl-C pass through.
     """
     try:
         yield
@@ -41,12 +42,12 @@ def blamed(plugin: str, hook: str) -> Generator[None]:
 
 
 def fields_of(value: object) -> dict[str, Any]:
-    """Give `value` where it is a dict, else an empty one: what plugins give back has no type."""
+    """Return `value` if it is a dict, otherwise an empty one; values from plugins are untyped."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def reason_of(error: BaseException) -> str:
-    """Say in one line what was raised, secrets masked."""
+    """Describe an exception in one line, with secrets masked."""
     if isinstance(error, SystemExit):
         return "it tried to end the program"
     text = " ".join(str(error).split())
@@ -54,7 +55,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def fitting(function: Callable[..., object], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Give those keywords that `function` takes; all of them where it takes any or can't be asked."""
+    """Return the keywords that `function` accepts; all of them if it accepts any or can't be inspected."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -70,9 +71,9 @@ def fitting(function: Callable[..., object], keywords: Mapping[str, Any]) -> dic
 
 
 async def call(function: Callable[..., object], *arguments: object, **keywords: object) -> Any:
-    """Call a synchronous function on a thread, an asynchronous one here, and give what it returns.
+    """Call a synchronous function in a thread, an asynchronous one here, and return its result.
 
-    A cancel leaves the thread to finish alone; it does not hold the program's end back.
+    If cancelled, the thread finishes on its own; it does not delay the program's exit.
     """
     bound = partial(function, *arguments, **keywords)
     with by_plugin():
@@ -82,7 +83,7 @@ async def call(function: Callable[..., object], *arguments: object, **keywords: 
 
 
 async def within(limit_s: float, work: Awaitable[Any]) -> Any:
-    """Await `work` for at most `limit_s`. Raises TimeoutError that says so."""
+    """Await `work` for at most `limit_s`. Raises TimeoutError with a message."""
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
@@ -94,7 +95,7 @@ async def within(limit_s: float, work: Awaitable[Any]) -> Any:
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling it gives something to await."""
+    """Whether calling the function returns an awaitable."""
     bare: object = function.func if isinstance(function, partial) else function  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] (any callable)
     return inspect.iscoroutinefunction(bare) or inspect.iscoroutinefunction(getattr(bare, "__call__", None))  # noqa: B004 an object's own __call__ may be async
 
@@ -122,7 +123,7 @@ async def _on_thread(function: Callable[[], object]) -> object:
         try:
             value = context.run(function)
         except StopIteration as error:
-            # A future refuses it, and would then never be settled.
+            # A future rejects StopIteration and would never complete.
             failure = RuntimeError(f"StopIteration: {error}")
         except BaseException as error:  # noqa: BLE001 handed on to whoever awaits, nothing is kept back
             failure = error

@@ -1,8 +1,9 @@
-"""`ctx`: what a plugin's register() gets.
+"""`ctx`: the object that a plugin's register() receives.
 
-Plugins probe it with getattr, so a capability that the host does not use is absent, never a method that
-swallows. A name that is taken is refused and shown, and the rest of the plugin works; a registration that
-can't be meant (no handler, no schema) disables the plugin. Nothing counts before register() has returned.
+Plugins probe it with getattr, so a capability that the host does not support is absent, never a method
+without effect. If a name is in use, the registration is refused and reported, and the rest of the plugin
+works. An invalid registration (no handler, no schema) disables the plugin. Nothing takes effect before
+register() has returned.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _COMMAND = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
 class TakenNames(msgspec.Struct):
-    """Names that a plugin can't have, and who has them."""
+    """Names that a plugin can't use, with their owners."""
 
     tools: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     commands: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -67,7 +68,7 @@ class TakenNames(msgspec.Struct):
     sections: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
     def add(self, plugin: str, registered: Registered) -> None:
-        """Note what a plugin has from now on."""
+        """Record the names that a plugin uses from now on."""
         self.plugins.add(plugin)
         self.tools.update((tool.name, plugin) for tool in registered.tools)
         self.commands.update((command.name, plugin) for command in registered.commands)
@@ -94,7 +95,7 @@ def _memory_handler(answer: Callable[..., object], tool: str) -> Callable[..., o
 
 
 class PluginContext(HostAnswers):
-    """Takes one plugin's registrations. `offered` are the capabilities that exist here."""
+    """Accepts the registrations of one plugin. `offered` are the capabilities that exist here."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class PluginContext(HostAnswers):
         return object.__getattribute__(self, name)
 
     def on_unload(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called when the program ends, the last one first."""
+        """Call `callback` when the program ends, in reverse order of registration."""
         self._insist(callable(callback), "on_unload", "what on_unload got can't be called")
         self.registered.unloads.append(callback)
 
@@ -143,10 +144,11 @@ class PluginContext(HostAnswers):
         handler: Callable[..., object],
         **options: Unpack[PluginToolOptions],
     ) -> None:
-        """Add a tool. Without `effects` the gate asks before each call; its output counts as untrusted."""
+        """Add a tool. Without `effects` the gate asks before each call. Its output counts as untrusted."""
         tool = make_tool(self.name, name, toolset, schema, handler, **options)
         own = [tool.name for tool in self.registered.tools]
-        # A built-in tool may be replaced where that is said; the gate asks, since it is another one now.
+        # A built-in tool may be replaced if `override` says so. The gate asks, because it is a different tool
+        # now.
         replaces = bool(options.get("override")) and self._taken.tools.get(name) == "" and name not in own
         if replaces:
             self.registered.overrides.append(name)
@@ -160,7 +162,7 @@ class PluginContext(HostAnswers):
     def register_command(
         self, name: str, handler: Callable[..., object], description: str = "", args_hint: str = ""
     ) -> None:
-        """Add the slash command `name`; `handler` takes the text after it and gives text or None."""
+        """Add the slash command `name`; `handler` receives the text after it and returns text or None."""
         name = re.sub(r"\s+", "-", name.strip().lower().lstrip("/"))
         self._insist(callable(handler), "register_command", f"the handler of /{name} can't be called")
         if not _COMMAND.fullmatch(name):
@@ -171,7 +173,7 @@ class PluginContext(HostAnswers):
             self.registered.commands.append(PluginCommand(self.name, name, handler, description, args_hint))
 
     def register_hook(self, name: str, function: Callable[..., object]) -> None:
-        """Have `function` called at one of the points in `hooks.NAMES`, with keywords that it names."""
+        """Call `function` at one of the points in `hooks.NAMES`, with the keywords that it accepts."""
         self._insist(callable(function), "register_hook", f"the hook {name} can't be called")
         if name in hooks.NAMES:
             self.registered.hooks.append(Hook(self.name, name, function))
@@ -179,8 +181,11 @@ class PluginContext(HostAnswers):
             self._problem(f"there is no hook {name}; there are {', '.join(hooks.NAMES)}")
 
     def register_middleware(self, kind: str, function: Callable[..., object], **options: Any) -> None:
-        """Have `function` change calls of tools before they are judged (`tool_request`), or stand around each
-        run of one (`tool_execution`). Other kinds disable the plugin: it may be a guard that needs them."""
+        """Let `function` change tool calls before they are judged (`tool_request`), or wrap each run of a
+        tool (`tool_execution`).
+
+        Other kinds disable the plugin, because it may be a guard that depends on them.
+        """
         self._insist(callable(function), "register_middleware", f"the {kind} can't be called")
         known = ", ".join(hooks.MIDDLEWARE)
         self._insist(
@@ -196,8 +201,11 @@ class PluginContext(HostAnswers):
         position: str = "after_memory",
         max_chars: int = sections.MOST_CHARS,
     ) -> None:
-        """Add to the system prompt of new sessions: a text, or a function of a session's facts that gives it
-        and is called once for each. `position` is after the memory, always."""
+        """Add a section to the system prompt of new sessions.
+
+        `content` is a text, or a function that receives a session's facts and is called once per session.
+        The position is always after the memory.
+        """
         del position
         where = "register_system_prompt_section"
         self._insist(sections.is_id(id), where, f"{id!r} is no section's name: a-z, 0-9, . _ and - only")
@@ -209,7 +217,7 @@ class PluginContext(HostAnswers):
             self.registered.sections.append(part)
 
     def register_context_engine(self, engine: object) -> None:
-        """Offer an engine; `context.engine` selects it by its name. One per plugin."""
+        """Offer an engine; `context.engine` selects it by name. One per plugin."""
         if not isinstance(engine, ContextEngine):
             raise PluginError(
                 f"a {type(engine).__name__} is no ContextEngine",
@@ -226,7 +234,7 @@ class PluginContext(HostAnswers):
             self.registered.engines.append(engine)
 
     def register_memory_provider(self, provider: object) -> None:
-        """Offer an external memory; it has a `name`."""
+        """Offer an external memory with a `name`."""
         name = getattr(provider, "name", "")
         self._insist(
             isinstance(name, str) and bool(name), "register_memory_provider", "the provider has no name"
@@ -256,14 +264,14 @@ class PluginContext(HostAnswers):
         factory: Callable[[ModelSettings, Mapping[str, str]], Provider],
         description: str = "",
     ) -> None:
-        """Offer a model server: `factory(model settings, secrets)` gives a Provider."""
+        """Offer a model server: `factory(model settings, secrets)` returns a Provider."""
         self._insist(callable(factory), "register_provider", f"the factory of {name} can't be called")
         part = PluginProvider(self.name, name, factory, description)
         if self._is_free_part(part, name):
             self.registered.providers.append(part)
 
     def register_notifier(self, name: str, send: Callable[..., object], description: str = "") -> None:
-        """Offer a way to reach a person: `send(title, text)`."""
+        """Offer a way to reach the person: `send(title, text)`."""
         self._insist(callable(send), "register_notifier", f"the sender of {name} can't be called")
         part = PluginNotifier(self.name, name, send, description)
         if self._is_free_part(part, name):

@@ -1,7 +1,8 @@
-"""Which plugins are there: folders of the home, folders of the project, installed packages.
+"""Find plugins: in folders of the home, in folders of the project, in installed packages.
 
-Nothing is imported. Of two with one name the later source wins: home < project < package; in one source the
-second goes by its path. A folder that holds no plugin may hold plugin folders, one level down.
+Nothing is imported. If two have the same name, the later source wins: home < project < package. Within one
+source, the second is known by its path instead. A folder that is not a plugin may contain plugin folders,
+one level down.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from whet.plugins.manifest import Manifest, manifest_file, read_manifest, slug_o
 from whet.plugins.parts import Problem
 
 GROUPS = ("hermes_agent.memory_providers", "hermes_agent.plugins", "whet.plugins")
-"""The entry-point groups of installed packages; of one name in several the last wins."""
+"""The entry-point groups of installed packages. If one name is in several groups, the last wins."""
 Source = Literal["home", "project", "package"]
-# Where programs that these engines come from keep engines without a manifest.
+# The folder in which the programs that these engines were written for keep engines without a manifest.
 _ENGINES = "context_engine"
 
 
 class FoundPlugin(msgspec.Struct, frozen=True):
-    """A plugin on disk: a folder, or an installed package's entry point. `key` is its path below the
-    plugins folder, or the entry point's name."""
+    """A plugin's source: a folder, or an installed package's entry point. `key` is its path below the plugins
+    folder, or the entry point's name."""
 
     key: str
     manifest: Manifest
@@ -36,31 +37,31 @@ class FoundPlugin(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name that config knows it by."""
+        """The plugin's name in the settings."""
         return self.manifest.name
 
     @property
     def module(self) -> str:
-        """The name that a folder is imported as."""
+        """The module name under which a folder is imported."""
         if self.folder is not None and self.key.startswith(f"{_ENGINES}/") and not manifest_file(self.folder):
             return f"plugins.{_ENGINES}.{slug_of(self.folder.name)}"
         return f"hermes_plugins.{slug_of(self.key)}"
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """Everything that was found, by name, and what can't be read."""
+    """All plugins by name, and the problems with those that can't be read."""
 
     found: dict[str, FoundPlugin]
     problems: tuple[Problem, ...]
 
     def named(self, name: str) -> FoundPlugin | None:
-        """Give the plugin of that name or key."""
+        """Return the plugin with that name or key, or None."""
         known = self.found.get(name)
         return known or next((found for found in self.found.values() if found.key == name), None)
 
 
 def discover(plugins: Path, project: Path | None = None) -> Discovery:
-    """Look at the home's `plugins` folder, the project's one where given, and installed packages."""
+    """Search the home's `plugins` folder, the project's folder if given, and installed packages."""
     found: dict[str, FoundPlugin] = {}
     problems: list[Problem] = []
     folders: list[tuple[Source, Path]] = [("home", plugins)]
@@ -75,7 +76,7 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
                 continue
             held = found.get(manifest.name)
             if held is not None and held.source == source:
-                # Two kinds of plugin of one maker, below folders of their own: the second goes by its place.
+                # An author may have two kinds of plugin in separate folders: the second is known by its path.
                 manifest = msgspec.structs.replace(manifest, name=key)
             found[manifest.name] = FoundPlugin(key, manifest, source, folder)
     for entry in (entry for group in GROUPS for entry in entry_points(group=group)):

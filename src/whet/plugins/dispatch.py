@@ -1,6 +1,7 @@
-"""What `pre_gateway_dispatch` is given of a message from a chat platform, in the shape that plugins expect.
+"""The values that `pre_gateway_dispatch` receives for a message from a chat platform, in the form that
+plugins expect.
 
-Plain values, and a gateway that can be asked to send; nothing of a platform's own library.
+Plain values, and a gateway object for sending; no objects of a platform's own library.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any, Literal
 import msgspec
 
 Post = Callable[[str, str, str], Awaitable[str]]
-"""Queues a text for a chat of a platform, by both names; gives why that can't be, or ""."""
+"""Queues a text for a chat, given the names of the platform and the chat. Returns the reason if that is
+impossible, otherwise ""."""
 
 
 class PlatformName(str):
-    """A platform's name; plugins ask it for its `value`, as of an enum."""
+    """A platform's name. Plugins read its `value`, as if it was an enum."""
 
     __slots__ = ()
 
@@ -26,7 +28,7 @@ class PlatformName(str):
 
 
 class ChatSource(msgspec.Struct):
-    """Where a message comes from. Names are what people call themselves."""
+    """The origin of a message. Names are chosen by users and not trusted."""
 
     platform: Any
     chat_id: str
@@ -38,7 +40,7 @@ class ChatSource(msgspec.Struct):
 
 
 class ChatEvent(msgspec.Struct):
-    """One message. `internal` is never true: what the program says to itself is not asked about."""
+    """One message. `internal` is always False: the program's own messages are not passed to the hook."""
 
     text: str
     source: ChatSource
@@ -50,7 +52,7 @@ class ChatEvent(msgspec.Struct):
 
 
 class SendResult(msgspec.Struct, frozen=True):
-    """What became of a send: queued durably, or why not."""
+    """The outcome of a send: queued durably, or the reason why not."""
 
     success: bool
     error: str = ""
@@ -58,7 +60,7 @@ class SendResult(msgspec.Struct, frozen=True):
 
 
 class ChatAdapter:
-    """One platform, for sending beside the conversation."""
+    """One platform, for sending outside of a conversation."""
 
     def __init__(self, name: str, post: Post) -> None:
         self.name: str = name
@@ -67,14 +69,14 @@ class ChatAdapter:
     async def send(
         self, chat_id: str, content: str, reply_to: str | None = None, metadata: object = None
     ) -> SendResult:
-        """Queue a text for a chat that is known here; it is on disk when this returns."""
+        """Queue a text for a known chat; durable on return."""
         del reply_to, metadata
         why = await self._post(self.name, str(chat_id), content)
         return SendResult(not why, why)
 
 
 class ChatGateway:
-    """The gateway as plugins see it. `session_of` gives a chat's session, by platform and chat."""
+    """The gateway as plugins see it. `session_of` returns the session of a platform's chat."""
 
     def __init__(
         self, adapters: Mapping[str, ChatAdapter], session_of: Callable[[str, str], str] = lambda _p, _c: ""
@@ -83,7 +85,7 @@ class ChatGateway:
         self._session_of = session_of
 
     def session_key_for(self, source: ChatSource) -> str:
-        """Give the key of a place: its session's id, else one made of its names."""
+        """Return the key of a chat: its session's id, or one composed of its names."""
         made = f"agent:main:{source.platform}:{source.chat_type}:{source.chat_id}"
         return self._session_of(str(source.platform), source.chat_id) or made
 

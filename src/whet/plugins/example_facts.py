@@ -1,4 +1,4 @@
-"""What a session gives to hooks, made up: an example of every keyword that any hook is called with."""
+"""Example facts of a session: a value for every keyword that any hook is called with."""
 
 from __future__ import annotations
 

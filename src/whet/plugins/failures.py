@@ -1,7 +1,7 @@
-"""What plugins make of a failed request to a model: whether it passes, whose matter it is, in what words.
+"""Let plugins reclassify a failed model request: whether a retry helps, its cause, its message.
 
-The hook is asked after our own reading of the error and before anything is done about it. The first answer
-that names a reason counts. How often and how long a request is tried again stays the settings' choice.
+The hook is called after our own classification and before any reaction. The first answer with a reason
+wins. The settings still decide how often and how long a request is retried.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CHARS_A_TOKEN = 4
 
 
 class FailureHooks:
-    """The plugins' word on each failure."""
+    """Asks the plugins about each failure."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
@@ -50,7 +50,7 @@ class FailureHooks:
     async def judged(
         self, info: ModelInfo, error: ProviderError, messages: Sequence[Message]
     ) -> ProviderError:
-        """Give the error as the plugins see it; the same where none of them has a word on it."""
+        """Return the error as reclassified by plugins, or the original error if no plugin changes it."""
         said = await self._hooks.tell(
             HOOK,
             provider=info.provider,
@@ -86,7 +86,7 @@ def _as(error: ProviderError, said: dict[str, Any]) -> ProviderError:
 
 
 def _kind(kind: type[ProviderError], said: dict[str, Any]) -> type[ProviderError]:
-    """Give the class for an answer: its reason, then what it wants done."""
+    """Return the error class for an answer: by its reason, then by the reaction that it asks for."""
     found = _CLASSES.get(said["reason"], kind)
     if said.get("should_compress") is True:
         return ContextOverflow

@@ -1,8 +1,8 @@
-"""The module names that plugins for Hermes Agent import, as real thin modules.
+"""The module names that plugins for Hermes Agent import, as real but thin modules.
 
-They exist in `sys.modules` only while such a plugin is loaded (`Names.open` to `close`); nothing of the
-kind is installed, and what stood there before comes back. Model calls go to the callable of the host that
-was opened last. What is not here is absent: plugins probe for it and have their own fall-back.
+They are in `sys.modules` only while such a plugin is loaded (`Names.open` to `close`); nothing is
+installed, and modules that were there before are restored. Model calls go to the callable of the host that
+was opened last. Features that are not supported are absent: plugins probe for them and have fallbacks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MOST_BYTES = 2_000_000
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """What a plugin asks the auxiliary model; None and "" stand for the host's own choice."""
+    """A plugin's request to the auxiliary model. None and "" mean the host's own choice."""
 
     task: str
     messages: Sequence[Mapping[str, Any]]
@@ -54,7 +54,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 AskModel = Callable[[ModelRequest], str]
-"""Answers a request, on the thread that it came from; raises on failure."""
+"""Answers a request, in the thread of the caller. Raises on failure."""
 
 
 class _Said(msgspec.Struct):
@@ -69,29 +69,29 @@ class _Choice(msgspec.Struct):
 
 
 class Completion(msgspec.Struct):
-    """An answer in the shape that plugins read: `.choices[0].message.content`."""
+    """An answer in the form that plugins read: `.choices[0].message.content`."""
 
     choices: list[_Choice]
     model: str = ""
 
 
 class HookTable:
-    """What `get_plugin_manager()` gives: plugins append functions to `_hooks[name]` themselves."""
+    """The object that `get_plugin_manager()` returns. Plugins append functions to `_hooks[name]`."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, list[Callable[..., object]]] = {}
         self.plugins: dict[str, str] = {}
 
     def of(self, name: str) -> list[Hook]:
-        """Give the functions that were added, each with the plugin that its module belongs to.
+        """Return the functions that were added for a hook, each with the plugin that its module belongs to.
 
-        `plugins` maps modules to plugins' names; its owner fills it.
+        `plugins` maps modules to plugin names; the owner of the table fills it.
         """
         added = [*self._hooks.get(name, ())]
         return [Hook(self._owner(function), name, function) for function in added]
 
     def all(self) -> list[Hook]:
-        """Give the functions of every name."""
+        """Return the functions of all hooks."""
         return [hook for name in [*self._hooks] for hook in self.of(name)]
 
     def _owner(self, function: Callable[..., object]) -> str:
@@ -103,20 +103,20 @@ class HookTable:
 
 
 class SessionAccess(msgspec.Struct, frozen=True):
-    """What plugins may ask of the session that is served: to run one of its tools through the gate, and to be
-    told something. Both are called on a plugin's thread."""
+    """The current session's functions for plugins: run one of its tools through the gate, and add text to it.
+    Both are called in a plugin's thread."""
 
     dispatch: Callable[[str, str, dict[str, Any]], str]
     inject: Callable[[str, str], bool]
 
 
 def served_session() -> str:
-    """Give the id of the session that plugin code is called for, "" for none."""
+    """Return the id of the session that plugin code is called for, or ""."""
     return _session.get({}).get("HERMES_SESSION_ID", "")
 
 
 class Names:
-    """One host's hold on the module names."""
+    """One host's claim on the module names."""
 
     def __init__(self, home: Path, ask_model: AskModel | None) -> None:
         self.home = home
@@ -127,7 +127,7 @@ class Names:
         self._is_open = False
 
     def open(self) -> None:
-        """Put the modules in place; a second time does nothing."""
+        """Add the modules to `sys.modules`. A second call does nothing."""
         if not self._is_open:
             self._is_open = True
             _holders.append(self)
@@ -135,7 +135,7 @@ class Names:
                 _install()
 
     def close(self) -> None:
-        """Let go; the last holder's going takes the modules away."""
+        """Release the claim. When the last host releases it, the modules are removed."""
         if self._is_open:
             self._is_open = False
             _holders.remove(self)
@@ -144,7 +144,7 @@ class Names:
 
     @contextmanager
     def collecting(self) -> Generator[HookTable]:
-        """While a plugin registers again, keep its hooks apart from those that are in use."""
+        """Collect the hooks of a plugin that registers again, separately from those that are in use."""
         table = HookTable()
         table.plugins = self.hooks.plugins
         token = _table.set(table)
@@ -162,7 +162,7 @@ _session: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar("he
 
 @contextmanager
 def session_scope(session_id: str, conversation_id: str = "") -> Generator[None]:
-    """Let plugin code that is called inside see this session in `get_session_env`."""
+    """Make this session visible in `get_session_env` to plugin code that is called inside."""
     key = conversation_id or session_id
     token = _session.set({"HERMES_SESSION_ID": session_id, "HERMES_SESSION_KEY": key})
     try:
@@ -173,9 +173,11 @@ def session_scope(session_id: str, conversation_id: str = "") -> Generator[None]
 
 
 def await_real_usage(engine: ContextEngine, tokens: int) -> None:
-    """Write what engines expect to find on themselves after their compaction: no count until the next answer,
-    and the estimate of what a request has from now on. Raises what the first refused attribute raised, after
-    all were tried."""
+    """Set the attributes that engines expect on themselves after a compaction: no token counts until the next
+    answer, and the estimated size of the next request.
+
+    All attributes are tried; then the error of the first that was refused is raised.
+    """
     attributes: dict[str, object] = {
         "last_prompt_tokens": -1,
         "last_completion_tokens": 0,
@@ -188,7 +190,7 @@ def await_real_usage(engine: ContextEngine, tokens: int) -> None:
 
 
 def is_hermes_plugin(folder: Path) -> bool:
-    """Whether a plugin's own sources name modules of Hermes Agent. Its tests don't count."""
+    """Whether a plugin's own sources, apart from its tests, name modules of Hermes Agent."""
     for count, path in enumerate(folder.rglob("*.py")):
         if count == _MOST_FILES:
             break
@@ -214,8 +216,9 @@ def call_llm(  # noqa: PLR0913 the signature is another program's, every argumen
     temperature: float | None = None,
     timeout: float | None = None,
 ) -> Completion:
-    """Ask the host's model and give its answer. Raises RuntimeError where the host has none for plugins,
-    and whatever the host raises.
+    """Ask the host's model and return its answer.
+
+    Raises RuntimeError if the host has no model for plugins, and any error of the host.
     """
     ask = next((holder.ask_model for holder in reversed(_holders) if holder.ask_model), None)
     if ask is None:
@@ -233,17 +236,17 @@ def call_llm(  # noqa: PLR0913 the signature is another program's, every argumen
 
 
 def get_hermes_home() -> Path:
-    """Give the home folder: HERMES_HOME, which is Whet's while plugins are loaded."""
+    """Return the home folder: HERMES_HOME, which is Whet's while plugins are loaded."""
     return Path(os.environ.get("HERMES_HOME") or _holders[-1].home)
 
 
 def get_session_env(name: str, default: str = "") -> str:
-    """Give a fact of the session that is being served, else the environment's variable."""
+    """Return a fact of the current session, or the environment variable of that name."""
     return _session.get({}).get(name) or os.environ.get(name, default)
 
 
 def get_plugin_manager() -> HookTable:
-    """Give the table of hooks that plugins may add to."""
+    """Return the table of hooks that plugins may add to."""
     return _table.get(_holders[-1].hooks)
 
 
@@ -284,7 +287,7 @@ def _remove() -> None:
 
 
 def put_module(name: str, content: Mapping[str, object], *, is_package: bool) -> ModuleType:
-    """Make a module, put it into `sys.modules` and into its parent."""
+    """Make a module and add it to `sys.modules` and to its parent."""
     module = module_from_spec(ModuleSpec(name, None, is_package=is_package))
     module.__doc__ = "Provided by Whet for plugins that expect it."
     for attribute, value in content.items():

@@ -1,8 +1,8 @@
-"""The points of a turn where plugins are called, and what their answers mean.
+"""The points of a turn at which plugins are called, and the meaning of their answers.
 
-Hooks run in the order of `plugins.enabled`, then of registration, each with its own deadline. One that
-fails is named; after three failures in a row it is off for the rest of the process. It does not know the
-loop: `tool_hooks.py` and the composition root call it.
+Hooks run in the order of `plugins.enabled`, then of registration, each with its own time limit. A hook
+that fails is reported; after three failures in a row it is off for the rest of the process. This module is
+independent of the loop: `tool_hooks.py` and the composition root call it.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ NAMES = (
     "gateway_platform_event",
 )
 MIDDLEWARE = ("tool_request", "tool_execution")
-"""What `register_middleware` takes; inside they are hooks like the others."""
+"""The kinds that `register_middleware` accepts. Internally they are hooks like the others."""
 GUARDS = frozenset({"pre_tool_call", *MIDDLEWARE})
-"""Those that are never switched off: one that fails blocks the call each time."""
+"""Hooks that are never switched off: each failure of one blocks the call."""
 LIMIT_S = 10.0
 _STRIKES = 3
 
 
 class ToolVerdict(msgspec.Struct, frozen=True):
-    """What the pre_tool_call hooks made of a call: its arguments, in `blocked` why it must not run, or in
-    `asks` why a person has to be asked."""
+    """The result of the pre_tool_call hooks: the call's arguments, `blocked` if it must not run (the reason),
+    `asks` if a person must be asked (the reason)."""
 
     arguments: dict[str, Any]
     blocked: str = ""
@@ -70,7 +70,7 @@ class ToolVerdict(msgspec.Struct, frozen=True):
 
 
 class Hooks:
-    """The hooks of every loaded plugin; what fails is added to `problems`."""
+    """The hooks of all loaded plugins. Failures are added to `problems`."""
 
     def __init__(
         self, hooks: Sequence[Hook] = (), problems: list[Problem] | None = None, *, limit_s: float = LIMIT_S
@@ -83,12 +83,12 @@ class Hooks:
         self._scope: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def add_source(self, source: Callable[[str], Sequence[Hook]]) -> None:
-        """Ask `source` too at each call; it gives hooks that plugins add to a table of their own."""
+        """Also call hooks from `source`, which returns hooks that plugins added to a table of their own."""
         self._sources.append(source)
 
     def bound_to(self, engine: object) -> Hooks:
-        """Give these hooks for a session: where its engine is an instance of its own, its plugin's hooks
-        are those of that instance. Failures are counted for each session then."""
+        """Return these hooks for a session. If its engine is an instance of its own, its plugin's hooks are
+        replaced by those of that instance, and failures are counted per session."""
         bound = bound_parts(engine)
         if bound is None:
             return self
@@ -97,7 +97,7 @@ class Hooks:
         return view
 
     def within(self, scope: Callable[[], AbstractContextManager[object]]) -> Hooks:
-        """Give these hooks, each called inside `scope`; failures count as before."""
+        """Return these hooks so that each is called inside `scope`. Failures are counted as before."""
         view = Hooks((), self._problems, limit_s=self._limit_s)
         view.add_source(self.of)
         view._strikes = self._strikes
@@ -105,7 +105,7 @@ class Hooks:
         return view
 
     def of(self, name: str) -> list[Hook]:
-        """Give the hooks of that name that are still on, in order."""
+        """Return the hooks of that name that are still on, in order."""
         hooks = [*self._hooks[name], *(hook for source in self._sources for hook in source(name))]
         if name in GUARDS:
             return hooks
@@ -116,7 +116,7 @@ class Hooks:
         return any(self.of(name) for name in names)
 
     async def tell(self, name: str, **facts: Any) -> list[Any]:
-        """Call every hook of that name and give what they returned; a failed one gives nothing."""
+        """Call every hook of that name and return their results, without those that failed."""
         answers: list[Any] = []
         for hook in self.of(name):
             try:
@@ -126,13 +126,13 @@ class Hooks:
         return answers
 
     async def before_tool(self, tool: str, arguments: dict[str, Any], **facts: Any) -> ToolVerdict:
-        """Ask the tool_request functions, then the pre_tool_call hooks: the first block ends it, changed
-        arguments reach the next one.
+        """Call the tool_request functions, then the pre_tool_call hooks. Changed arguments reach the next
+        one; the first block ends it.
 
-        A function gives {"args": {...}} in the place of the arguments, or None. A hook answers None,
+        A function returns {"args": {...}} to replace the arguments, or None. A hook returns None,
         {"action": "block", "message": ...}, {"action": "approve", "message": ...} or {"action": "modify",
-        "args": {...}}, which is laid over the arguments; it may also change `args` in place. Where one fails
-        the call is blocked: it may have been a guard.
+        "args": {...}}, whose values override those of the arguments; it may also change `args` in place.
+        If one fails, the call is blocked, because it may have been a guard.
         """
         asks = ""
         original = copy.deepcopy(arguments)
@@ -160,11 +160,11 @@ class Hooks:
         return ToolVerdict(arguments, asks=asks)
 
     async def transform(self, result: str, **facts: Any) -> str:
-        """Let the transform_tool_result hooks change a result's text, each the last one's; None keeps it."""
+        """Let the transform_tool_result hooks change a result's text one after the other; None keeps it."""
         return await self.replace("transform_tool_result", "result", result, **facts)
 
     async def replace(self, name: str, keyword: str, text: str, **facts: Any) -> str:
-        """Let the hooks of that name change a text, which they get as `keyword`; None keeps it."""
+        """Let the hooks of that name change a text, which they receive as `keyword`; None keeps it."""
         for hook in self.of(name):
             try:
                 answer = await self._run(hook, {**facts, keyword: text})
@@ -175,7 +175,8 @@ class Hooks:
         return text
 
     async def context(self, **facts: Any) -> str:
-        """Give what the pre_llm_call hooks add to the person's message: text, or {"context": text}."""
+        """Return the text that the pre_llm_call hooks add to the person's message: text, or {"context":
+        text}."""
         texts: list[str] = []
         for answer in await self.tell("pre_llm_call", **facts):
             text = fields_of(answer).get("context", answer)
@@ -198,15 +199,17 @@ class Hooks:
 
 
 def _replaced(hooks: Sequence[Hook], bound: Bound, name: str) -> list[Hook]:
-    """Put an instance's hooks in the place of those of its plugin."""
+    """Replace the hooks of an instance's plugin by those of the instance."""
     at = next((at for at, hook in enumerate(hooks) if hook.plugin == bound.plugin), len(hooks))
     others = [hook for hook in hooks if hook.plugin != bound.plugin]
     return [*others[:at], *(hook for hook in bound.hooks if hook.name == name), *others[at:]]
 
 
 def _read(hook: Hook, answer: Any) -> ToolVerdict:
-    """Give changed arguments, the reason of a block, or that of a question. Raises PluginError for an answer
-    that looks like a decision and is none."""
+    """Return the changed arguments, the reason of a block, or the reason to ask a person.
+
+    Raises PluginError if an answer looks like a decision but is invalid.
+    """
     said = fields_of(answer)
     action = said.get("action") or said.get("decision")
     why = str(said.get("message") or said.get("reason") or "no reason was given")

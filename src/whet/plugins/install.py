@@ -1,7 +1,7 @@
-"""Bring a plugin's folder into the home: a copy of a folder, or a clone of a git repository.
+"""Install a plugin's folder into the home: copy a folder, or clone a git repository.
 
-Two steps, so that a person can look in between: `fetch` puts it beside the plugins folder and reads it
-without running any of it, `settle` moves it in. Nothing is ever enabled here.
+This takes two steps, so that a person can look at the plugin in between: `fetch` puts it beside the
+plugins folder and reads it without running any of it, `settle` moves it in. Nothing is enabled here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_BYTES = 200_000_000
 
 
 class FetchedPlugin(msgspec.Struct, frozen=True):
-    """A plugin that lies ready: where, what it says of itself, and what would run."""
+    """A fetched plugin: its location, its manifest, and the files that would run."""
 
     folder: Path
     source: str
@@ -41,7 +41,7 @@ class FetchedPlugin(msgspec.Struct, frozen=True):
 
 
 def fetch(home: Home, source: str) -> FetchedPlugin:
-    """Copy or clone `source` and read it. `discard` or `settle` it then. Raises WhetError."""
+    """Copy or clone `source` and read it. Then call `discard` or `settle`. Raises WhetError."""
     home.ensure()
     ready = Path(tempfile.mkdtemp(prefix=".plugin-", dir=home.root))
     done = False
@@ -57,7 +57,7 @@ def fetch(home: Home, source: str) -> FetchedPlugin:
 
 
 def settle(fetched: FetchedPlugin) -> Path:
-    """Move it to its place in the plugins folder and give that. Raises ConfigError."""
+    """Move a fetched plugin into the plugins folder and return its path. Raises ConfigError."""
     try:
         fetched.target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.rename(fetched.folder, fetched.target)
@@ -69,7 +69,7 @@ def settle(fetched: FetchedPlugin) -> Path:
 
 
 def discard(fetched: FetchedPlugin) -> None:
-    """Throw away what lies ready."""
+    """Delete a fetched plugin."""
     shutil.rmtree(fetched.folder.parent, ignore_errors=True)
 
 
@@ -95,8 +95,8 @@ def _copy(source: str, folder: Path) -> None:
 
 
 def clone(source: str, folder: Path) -> None:
-    """Clone a git repository; nothing of it is run. Raises WhetError."""
-    # No hook of the machine's templates runs, and git asks nobody for a password.
+    """Clone a git repository without running any of its code. Raises WhetError."""
+    # No hooks of the machine's templates run, and git does not ask for a password.
     command = ["git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--", source, str(folder)]
     quiet = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
     try:

@@ -1,7 +1,8 @@
-"""What a plugin keeps between runs, `ctx.state`: small JSON values in `plugin-data/NAME/state.json`.
+"""The values that a plugin keeps between runs, `ctx.state`: small JSON values in
+`plugin-data/NAME/state.json`.
 
-Each change is on disk when it returns, and several programs may change the file at once. A file that can't be
-read is never overwritten.
+Each change is durable on return, and several programs may change the file at the same time. A file that
+can't be read is never overwritten.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ _FILE = "state.json"
 
 
 class KeptValues:
-    """One plugin's values by key, in its folder below the home. Raises PluginError where it can't be read."""
+    """One plugin's values by key, in its folder in the home. Raises PluginError if they can't be read."""
 
     def __init__(self, plugin: str, folder: Path) -> None:
         self._plugin = plugin
         self._folder = folder
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Give a value, `default` where there is none."""
+        """Return a value, or `default` if the key does not exist."""
         return self._read().get(key, default)
 
     def all(self) -> dict[str, Any]:
-        """Give every value by its key."""
+        """Return all values by key."""
         return self._read()
 
     def set(self, key: str, value: Any) -> None:
-        """Keep a value that JSON can hold; what is kept has 10 MiB in all."""
+        """Store a JSON value. The file holds at most 10 MiB."""
         self._change(lambda values: values.__setitem__(str(key), value))
 
     def delete(self, key: str) -> None:
-        """Forget a value; nothing where there is none."""
+        """Delete a value if the key exists."""
         self._change(lambda values: values.pop(key, None))
 
     def _change(self, change: Callable[[dict[str, Any]], object]) -> None:

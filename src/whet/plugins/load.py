@@ -1,8 +1,8 @@
-"""Load the plugins that the settings enable, and hand out what they bring.
+"""Load the plugins that the settings enable, and return their parts.
 
-Import this module only when `plugins.enabled` names something: a start without plugins pays nothing for
-them. What fails while one is loaded disables that one, with a reason in `LoadedPlugins.problems`; nothing
-of it is kept. The composition root puts the parts where they belong.
+Import this module only if `plugins.enabled` is not empty: a start without plugins pays nothing for them. A
+failure while one is loaded disables only that plugin, with the reason in `LoadedPlugins.problems`; none of
+its parts are kept. The composition root connects the parts.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ from whet.plugins.parts import (
 
 
 class PluginHost(msgspec.Struct, frozen=True):
-    """What the program gives to plugins, and the names that are its own.
+    """The services that the program offers to plugins, and the names that it uses itself.
 
-    `ask_model` answers a plugin's request on the plugin's thread. `offers` are the capabilities that are
-    really used; a plugin's ctx has no others. `workspace` is where `.whet/plugins` is looked for.
+    `ask_model` answers a plugin's request in the plugin's thread. `offers` are the capabilities that are
+    really supported; a plugin's ctx has no others. `workspace` is the folder that may contain
+    `.whet/plugins`.
     """
 
     ask_model: hermes.AskModel | None = None
@@ -64,8 +65,8 @@ class PluginHost(msgspec.Struct, frozen=True):
 
 
 class PluginState(msgspec.Struct, frozen=True):
-    """One enabled plugin: what it says of itself, and by kind what it registered; its folder, where it is not
-    of an installed package."""
+    """One enabled plugin: its manifest, its registrations by kind, and its folder unless it is from an
+    installed package."""
 
     manifest: Manifest
     key: str
@@ -81,7 +82,7 @@ class _Running(msgspec.Struct, frozen=True):
 
 
 class LoadedPlugins:
-    """What the loaded plugins bring, in the order of `plugins.enabled`. Close it at the program's end."""
+    """The parts of the loaded plugins, in the order of `plugins.enabled`. Close it at the program's end."""
 
     def __init__(self, running: list[_Running], states: list[PluginState], problems: list[Problem]) -> None:
         parts = [plugin.registered for plugin in running]
@@ -126,43 +127,44 @@ class LoadedPlugins:
 
     @property
     def toolsets(self) -> list[str]:
-        """The toolsets of the plugins' tools; they are on where their plugin is."""
+        """The toolsets of the plugins' tools, which are on while their plugin is."""
         return list(dict.fromkeys(tool.toolset for tool in self.tools))
 
     @property
     def broken(self) -> dict[str, str]:
-        """Give the plugins that were wanted and are not loaded, with the reason."""
+        """The plugins that are enabled but not loaded, with the reason."""
         loaded = {
             name for state in self.plugins if state.is_loaded for name in (state.manifest.name, state.key)
         }
         return {one.plugin: one.reason for one in self.problems if one.plugin not in loaded}
 
     def command(self, name: str, engine: object = None) -> PluginCommand | None:
-        """Give the command of that name as it belongs to the engine instance in use, where it has its own."""
+        """Return the command of that name; if the engine instance in use has its own, that one."""
         bound = bound_parts(engine)
         own = bound.commands if bound else ()
         return next((command for command in (*own, *self.commands) if command.name == name), None)
 
     def scope(self, session_id: str, conversation_id: str) -> AbstractContextManager[object]:
-        """Mark which session plugin code inside is called for."""
+        """Set the session that plugin code inside is called for."""
         return hermes.session_scope(session_id, conversation_id)
 
     def note_failure(self, error: PluginError) -> None:
-        """Keep what went wrong in a plugin outside of its hooks, for `take_news`."""
+        """Record a plugin's failure outside of its hooks, for `take_news`."""
         self.problems.append(Problem(error.plugin, f"its {error.hook} failed: {error.message}"))
 
     def take_news(self) -> list[str]:
-        """Give the problems that were not given yet, a line each."""
+        """Return the problems that were not returned before, one line each."""
         news = [problem.line for problem in self.problems[self._shown :]]
         self._shown = len(self.problems)
         return news
 
     def on_close(self, undo: Callable[[], None]) -> None:
-        """Have `undo` called by `close`, the last one first."""
+        """Call `undo` in `close`, in reverse order."""
         self._on_close.append(undo)
 
     def close(self) -> None:
-        """Shut the registered engines down, take module names and variables back. Twice does nothing."""
+        """Shut down the registered engines, and remove module names and variables. A second call does
+        nothing."""
         for task in [task for tasks in self._tasks for task in tasks if not task.get_loop().is_closed()]:
             task.cancel()
         unloads, self._unloads = self._unloads, []
@@ -181,8 +183,10 @@ class LoadedPlugins:
 def load_plugins(
     home: Home, settings: PluginSettings, environ: MutableMapping[str, str], host: PluginHost
 ) -> LoadedPlugins:
-    """Load every enabled plugin, in that order. `environ` is the process's: .env and HERMES_HOME go there
-    before any plugin's code runs. What fails is in `problems`, never raised.
+    """Load all enabled plugins in order. Failures are in `problems`, never raised.
+
+    `environ` is the process's environment: .env and HERMES_HOME are set there before any plugin's code
+    runs.
     """
     problems: list[Problem] = []
     undo = [_set_environment(home, environ, problems)]
@@ -219,7 +223,7 @@ def _discover(home: Home, settings: PluginSettings, host: PluginHost) -> Discove
 
 
 def wanted(discovery: Discovery, settings: PluginSettings, problems: list[Problem]) -> list[FoundPlugin]:
-    """Give the plugins that are enabled and not disabled, by name or key, in the order of `enabled`."""
+    """Return the plugins that are enabled and not disabled, by name or key, in the order of `enabled`."""
     broken = {problem.plugin: problem for problem in discovery.problems}
     chosen: dict[str, FoundPlugin] = {}
     for name in settings.enabled:
@@ -234,7 +238,7 @@ def wanted(discovery: Discovery, settings: PluginSettings, problems: list[Proble
 
 
 class _Loader:
-    """Loads one plugin after another; later ones can't take earlier ones' names."""
+    """Loads one plugin after another. Later plugins can't take names of earlier ones."""
 
     def __init__(self, home: Home, host: PluginHost, names: hermes.Names, problems: list[Problem]) -> None:
         self._home = home
@@ -249,14 +253,14 @@ class _Loader:
         )
 
     def load(self, found: FoundPlugin) -> _Running | None:
-        """Import and register; None with a problem where that failed."""
+        """Import and register a plugin. Returns None, and adds a problem, if that failed."""
         context = self._context(found, self._taken)
         imported: ModuleType | None = None
         try:
             if _is_foreign(found):
                 self._names.open()
                 self._names.hooks.plugins[_module_of(found)] = found.name
-            # What a plugin prints while it loads must not get between a program and our output.
+            # Output that a plugin prints while it loads must not mix with ours.
             with contextlib.redirect_stdout(sys.stderr), _holding(context):
                 register, imported = _entry(found)
                 _run(found, register, context)
@@ -284,7 +288,7 @@ class _Loader:
 
 @contextlib.contextmanager
 def _holding(context: PluginContext) -> Generator[None]:
-    """Let tools that a plugin registers by the table of another program be this plugin's."""
+    """Assign tools that are registered through another program's table to this plugin."""
     token = shims.holder.set(context)
     try:
         yield
@@ -293,7 +297,7 @@ def _holding(context: PluginContext) -> Generator[None]:
 
 
 def _missing(error: PluginError) -> str:
-    """Say what can be done where a plugin imports what is not there."""
+    """Return a hint for a plugin that imports a missing module."""
     cause = error.__cause__
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return ""
@@ -313,8 +317,12 @@ def _module_of(found: FoundPlugin) -> str:
 
 
 def _registers(target: object, group: str) -> object:
-    """Give what registers: a module's or an object's register(), the function itself, or for a memory
-    provider's class or factory a function that makes one and offers it."""
+    """Return the register function of an entry point: a module's or object's register(), or the function
+    itself.
+
+    For the class or factory of a memory provider, it is a function that makes the provider and registers
+    it.
+    """
     register = getattr(target, "register", None)
     if callable(register) and not inspect.isclass(target):
         return register
@@ -325,14 +333,14 @@ def _registers(target: object, group: str) -> object:
 
 
 def _of_memory(module: ModuleType) -> Callable[[PluginContext], object] | None:
-    """Give what offers the one memory provider that a folder without register() defines; None for none."""
+    """Return a function that registers the only memory provider of a module without register(), or None."""
     held = [one for one in vars(module).values() if inspect.isclass(one) and issubclass(one, EmptyMemory)]
     own = [one for one in held if one.__module__.startswith(module.__name__) and not inspect.isabstract(one)]
     return (lambda ctx: ctx.register_memory_provider(own[0]())) if len(own) == 1 else None
 
 
 def _takes_one(target: object) -> bool:
-    """Whether a function has to be given something: a register(ctx) has."""
+    """Whether a function has required parameters, as register(ctx) has."""
     if not callable(target):
         return False
     try:
@@ -343,7 +351,7 @@ def _takes_one(target: object) -> bool:
 
 
 def _entry(found: FoundPlugin) -> tuple[Callable[[PluginContext], object], ModuleType | None]:
-    """Give a plugin's register function, and the module where it is a folder's."""
+    """Return a plugin's register function, and its module if it is from a folder."""
     module: ModuleType | None = None
     if found.entry is not None:
         with blamed(found.name, "import"):
@@ -376,7 +384,7 @@ def _releaser(found: FoundPlugin) -> Callable[[], None]:
 def _set_environment(
     home: Home, environ: MutableMapping[str, str], problems: list[Problem]
 ) -> Callable[[], None]:
-    """Put .env's values (the environment wins) and HERMES_HOME in place; give the way back."""
+    """Set .env's values (the environment wins) and HERMES_HOME. Returns the function that undoes it."""
     wanted_values = {"HERMES_HOME": str(home.root)}
     try:
         load_secrets(home, environ)

@@ -1,7 +1,7 @@
-"""What a plugin's folder says of itself: `plugin.yaml` or `plugin.yml`.
+"""Read the manifest of a plugin's folder: `plugin.yaml` or `plugin.yml`.
 
-Unknown fields are left alone, since the format is shared with other programs. Reading a manifest runs none
-of the plugin's code.
+Unknown fields are ignored, because other programs share the format. Reading a manifest runs none of the
+plugin's code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """A plugin's name and what it says of itself; `provides_tools` is a claim, not a registration."""
+    """A plugin's name and description of itself. `provides_tools` is a claim, not a registration."""
 
     name: str
     version: str = ""
@@ -32,12 +32,12 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def manifest_file(folder: Path) -> Path | None:
-    """Give the folder's manifest, or None."""
+    """Return the path of a folder's manifest, or None."""
     return next((path for name in NAMES if (path := folder / name).is_file()), None)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read a folder's manifest; without one the folder's name is the plugin's. Raises PluginError."""
+    """Read a folder's manifest. Without one, the plugin has the folder's name. Raises PluginError."""
     path = manifest_file(folder)
     if path is None:
         return Manifest(_usable(folder.name, folder.name))
@@ -64,7 +64,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def slug_of(key: str) -> str:
-    """Give the module name of a plugin's key: `-` becomes `_`, `/` becomes `__`."""
+    """Return the module name for a plugin's key: `-` becomes `_`, `/` becomes `__`."""
     slug = re.sub(r"[^A-Za-z0-9_]", "_", key.replace("/", "__"))
     return f"_{slug}" if slug[:1].isdigit() else slug
 

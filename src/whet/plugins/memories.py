@@ -1,9 +1,9 @@
-"""External memories that plugins bring, over their whole life: begun with a session, asked before a turn,
-told after it and of every learned change, asked before a compaction, told of helpers and of the end.
+"""External memories from plugins, from a session's start to its end.
 
-The methods are those that memory providers for Hermes Agent have, each optional; `EmptyMemory` is the class
-that they are written on. One that fails or is slow is named and left out after three failures in a row; a
-turn never waits for one longer than a few seconds.
+They are initialised with a session, queried before a turn and before a compaction, and notified after a
+turn, of every learned change, of helpers, and of the session's end. The methods are those of Hermes
+Agent's memory providers, all optional; `EmptyMemory` is their base class. A memory that fails or is slow
+is reported, and is off after three failures in a row. A turn never waits more than a few seconds for one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TRIVIAL = frozenset(
 
 
 class RecallStatus(msgspec.Struct, frozen=True):
-    """What a provider says of its last `prefetch`: whose memories these were, and how many."""
+    """A provider's report on its last `prefetch`: the name of the provider and the number of memories."""
 
     provider_label: str
     count: int
@@ -39,54 +39,54 @@ class RecallStatus(msgspec.Struct, frozen=True):
 
 
 def is_trivial_prompt(text: str | None) -> bool:
-    """Whether nothing need be remembered for a message: it is empty, a command, a greeting, a yes or a no."""
+    """Whether a message needs no memories: it is empty, a command, a greeting, or a short reply."""
     said = (text or "").strip()
     return not said or said.startswith("/") or " ".join(_WORD.findall(said.casefold())) in _TRIVIAL
 
 
 class EmptyMemoryCore:
-    """What every memory provider has: each method is there and does nothing."""
+    """The methods of every memory provider; each does nothing."""
 
     pre_compress_checkpoint_api_version = 1
     name: str = ""
 
     def is_available(self) -> bool:
-        """Whether it can work here."""
+        """Return whether it can work here."""
         return True
 
     def unavailable_reason(self) -> str:
-        """Why it can't."""
+        """Return why it can't."""
         return ""
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Begin with a session."""
+        """Start with a session."""
 
     def initialize_for_inspection(self, session_id: str, **kwargs: Any) -> None:
-        """Begin for a look alone."""
+        """Start only for an inspection."""
         self.initialize(session_id, **kwargs)
 
     def system_prompt_block(self) -> str:
-        """Give text for a new session's prompt."""
+        """Return text for a new session's prompt."""
         return ""
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """Give what is known of a query."""
+        """Return memories for a query."""
         return ""
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
-        """Look a query up for the next turn."""
+        """Start a query for the next turn."""
 
     def recall_status(self) -> object:
-        """Say what the last prefetch gave."""
+        """Return the outcome of the last prefetch."""
         return None
 
     def sync_turn(
         self, user_content: str, assistant_content: str, *, session_id: str = "", messages: object = None
     ) -> None:
-        """Take a finished turn."""
+        """Store a finished turn."""
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        """Give the schemas of its tools."""
+        """Return the schemas of its tools."""
         return []
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
@@ -94,47 +94,47 @@ class EmptyMemoryCore:
         return f'{{"error": "unknown memory tool: {tool_name}"}}'
 
     def shutdown(self) -> None:
-        """Write what it still holds."""
+        """Write pending data."""
 
 
 class EmptyMemory(EmptyMemoryCore):
-    """What memory providers inherit from, with what they may be told besides."""
+    """The base class of memory providers, with the optional notifications."""
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
-        """See a turn begin."""
+        """Called when a turn begins."""
 
     def on_session_end(self, messages: list[dict[str, Any]]) -> None:
-        """See a session end."""
+        """Called when a session ends."""
 
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
-        """Go on with another session."""
+        """Called when another session continues."""
 
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
-        """Give what a compaction should keep."""
+        """Return text that a compaction should keep."""
         return ""
 
     def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:
-        """See what a helper was asked and gave."""
+        """Called with a helper's task and result."""
 
     def get_config_schema(self) -> list[dict[str, Any]]:
-        """Say what can be set."""
+        """Return the schema of its settings."""
         return []
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        """Keep what was set."""
+        """Store its settings."""
 
     def on_memory_write(
         self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None
     ) -> None:
-        """See a learned change."""
+        """Called with a learned change."""
 
     def backup_paths(self) -> list[str]:
-        """Give the files outside of the home that belong to it."""
+        """Return the paths of its files outside of the home."""
         return []
 
 
 class Memories:
-    """The external memories of one process; failures go to `problems`."""
+    """The external memories of one process. Failures are added to `problems`."""
 
     def __init__(self, providers: Iterable[MemoryProvider], problems: list[Problem]) -> None:
         self._providers = list(providers)
@@ -144,11 +144,12 @@ class Memories:
         self._usable: list[MemoryProvider] | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether there are any."""
         return bool(self._providers)
 
     async def enter(self, session_id: str, facts: Mapping[str, str], *, left: str = "") -> None:
-        """Begin with the process's first session, or go on with another one; `left` is the one it follows."""
+        """Start the memories with the process's first session, or switch them to another one that follows
+        `left`."""
         if session_id == self._session_id:
             return
         first, former = not self._session_id, self._session_id
@@ -161,7 +162,7 @@ class Memories:
                 await self._call(one, "on_session_switch", _TELL_LIMIT_S, session_id, **switch)
 
     async def prompt_block(self) -> str:
-        """Give what the memories want in the prompt of a new session, each under its name."""
+        """Return the memories' text for the prompt of a new session, each under its name."""
         found = [
             (one.name, await self._call(one, "system_prompt_block", _ASK_LIMIT_S))
             for one in await self._available()
@@ -173,12 +174,12 @@ class Memories:
         )
 
     async def turn_began(self, number: int, message: str, **facts: object) -> None:
-        """Tell each that a turn begins."""
+        """Notify each memory that a turn begins."""
         for one in await self._available():
             await self._call(one, "on_turn_start", _ASK_LIMIT_S, number, message, **facts)
 
     async def prefetch(self, query: str, session_id: str) -> str:
-        """Give what the memories know of `query`, each under its name; it is data, never an order."""
+        """Return the memories for `query`, each under its name. They are data, never instructions."""
         found: list[str] = []
         for one in await self._available():
             said = await self._call(one, "prefetch", _ASK_LIMIT_S, query, session_id=session_id)
@@ -190,7 +191,7 @@ class Memories:
     async def sync_turn(
         self, user: str, assistant: str, session_id: str, messages: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        """Tell each what was said in a turn that has ended, and what the next one may be about."""
+        """Notify each memory of the messages of a finished turn, and start a query for the next one."""
         facts = {"session_id": session_id, "messages": list(messages)}
         for one in await self._available():
             await self._call(one, "sync_turn", _TELL_LIMIT_S, user, assistant, **facts)
@@ -199,14 +200,14 @@ class Memories:
     async def on_memory_write(
         self, action: str, target: str, content: str, metadata: Mapping[str, str]
     ) -> None:
-        """Tell each of a learned change that is in force; `metadata` says where it comes from."""
+        """Notify each memory of an active learned change; `metadata` describes its origin."""
         for one in await self._available():
             await self._call(
                 one, "on_memory_write", _TELL_LIMIT_S, action, target, content, metadata=dict(metadata)
             )
 
     async def before_compaction(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """Give what the memories want a compaction to keep."""
+        """Return text that a compaction should keep."""
         found = [
             await self._call(one, "on_pre_compress", _TELL_LIMIT_S, [dict(row) for row in messages])
             for one in await self._available()
@@ -214,24 +215,24 @@ class Memories:
         return "\n\n".join(text.strip() for text in found if isinstance(text, str) and text.strip())
 
     async def delegated(self, task: str, result: str, child_session_id: str) -> None:
-        """Tell each what a helper was asked and gave."""
+        """Notify each memory of a helper's task and result."""
         for one in await self._available():
             await self._call(
                 one, "on_delegation", _TELL_LIMIT_S, task, result, child_session_id=child_session_id
             )
 
     async def session_ended(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Tell each that a session ended, with all that was said in it."""
+        """Notify each memory that a session ended, with all of its messages."""
         for one in await self._available():
             await self._call(one, "on_session_end", _TELL_LIMIT_S, [dict(row) for row in messages])
 
     async def shutdown(self) -> None:
-        """Let each write what it still holds."""
+        """Let each memory write its pending data."""
         for one in self._usable or ():
             await self._call(one, "shutdown", _TELL_LIMIT_S)
 
     async def _available(self) -> list[MemoryProvider]:
-        """Give those that say that they can work here; the others are told of, once."""
+        """Return the memories that report that they can work here. The others are reported once."""
         if self._usable is None:
             self._usable = []
             for one in self._providers:
@@ -275,13 +276,13 @@ _NAMES = {
     "on_pre_compress": (("messages",),),
     "on_delegation": (("task",), ("result",)),
 }
-"""The names that what stands first may have in a provider's method."""
+"""The names that the positional arguments may have in a provider's method."""
 
 
 def placed(
     method: Callable[..., object], name: str, given: Sequence[object], facts: Mapping[str, object]
 ) -> tuple[Sequence[object], dict[str, Any]]:
-    """Give a method's arguments: what stands first in its place, by name where it only takes keywords."""
+    """Return a method's arguments: positional if it accepts them, otherwise by name."""
     try:
         parameters = list(inspect.signature(method).parameters.values())
     except (TypeError, ValueError):
@@ -297,7 +298,7 @@ def placed(
 
 
 def tool_schemas(one: MemoryProvider) -> list[dict[str, Any]]:
-    """Give the schemas of a memory's tools. Raises PluginError."""
+    """Return the schemas of a memory's tools. Raises PluginError."""
     method = getattr(one.provider, "get_tool_schemas", None)
     if not callable(method):
         return []

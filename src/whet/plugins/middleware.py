@@ -1,7 +1,8 @@
-"""Functions of plugins that stand around each run of a tool: `register_middleware("tool_execution", ...)`.
+"""Plugin functions that wrap each run of a tool: `register_middleware("tool_execution", ...)`.
 
-One gets the call and `next_call`, which runs the tool once, as the gate has judged it, and gives its text;
-what the function returns is the result. Where one fails the tool does not run: it may be a guard.
+Such a function receives the call and `next_call`, which runs the tool once, as the gate judged it, and
+returns its text. The function's return value is the result. If the function fails, the tool does not run,
+because it may be a guard.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SCHEMA = "hermes.middleware.v1"
 
 
 def surrounded(tool: Tool, hooks: Hooks) -> Tool:
-    """Give the tool with the plugins' functions around each of its runs, the first plugin's outermost."""
+    """Return the tool with the plugins' functions around each run, the first plugin's outermost."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         facts: dict[str, Any] = {
@@ -70,7 +71,7 @@ def _around(hook: Hook, inner: Handler, facts: Mapping[str, Any]) -> Handler:
 
 
 class _OneRun:
-    """`next_call` of one function: the tool runs in the turn's own task, so that a cancel reaches it."""
+    """`next_call` of one function. The tool runs in the turn's own task, so that cancellation reaches it."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -82,8 +83,10 @@ class _OneRun:
         self.asked: asyncio.Future[None] = self._loop.create_future()
 
     def next_call(self, args: object = None, **more: object) -> Any:
-        """Have the tool run and give its text; on the loop's thread what gives it when it is awaited. Raises
-        RuntimeError for a second call and for arguments that nobody has judged."""
+        """Run the tool and return its text; in the event loop's thread, an awaitable of it.
+
+        Raises RuntimeError for a second call and for arguments that the gate has not judged.
+        """
         del more
         with self._lock:
             if self._is_used:
@@ -103,7 +106,7 @@ class _OneRun:
             self.asked.set_result(None)
 
     async def answered_by(self, run: Any) -> ToolOutput:
-        """Run the tool and hand its text, or what it raises, to whoever waits."""
+        """Run the tool and pass its text, or its exception, to the waiting caller."""
         try:
             output: ToolOutput = await run
         except BaseException as error:
@@ -113,7 +116,7 @@ class _OneRun:
         return output
 
     def end(self) -> None:
-        """Let nobody wait any longer."""
+        """Fail a caller that still waits."""
         if not self._answer.done():
             self._answer.set_exception(RuntimeError("the call is over"))
         self.asked.cancel()

@@ -1,4 +1,4 @@
-"""`ctx.llm`: a plugin's own requests to the person's model. Which model that is stays the person's choice."""
+"""`ctx.llm`: a plugin's own requests to the person's model. The person chooses the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whet.plugins.calls import fields_of
 
 
 class LlmUsage(msgspec.Struct):
-    """What a request cost, as far as it is known here."""
+    """The usage and cost of a request, as far as known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -25,7 +25,7 @@ class LlmUsage(msgspec.Struct):
 
 
 class LlmAnswer(msgspec.Struct):
-    """An answer: `text`, and `parsed` where JSON was asked for and came."""
+    """An answer: `text`, and `parsed` if JSON was requested and received."""
 
     text: str
     parsed: Any = None
@@ -38,14 +38,14 @@ class LlmAnswer(msgspec.Struct):
 
 
 class PluginModel:
-    """What `ctx.llm` is. `ask(messages, max_tokens, temperature, timeout_s)` gives an answer's text."""
+    """The object `ctx.llm`. `ask(messages, max_tokens, temperature, timeout_s)` returns an answer's text."""
 
     def __init__(self, plugin: str, ask: Callable[..., str]) -> None:
         self._plugin = plugin
         self._ask = ask
 
     def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> LlmAnswer:
-        """Ask and wait. `provider` and `model` are the person's choice: PermissionError."""
+        """Ask and wait. Raises PermissionError for `provider` and `model`, which the person chooses."""
         self._check(options)
         given = {name: options.get(name) for name in ("max_tokens", "temperature", "timeout")}
         return LlmAnswer(self._ask(messages=messages, **given))
@@ -53,7 +53,7 @@ class PluginModel:
     def complete_structured(
         self, *, instructions: str, input: Sequence[Any], json_schema: object = None, **options: Any
     ) -> LlmAnswer:
-        """Ask for JSON and read it; an answer that is none has no `parsed`."""
+        """Ask for JSON and parse it. If the answer is not JSON, `parsed` is None."""
         texts = [str(fields_of(one).get("text") or getattr(one, "text", "")) for one in input]
         wants = json_schema is not None or bool(options.pop("json_mode", False))
         rule = "Answer with one JSON value and nothing else."
@@ -88,7 +88,7 @@ class PluginModel:
 
 
 def no_model(plugin: str) -> Callable[..., str]:
-    """Stand where no model can be asked."""
+    """Return a function that raises, for when no model is available."""
 
     def ask(**request: Any) -> str:
         del request

@@ -1,8 +1,8 @@
-"""Hooks around requests to a model, a session's and those beside its turns: told of each, of what
-streams in, and of its end.
+"""Hooks around model requests, both of a session and beside its turns: at the start, for streamed text, and
+at the end.
 
-transform_llm_output may change an answer before it is stored; what was streamed by then stays as it was
-seen. The hooks of a stream get its text in pieces as they come. It knows no wire format.
+transform_llm_output may change an answer before it is stored; text that was streamed before stays as
+shown. The stream hooks receive text in pieces as it arrives. This module is independent of wire formats.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHARS_A_TOKEN = 4
 
 
 class ModelCallHooks:
-    """The hooks around each request of one session. `turn_id` gives the turn under way."""
+    """The hooks around each request of one session. `turn_id` returns the current turn."""
 
     def __init__(self, hooks: Hooks, facts: Mapping[str, str], turn_id: Callable[[], str]) -> None:
         self._hooks = hooks
@@ -42,7 +42,7 @@ class ModelCallHooks:
         self._count = 0
 
     async def stream(self, link: ModelLink, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
-        """Stream over `link` and tell the hooks."""
+        """Stream over `link` and call the hooks."""
         self._count += 1
         facts = self._about(link.info, messages)
         began_s = time.monotonic()
@@ -85,7 +85,7 @@ class ModelCallHooks:
         changed = await self._hooks.replace("transform_llm_output", "response_text", text, **facts)
         if changed == text or not changed:
             return reply
-        # The vendor's own form of the answer says something else now.
+        # The vendor's own form of the answer no longer matches.
         message = msgspec.structs.replace(reply.message, content=changed, replay=None)
         return msgspec.structs.replace(reply, message=message)
 
@@ -105,7 +105,7 @@ class ModelCallHooks:
 
 
 class SideCallHooks:
-    """The hooks around requests beside the turns: summaries, and what plugins ask a model themselves."""
+    """The hooks around requests beside the turns: summaries, and plugins' own model requests."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
@@ -115,7 +115,7 @@ class SideCallHooks:
     async def stream(
         self, task: str, link: ModelLink, messages: Sequence[Message]
     ) -> AsyncIterator[StreamItem]:
-        """Stream over `link` and tell the hooks; `task` says what the request is for."""
+        """Stream over `link` and call the hooks; `task` names the request's purpose."""
         self._count += 1
         rows = _rows(messages)
         facts: dict[str, Any] = {
@@ -144,7 +144,7 @@ class SideCallHooks:
             await self._tell("post_auxiliary_call", **facts, **_lasted(began_s))
 
     async def _tell(self, hook: str, **facts: Any) -> None:
-        """Tell of a request, but not of those that the hooks themselves make: that would have no end."""
+        """Call a hook, but not for requests that the hooks make themselves, which would never end."""
         if self._is_telling:
             return
         self._is_telling = True
@@ -159,7 +159,7 @@ def _finish(reply: ModelReply) -> str:
 
 
 def _usage(reply: ModelReply) -> dict[str, Any]:
-    """Give a reply's tokens by our names and by those that Hermes' plugins read."""
+    """Return a reply's tokens under our names and under those that Hermes' plugins read."""
     usage = reply.usage
     more = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
     return {**msgspec.to_builtins(usage), **more}

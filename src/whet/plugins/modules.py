@@ -1,7 +1,7 @@
-"""Folders as Python packages: `hermes_plugins.<slug>`, imported once for all hosts of the process.
+"""Import folders as Python packages, `hermes_plugins.<slug>`, once for all hosts of the process.
 
-A second host of the same folder gets the same module, so that what a plugin imports late stays the code
-that it was written with. The last one's release takes it out of `sys.modules`.
+A second host of the same folder gets the same module, so that modules that a plugin imports later match
+the code that it started with. The last release removes it from `sys.modules`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _parents: set[str] = set()
 
 
 def hold(plugin: str, name: str, folder: Path) -> ModuleType:
-    """Import `folder` as the package `name`, or give it once more. Raises PluginError."""
+    """Import `folder` as the package `name`, or return it if it is imported. Raises PluginError."""
     folder = folder.resolve()
     held = _held.get(name)
     if held is not None and held.folder != folder:
@@ -45,7 +45,7 @@ def hold(plugin: str, name: str, folder: Path) -> ModuleType:
 
 
 def release(name: str) -> None:
-    """Give back what `hold` gave."""
+    """Release a module that `hold` returned."""
     held = _held.get(name)
     if held is None:
         return
@@ -97,10 +97,10 @@ def _forget(name: str) -> None:
 
 
 class _ToOurLog(logging.Handler):
-    """Puts plugins' records into our log file; on their own they would end up on the person's screen."""
+    """Sends plugins' log records to our log file; otherwise they would appear on the person's screen."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand the record on."""
+        """Pass the record on."""
         ours = logging.getLogger("whet.plugins")
         if ours.isEnabledFor(record.levelno):
             ours.handle(record)

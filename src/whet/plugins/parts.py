@@ -1,6 +1,6 @@
-"""What plugins bring, as values: commands, engines, skills, providers, notifiers, and problems.
+"""The parts of plugins as values: commands, engines, skills, providers, notifiers, and problems.
 
-The rest of the program sees these, never a plugin's own objects without a name and an owner beside them.
+The rest of the program uses these, never a plugin's own object without a name and an owner.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BOUND = "_whet_bound"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that a person should know: which plugin, and why it or a part of it is off."""
+    """A problem to report to the person: the plugin, and why it or a part of it is off."""
 
     plugin: str
     reason: str
@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class PluginCommand(msgspec.Struct, frozen=True):
-    """A slash command; `name` has no slash, `args_hint` shows what may follow it."""
+    """A slash command; `name` has no slash, `args_hint` shows its arguments."""
 
     plugin: str
     name: str
@@ -47,7 +47,7 @@ class PluginCommand(msgspec.Struct, frozen=True):
     args_hint: str = ""
 
     async def run(self, rest: str) -> str:
-        """Run it with the text after the name and give what it says. Raises PluginError."""
+        """Run the command with the text after its name and return its output. Raises PluginError."""
         with blamed(self.plugin, f"/{self.name}"):
             said = await call(self.handler, rest)
         return "" if said is None else str(said)
@@ -55,7 +55,7 @@ class PluginCommand(msgspec.Struct, frozen=True):
 
 class PluginCliCommand(msgspec.Struct, frozen=True):
     """A command for the shell, `whet plugins run NAME`: `setup` adds its arguments to an argparse parser,
-    `handler` gets what was parsed."""
+    `handler` receives the parsed ones."""
 
     plugin: str
     name: str
@@ -73,7 +73,7 @@ class Hook(msgspec.Struct, frozen=True):
 
 
 class PromptSection(msgspec.Struct, frozen=True):
-    """Text for the system prompt of new sessions, or a function of a session's facts that gives it."""
+    """Text for the system prompt of new sessions, or a function of a session's facts that returns it."""
 
     plugin: str
     id: str
@@ -99,7 +99,10 @@ class PluginProvider(msgspec.Struct, frozen=True):
     description: str = ""
 
     def open(self, model: ModelSettings, secrets: Mapping[str, str]) -> Provider:
-        """Make it for these settings; `secrets` are the environment and .env. Raises PluginError."""
+        """Make the provider for these settings. `secrets` are the environment and .env.
+
+        Raises PluginError.
+        """
         with blamed(self.plugin, f"provider {self.name}"):
             made = self.factory(model, secrets)
             if not all(callable(getattr(made, verb, None)) for verb in ("open", "list_models", "aclose")):
@@ -116,7 +119,7 @@ class PluginNotifier(msgspec.Struct, frozen=True):
     description: str = ""
 
     async def send(self, title: str, text: str) -> None:
-        """Tell the person. Raises PluginError where it failed or nothing came back in 30 s."""
+        """Notify the person. Raises PluginError if it failed or took longer than 30 s."""
         with blamed(self.plugin, f"notifier {self.name}"):
             await within(NOTIFY_LIMIT_S, call(self.send_text, title, text))
 
@@ -130,7 +133,7 @@ class MemoryProvider(msgspec.Struct, frozen=True):
 
 
 class Registered(msgspec.Struct):
-    """What one run of register() brought."""
+    """The registrations of one run of register()."""
 
     tools: list[Tool] = msgspec.field(default_factory=list[Tool])
     commands: list[PluginCommand] = msgspec.field(default_factory=list[PluginCommand])
@@ -148,7 +151,7 @@ class Registered(msgspec.Struct):
     problems: list[Problem] = msgspec.field(default_factory=list[Problem])
 
     def names(self) -> dict[str, list[str]]:
-        """Say by kind what there is, empty kinds left out."""
+        """Return the names of the parts by kind, without empty kinds."""
         found = {
             "engine": [engine.name for engine in self.engines],
             "tools": [tool.name for tool in self.tools] + [n for e in self.engines for n in engine_tools(e)],
@@ -165,7 +168,7 @@ class Registered(msgspec.Struct):
 
 
 def engine_tools(engine: ContextEngine) -> list[str]:
-    """Give the names of an engine's own tools; none where it can't say."""
+    """Return the names of an engine's own tools, or an empty list if it can't report them."""
     with contextlib.suppress(PluginError), blamed(engine.name, "get_tool_schemas"):
         schemas = [fields_of(schema) for schema in engine.get_tool_schemas()]
         return [
@@ -175,8 +178,8 @@ def engine_tools(engine: ContextEngine) -> list[str]:
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """What a run of register() that made a fresh engine instance brought with it: commands and hooks that
-    belong to that instance."""
+    """The commands and hooks of the run of register() that made a fresh engine instance; they belong to that
+    instance."""
 
     plugin: str
     commands: tuple[PluginCommand, ...]
@@ -184,7 +187,7 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 def bound_parts(engine: object) -> Bound | None:
-    """Give what belongs to this engine instance; None where it was not made by `fresh`."""
+    """Return the parts that belong to this engine instance, or None if it was not made by `fresh`."""
     bound = getattr(engine, _BOUND, None)
     return bound if isinstance(bound, Bound) else None
 
@@ -201,13 +204,13 @@ class PluginEngine(msgspec.Struct, frozen=True):
 
     @property
     def offer(self) -> EngineOffer:
-        """The engine as the host takes it."""
+        """The engine in the form that the host accepts."""
         return EngineOffer(
             self.name, self.description, self.plugin, self.prototype, self.fresh, recorded=self.recorded
         )
 
     def fresh(self) -> ContextEngine:
-        """Run the plugin's register() again and give the instance it makes, with its own connections.
+        """Run the plugin's register() again and return the instance that it makes, with its own connections.
 
         Its commands and hooks are in `bound_parts`. Raises PluginError.
         """
@@ -216,6 +219,6 @@ class PluginEngine(msgspec.Struct, frozen=True):
         if engine is None or engine is self.prototype:
             what = "the same instance again" if engine is not None else f"no engine named {self.name}"
             raise PluginError(f"register() gave {what}", plugin=self.plugin, hook="register_context_engine")
-        # On the instance itself: its commands hold it, so any table of ours would keep it for ever.
+        # Stored on the instance: its commands refer to it, so a table of ours would keep it alive for ever.
         setattr(engine, _BOUND, Bound(self.plugin, tuple(again.commands), tuple(again.hooks)))
         return engine

@@ -1,7 +1,8 @@
-"""What plugins print goes to the log: standard output is the program's own, and a program may read it.
+"""Send plugins' printed output to the log: standard output belongs to the program, and another program may
+read it.
 
-While plugins are loaded, `sys.stdout` is a stand-in. What is written while plugin code is called, or on any
-thread but the main one, is a plugin's; everything else passes.
+While plugins are loaded, `sys.stdout` is replaced. Output that is written while plugin code is called, or
+in any thread but the main one, counts as a plugin's; other output passes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MOST_CHARS = 2_000
 
 @contextmanager
 def by_plugin() -> Generator[None]:
-    """Count what is printed inside as a plugin's."""
+    """Count output that is printed inside as a plugin's."""
     token = _inside.set(True)
     try:
         yield
@@ -32,7 +33,7 @@ def by_plugin() -> Generator[None]:
 
 
 class SharedStdout:
-    """Standard output with a plugin's lines taken out; whatever else is asked of it, the real one answers."""
+    """Standard output without plugins' lines. Other attributes are those of the real one."""
 
     def __init__(self, real: Any) -> None:
         self.real = real
@@ -40,7 +41,7 @@ class SharedStdout:
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
-        """Write, or log what is a plugin's."""
+        """Write the text, or log it if it is a plugin's."""
         if not _inside.get() and threading.current_thread() is threading.main_thread():
             return self.real.write(text)
         with self._lock:
@@ -59,7 +60,7 @@ class SharedStdout:
 
 
 def keep_off_stdout() -> Callable[[], None]:
-    """Put the stand-in in place; gives the way back."""
+    """Replace standard output. Returns the function that undoes it."""
     real = sys.stdout
     if isinstance(real, SharedStdout):
         return lambda: None

@@ -1,7 +1,7 @@
-"""Load plugins in a process of its own and say what happened: `python -m whet.plugins.probe HOME NAME...`.
+"""Load plugins in a separate process and report the outcome: `python -m whet.plugins.probe HOME NAME...`.
 
-A plugin that hangs, kills its process or prints can thus be looked at safely. Prints one JSON object on the
-real stdout; whatever the plugins print goes to stderr.
+This allows a safe look at a plugin that hangs, kills its process or prints. Prints one JSON object on the
+real stdout; plugins' output goes to stderr.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _LIMIT_S = 10.0
 
 
 class PluginProbe(msgspec.Struct, frozen=True):
-    """What became of one plugin: what it registered by kind, its problems, how long loading took, and what
-    each of its tools gave when it was run, "" for an answer. `folder`: empty for an installed package's."""
+    """The outcome for one plugin: its registrations by kind, its problems, the time to load, and the outcome
+    of running each tool, "" if it answered. `folder` is empty for an installed package."""
 
     name: str
     is_loaded: bool
@@ -49,10 +49,10 @@ class PluginProbe(msgspec.Struct, frozen=True):
 def look(
     home: Home, names: Sequence[str], *, workspace: Path | None = None, limit_s: float = LIMIT_S
 ) -> list[PluginProbe]:
-    """Load these plugins together in a child process and give what became of each; their tools are then run
-    in a jail of their own.
+    """Load these plugins together in a child process and return the outcome of each. Their tools are then run
+    in a sandbox.
 
-    Where that process hangs or dies, each is loaded in one of its own.
+    If that process hangs or dies, each plugin is loaded in its own process.
     """
     looked = _together(home, names, workspace, limit_s)
     if isinstance(looked, str) and len(names) > 1:
@@ -78,8 +78,8 @@ def _or_failed(names: Sequence[str], looked: list[PluginProbe] | str) -> list[Pl
 def _together(
     home: Home, names: Sequence[str], workspace: Path | None, limit_s: float
 ) -> list[PluginProbe] | str:
-    """Give what became of them, or why that can't be said."""
-    # -P: what lies in the folder that this is called from is no module of ours.
+    """Return the outcomes, or the reason why there are none."""
+    # -P: files in the current folder must not be imported as our modules.
     command = [sys.executable, "-P", "-m", "whet.plugins.probe", str(home.root), str(workspace or ""), *names]
     try:
         done = subprocess.run(
@@ -97,7 +97,7 @@ def _together(
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Load and report; the arguments are the home, the workspace or "", and the names."""
+    """Load and report. The arguments are the home, the workspace or "", and the names."""
     report = os.dup(1)
     os.dup2(2, 1)
     home, workspace, *names = arguments
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
-    """Try a plugin's hooks and memories and give what went wrong, a line each."""
+    """Try a plugin's hooks and memories. Returns the failures, one line each."""
     return asyncio.run(_exercise(loaded, plugin))
 
 
@@ -148,7 +148,7 @@ async def _exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
 
 
 def hooks_of(loaded: LoadedPlugins) -> list[str]:
-    """Give the names of the hooks that plugins have."""
+    """Return the names of the hooks that plugins have."""
     return sorted({name for state in loaded.plugins for name in state.has.get("hooks", ())})
 
 

@@ -1,6 +1,7 @@
-"""Text that plugins add to new sessions' system prompts: asked for once, then a part of the stored prefix.
+"""Text that plugins add to the system prompts of new sessions: requested once, then part of the stored
+prefix.
 
-What is too long, empty or fails is left out and named; the session begins all the same.
+A section that is too long, empty or fails is left out and reported; the session starts anyway.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def is_id(text: object) -> bool:
 async def rendered(
     sections: Sequence[PromptSection], facts: Mapping[str, str], note: Callable[[Problem], None]
 ) -> str:
-    """Give the sections of a new session, by name, each under a line that says whose it is; `note` takes why
-    one is left out."""
+    """Return the sections of a new session, by name, each under a heading that names its plugin. `note`
+    receives the reasons of omissions."""
     texts: list[str] = []
     for section in sorted(sections, key=lambda one: one.id):
         try:

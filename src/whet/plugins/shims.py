@@ -1,5 +1,5 @@
-"""What stands in the modules that plugins for Hermes Agent import beside its context engine: the home's
-paths, the settings, the tool registry and masking. Each is a thin way to what Whet has itself."""
+"""The content of further modules that plugins for Hermes Agent import: the home's paths, the settings, the
+tool registry and masking. Each is a thin wrapper around Whet's own function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGEST_BYTES = 1_000_000
 
 
 class ToolHolder(Protocol):
-    """What registers and runs tools for the plugin that is being loaded, or that is called."""
+    """Registers and runs tools for the plugin that is being loaded or called."""
 
     def register_tool(
         self, name: str, toolset: str, schema: Mapping[str, Any], handler: Callable[..., object], **more: Any
@@ -36,7 +36,7 @@ holder: contextvars.ContextVar[ToolHolder | None] = contextvars.ContextVar("tool
 
 
 class ToolTable:
-    """`tools.registry.registry`: registers with the plugin that is being loaded."""
+    """`tools.registry.registry`: registers tools for the plugin that is being loaded."""
 
     def register(
         self, name: str, toolset: str, schema: Mapping[str, Any], handler: Callable[..., object], **more: Any
@@ -48,7 +48,7 @@ class ToolTable:
         loading.register_tool(name, toolset, schema, handler, **more)
 
     def dispatch(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Run a tool of the session that is served, through the gate."""
+        """Run a tool of the current session through the gate."""
         loading = holder.get()
         return tool_error("no session is served") if loading is None else loading.dispatch_tool(name, args)
 
@@ -57,46 +57,46 @@ registry: ToolTable = ToolTable()
 
 
 def tool_error(message: object, **extra: Any) -> str:
-    """Give a tool's failure as JSON text."""
+    """Return a tool's failure as JSON text."""
     return json.dumps({"error": str(message), **extra}, ensure_ascii=False, default=str)
 
 
 def tool_result(data: object = None, **fields: Any) -> str:
-    """Give a tool's result as JSON text."""
+    """Return a tool's result as JSON text."""
     return json.dumps(fields if data is None else data, ensure_ascii=False, default=str)
 
 
 def redact_sensitive_text(text: Any, **options: Any) -> Any:
-    """Mask secrets in a text; anything else comes back as it is."""
+    """Mask secrets in a text; return any other value unchanged."""
     del options
     return mask(text) if isinstance(text, str) else text
 
 
 def mask_secret(value: str | None, **options: Any) -> str:
-    """Give a secret so that it can be told apart and not used."""
+    """Return a secret in a shortened form that can be recognised but not used."""
     del options
     return "***" if not value or len(value) < 12 else f"{value[:4]}...{value[-4:]}"
 
 
 def home() -> Path:
-    """Give the home folder."""
+    """Return the home folder."""
     return Path(os.environ.get("HERMES_HOME") or os.environ.get("WHET_HOME") or Path.home() / ".whet")
 
 
 def display_home() -> str:
-    """Give the home folder as a person reads it."""
+    """Return the home folder as a person reads it."""
     text, own = str(home()), str(Path.home())
     return f"~{text[len(own) :]}" if text == own or text.startswith(f"{own}/") else text
 
 
 def subpath(new: str, old: str = "") -> Path:
-    """Give a folder of the home: the old name where that is there."""
+    """Return a folder of the home; the one with the old name if that exists."""
     former = home() / old if old else None
     return former if former is not None and former.exists() else home() / new
 
 
 def load_config() -> dict[str, Any]:
-    """Give the home's settings as they are written; empty where they can't be read."""
+    """Return the home's settings as written, or an empty dict if they can't be read."""
     try:
         with (home() / "config.yaml").open("rb") as file:
             return fields_of(yaml.safe_load(file.read(_LARGEST_BYTES)))
@@ -105,12 +105,12 @@ def load_config() -> dict[str, Any]:
 
 
 def env_value(name: str, default: str | None = None) -> str | None:
-    """Give a variable of the environment or .env, which is in it while plugins are loaded."""
+    """Return a variable of the environment, which includes .env while plugins are loaded."""
     return os.environ.get(name) or default
 
 
 def setting(config: Mapping[str, Any] | None, *path: str, default: Any = None) -> Any:
-    """Give what stands at a path of the settings."""
+    """Return the value at a path of the settings."""
     found: Any = config
     for name in path:
         fields = fields_of(found)
@@ -121,7 +121,7 @@ def setting(config: Mapping[str, Any] | None, *path: str, default: Any = None) -
 
 
 def entry_setting(plugin: str, key: str, default: Any = None) -> Any:
-    """Give `plugins.entries.PLUGIN.settings.KEY` (or `config`); dots in the key go deeper."""
+    """Return `plugins.entries.PLUGIN.settings.KEY` (or `config`); dots in the key separate levels."""
     missing = object()
     for part in ("settings", "config"):
         place = ("plugins", "entries", plugin, part, *key.split("."))

@@ -1,8 +1,9 @@
-"""Hooks around tool calls, without the loop's knowing: a gate before the gate, and tools that tell.
+"""Hooks around tool calls that the loop does not know of: a gate in front of the gate, and tools that call
+hooks.
 
-The pre_tool_call hooks come before the policy, so that the gate judges the arguments that will run.
-post_tool_call and the transforms come after the tool and before its result is stored. Where an enabled
-plugin is not there, it may have been a guard: nothing runs then unless a person can be asked.
+The pre_tool_call hooks run before the policy, so that the gate judges the arguments that will run.
+post_tool_call and the transforms run after the tool and before its result is stored. An enabled plugin
+that is not loaded may have been a guard: then nothing runs unless a person can be asked.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ TakeNews = Callable[[], list[str]]
 
 
 class HookedGate:
-    """Lets the hooks block or change a call, then asks `gate`. `take_news` gives what went wrong; `missing`
-    says why nothing may run, "" where it may."""
+    """Lets the hooks block or change a call, then asks `gate`.
+
+    `take_news` returns new problems. `missing` is the reason why nothing may run, or "".
+    """
 
     def __init__(self, gate: Gate, hooks: Hooks, take_news: TakeNews, *, missing: str = "") -> None:
         self._gate = gate
@@ -37,7 +40,7 @@ class HookedGate:
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Decide as the Gate contract says. Changed arguments replace those in `call.arguments` in place,
-        since that dict is what runs."""
+        because that dict is what runs."""
         if self._missing:
             return _denied(call, f"Nothing was run: {self._missing}.", emit)
         if self._hooks.has("pre_tool_call", "tool_request"):
@@ -82,7 +85,7 @@ class HookedGate:
 
 
 class _ApprovalWatch:
-    """Tells the approval hooks of a question and its answer, in that order, while the gate goes on."""
+    """Calls the approval hooks for a request and its answer, in that order, while the gate continues."""
 
     def __init__(self, hooks: Hooks, call: GateCall, emit: Emit) -> None:
         self._hooks = hooks
@@ -99,7 +102,7 @@ class _ApprovalWatch:
         self._telling: asyncio.Task[None] | None = None
 
     def emit(self, event: Event) -> None:
-        """Take one event of the gate and pass it on."""
+        """Process an event of the gate and pass it on."""
         if isinstance(event, ApprovalAsked):
             description = "; ".join(event.reasons)
             self._asked = {"command": event.subject, "description": description, "pattern_key": event.tool}
@@ -111,7 +114,7 @@ class _ApprovalWatch:
         self._emit(event)
 
     async def settle(self) -> None:
-        """Wait until the hooks were told."""
+        """Wait until the hooks were called."""
         if self._telling is not None:
             await self._telling
 
@@ -141,7 +144,7 @@ def _facts(call: GateCall) -> dict[str, str]:
 
 
 def hooked_tools(tools: Iterable[Tool], hooks: Hooks) -> list[Tool]:
-    """Give the tools with the hooks around and behind each call; the same ones where no plugin has any."""
+    """Return the tools with hooks around and after each call, or unchanged if no plugin has such hooks."""
     if hooks.has("tool_execution"):
         tools = [surrounded(tool, hooks) for tool in tools]
     if not hooks.has("post_tool_call", "transform_tool_result", "transform_terminal_output"):
@@ -150,7 +153,7 @@ def hooked_tools(tools: Iterable[Tool], hooks: Hooks) -> list[Tool]:
 
 
 def scoped(tool: Tool, scope: Callable[[], AbstractContextManager[object]]) -> Tool:
-    """Give the tool with each of its runs inside `scope`."""
+    """Return the tool with each run inside `scope`."""
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         with scope():

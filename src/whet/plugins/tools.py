@@ -1,8 +1,8 @@
-"""From a plugin's schema and handler to a tool of ours.
+"""Make one of our tools from a plugin's schema and handler.
 
-Handlers follow the field: `handler(args, **facts)` with the arguments as one dict, synchronous or not,
-giving text, JSON-able data or a `ToolOutput`. What a plugin does not declare counts as dangerous and its
-output as untrusted, so that the gate asks.
+Handlers follow the common convention: `handler(args, **facts)`, with the arguments as one dict,
+synchronous or not, returning text, JSON-able data or a `ToolOutput`. Undeclared effects count as dangerous
+and output counts as untrusted, so that the gate asks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class PluginToolOptions(TypedDict, total=False):
-    """What register_tool takes beyond name, toolset, schema and handler.
+    """The options of register_tool beyond name, toolset, schema and handler.
 
-    `check_fn` and `requires_env` say whether the tool can work here; asked once. `emoji` and `is_async` are
-    understood for plugins of other programs and change nothing: the handler itself says whether it is async.
-    `override` puts it in the place of a built-in tool. Of `tags` only those that make a tool less trusted are
-    a plugin's to give.
+    `check_fn` and `requires_env` decide whether the tool can work here; they are checked once. `emoji` and
+    `is_async` are accepted for plugins of other programs and have no effect: the handler itself shows
+    whether it is async. `override` replaces a built-in tool. A plugin may only set `tags` that make a tool
+    less trusted.
     """
 
     description: str
@@ -51,8 +51,10 @@ def make_tool(
     handler: Callable[..., object],
     **options: Unpack[PluginToolOptions],
 ) -> Tool:
-    """Make a tool. `schema` is a function schema, bare or wrapped as {"type": "function", "function": ...},
-    or only the parameters' JSON schema. Raises PluginError for what can't be one.
+    """Make a tool. Raises PluginError if the registration is invalid.
+
+    `schema` is a function schema, bare or wrapped as {"type": "function", "function": ...}, or only the
+    parameters' JSON schema.
     """
     if not _NAME.fullmatch(name):
         raise _refused(plugin, f"the tool name {name[:80]!r} is not usable (letters, digits, _ and -)")
@@ -123,7 +125,7 @@ def _runner(plugin: str, spec: ToolSpec, handler: Callable[..., object]) -> Hand
 
 
 def as_output(value: object) -> ToolOutput:
-    """Give what a handler returned as a tool's output; an object with an `error` counts as failed."""
+    """Convert a handler's return value to a tool output. An object with an `error` counts as failed."""
     if isinstance(value, ToolOutput):
         return value
     if value is None:
@@ -145,7 +147,7 @@ def _says_error(text: str) -> bool:
 
 
 def check_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
-    """Raise BadInput where a required argument is missing or one has the wrong kind."""
+    """Raises BadInput if a required argument is missing or an argument has the wrong type."""
     properties = fields_of(spec.parameters.get("properties"))
     for name in spec.parameters.get("required") or ():
         if name not in arguments:

@@ -1,7 +1,7 @@
-"""Run a plugin's tools once, on arguments made from their schemas, where they can do no harm.
+"""Run a plugin's tools once, with arguments made from their schemas, isolated from the system.
 
-That is a jail without a network whose only writable folder holds a copy of the plugin. Where the system can't
-hold such a jail no tool is run. What tools do at services of others is thus not tried.
+They run in a sandbox without a network whose only writable folder holds a copy of the plugin. If the
+system has no sandbox, no tool is run. Effects of tools on external services are not tested.
 """
 
 from __future__ import annotations
@@ -38,8 +38,12 @@ _MOST_DEEP = 5
 
 
 def tried_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
-    """Run each tool of a plugin and give what came of it by its name: "" for an answer, else a few words.
-    `folder` is the plugin's, None for one of an installed package. Empty where nothing could be run."""
+    """Run each tool of a plugin. Returns the outcome by tool name: "" if it answered, otherwise a short
+    reason.
+
+    `folder` is the plugin's folder, None for an installed package. The result is empty if no tool could be
+    run.
+    """
     with tempfile.TemporaryDirectory(prefix="whet-doctor-") as place:
         work = Path(place).resolve()
         if folder is not None:
@@ -73,7 +77,7 @@ def _run_in(jail: Jail, work: Path, name: str) -> dict[str, str]:
 
 
 def sample(schema: Mapping[str, Any], depth: int = 0) -> Any:
-    """Make a value that a JSON schema allows: the required properties, each as plain as can be."""
+    """Make a value that a JSON schema allows: only required properties, each as simple as possible."""
     if depth > _MOST_DEEP:
         return None
     for given in ("default", "const"):
@@ -119,7 +123,7 @@ def arguments_for(spec: ToolSpec) -> dict[str, Any]:
 
 
 async def run_once(tool: Tool, workspace: Path) -> str:
-    """Call a tool; gives "" for an answer, else what came instead."""
+    """Call a tool once. Returns "" if it answered, otherwise the reason."""
 
     async def nobody(_question: str, _choices: Sequence[str]) -> None:
         return None
@@ -139,7 +143,7 @@ async def run_once(tool: Tool, workspace: Path) -> str:
 
 
 def main(work: Path, name: str) -> None:
-    """Run the tools of a plugin and write what came of them beside it."""
+    """Run the tools of a plugin and write the outcomes to the report file."""
     host = PluginHost(workspace=work)
     with closing(
         load_plugins(Home(work / "home"), PluginSettings(enabled=(name,)), os.environ, host)

@@ -1,1 +1,1 @@
-"""The driver for a team's database: PostgreSQL behind the calls that the store makes of SQLite's."""
+"""The driver for a team's database: PostgreSQL behind the SQLite calls that the store uses."""

@@ -1,8 +1,8 @@
-"""One connection to PostgreSQL, with the calls of SQLite's that the store's functions make.
+"""One connection to PostgreSQL, with the SQLite calls that the store's functions use.
 
-A whole number goes over as 64 bits whatever its size, for SQLite has no smaller ones; sums come back as
-whole numbers. A NUL, which PostgreSQL's texts can't hold, goes over as two private characters,
-and every text comes back as it was.
+Integers are sent as 64 bits whatever their size, because SQLite has no smaller ones; sums come back as
+integers. A NUL, which PostgreSQL text can't hold, is sent as two private characters, and every text is
+restored when it is read.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from psycopg.adapt import Buffer, Dumper, Loader
 
 from whet.postgres.statements import translated
 
-# Private characters, which stand for nothing: a NUL is the first and the third. A text that holds these two
-# itself gets one of the second between them, and one more where it has some there.
+# Private-use characters: a NUL is encoded as the first and the third. A text that itself contains this pair
+# gets the second between them, and one more if some are already there.
 _NUL = "\uf7f0\uf7f1"
 _AS_NUL = re.compile("\uf7f0(\uf7f2*)\uf7f1")
 _KEYS = """
@@ -48,7 +48,7 @@ def _words(text: str) -> bytes:
 
 
 def dumped(value: str | int | float | bytes | None) -> bytes | None:
-    """Give a value as it goes over, text but for bytes."""
+    """Encode a value for sending: as text, except for bytes."""
     if isinstance(value, str):
         return _words(value)
     if isinstance(value, int):
@@ -94,7 +94,7 @@ def connect(url: str, *, timeout_s: float, options: str = "") -> psycopg.Connect
 
 
 class PostgresConnection:
-    """A connection as a work gets it. Statements are translated once for each text."""
+    """A connection as a work receives it. Each statement's text is translated once."""
 
     def __init__(self, raw: psycopg.Connection, texts: dict[str, bytes]) -> None:
         self.raw = raw
@@ -102,7 +102,7 @@ class PostgresConnection:
         self._changed = 0
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
-        """Run a statement. Raises apsw.ConstraintError where a row is already there, psycopg.Error."""
+        """Run a statement. Raises apsw.ConstraintError if a row already exists, psycopg.Error."""
         cursor = self.raw.cursor()
         try:
             cursor.execute(self.text_of(sql), values)
@@ -112,7 +112,7 @@ class PostgresConnection:
         return cursor
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run a statement for each of the rows. Raises as `execute`."""
+        """Run a statement for each of the rows. Raises the same errors as `execute`."""
         cursor = self.raw.cursor()
         try:
             cursor.executemany(self.text_of(sql), [tuple(row) for row in rows])
@@ -121,22 +121,22 @@ class PostgresConnection:
         self._changed = max(cursor.rowcount, 0)
 
     def changes(self) -> int:
-        """Give how many rows the last statement changed."""
+        """Return how many rows the last statement changed."""
         return self._changed
 
     def last_insert_rowid(self) -> int:
-        """Give the number that the last new row was given."""
+        """Return the id of the last new row."""
         row = self.raw.execute("SELECT lastval()").fetchone()
-        assert row is not None  # it gives a row or fails
+        assert row is not None  # it returns a row or fails
         return row[0]
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open, a failed one included."""
+        """Whether a transaction is open, including a failed one."""
         return self.raw.info.transaction_status != pq.TransactionStatus.IDLE
 
     def text_of(self, sql: str) -> bytes:
-        """Give the statement in PostgreSQL's words."""
+        """Return the statement in PostgreSQL's dialect."""
         text = self._texts.get(sql)
         if text is None:
             text = self._texts[sql] = translated(sql, self._keys).encode()

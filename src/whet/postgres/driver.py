@@ -1,4 +1,4 @@
-"""What is said of a team's database without its driver, which is an extra."""
+"""Helpers for a team's database that work without its driver, which is an extra."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ _UNWRITTEN = re.compile(r"[@/?#\s]")
 
 
 def shown(url: str) -> str:
-    """Give the address without its password, whatever characters that has."""
+    """Return the address without its password, whatever characters that contains."""
     return _PASSWORD.sub(r"\1@", url).partition("?")[0]
 
 
 def has_password(url: str) -> bool:
-    """Whether a password stands in the address."""
+    """Return whether the address contains a password."""
     return "password=" in url or _PASSWORD.search(url) is not None
 
 
 def is_ambiguous(url: str) -> bool:
-    """Whether the driver takes a part of the password for something else, and would show it."""
+    """Return whether the driver would mistake a part of the password for another part of the address, and
+    show it."""
     found = _PASSWORD.search(url)
     return found is not None and _UNWRITTEN.search(found[2]) is not None
 
 
 @contextmanager
 def needs_driver() -> Generator[None]:
-    """Say what to install where the driver is missing. Raises ConfigError."""
+    """Turn a missing driver into a ConfigError that says how to install it."""
     try:
         yield
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Turns what PostgreSQL reports into the store's own errors, in one place; no message holds a password."""
+"""Translate PostgreSQL's errors into the store's own errors, in one place. No message holds a password."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whet.contract.errors import StoreBusy, StoreError, StoreFull, StoreUnwritab
 from whet.postgres.driver import has_password, is_ambiguous, shown
 
 FENCED = "WF001"
-# Where connecting fails, the server's words are all there is.
+# If connecting fails, the server's message is the only information.
 _HOW_TO_WRITE = (
     "write postgresql://user@host/database, and in a name or password %40 for @, %2F for /, %20 for a space"
 )
@@ -20,7 +20,7 @@ _NO_ROOM = re.compile(r"too many (?:clients|connections)|remaining connection sl
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection is gone, so that another one may do better."""
+    """Return whether the connection is lost, so that a new one may work."""
     return isinstance(
         error,
         errors.AdminShutdown
@@ -31,17 +31,18 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the database may take the same work in a while: the connection is gone, or its disk is full."""
+    """Return whether the database may accept the same work later: the connection is lost, or its disk is
+    full."""
     return is_lost(error) or isinstance(error, errors.DiskFull)
 
 
 def may_run_again(error: BaseException) -> bool:
-    """Whether the same work may succeed at the next try, because it met another's."""
+    """Return whether the same work may succeed when run again, because it conflicted with another's."""
     return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
 
 
 def as_store_error(error: psycopg.Error, url: str) -> StoreError:
-    """Give the StoreError for `error`."""
+    """Return the StoreError for `error`."""
     where = shown(url)
     if error.sqlstate == FENCED:
         return fenced()
@@ -64,14 +65,14 @@ def as_store_error(error: psycopg.Error, url: str) -> StoreError:
 
 
 def fenced() -> StoreBusy:
-    """Give what a worker is told that has lost its session."""
+    """Return the error for a worker that has lost its session."""
     return StoreBusy(
         "another worker has taken over this session", hint="open the session again to see what it did"
     )
 
 
 def pooled(url: str) -> StoreError:
-    """Give what is said of an address behind which a pooler shares connections out."""
+    """Return the error for an address of a connection pooler."""
     return StoreError(
         f"{shown(url)} is a connection pooler, which does not pass on a connection's settings",
         hint="name the server itself in store.url: Whet keeps its own few connections",

@@ -36,21 +36,22 @@ _logger = logging.getLogger("whet.team")
 
 
 class Round:
-    """What is done around the functions of a batch: nobody else may write meanwhile."""
+    """Hooks around the functions of a batch, which must be the only writer meanwhile."""
 
     def begin(self, connection: PostgresConnection) -> None:
-        """Wait until nobody else writes."""
+        """Wait until no other process writes."""
         connection.raw.execute(_LOCK)
 
     def end(self, connection: PostgresConnection) -> None:
-        """Do what belongs into the same transaction, at its end."""
+        """Do the work that belongs into the same transaction, at its end."""
 
     def undone(self) -> None:
-        """Hear that the transaction was taken back, or that its end is not known."""
+        """Called after the transaction was rolled back, or if its end is unknown."""
 
 
 class TeamLane(GroupLane):
-    """Commits works in the order they were put, many in one transaction; `around` is done with functions."""
+    """Commits works in the order they were queued, many in one transaction. `around` is called for batches
+    with functions."""
 
     name = "team-lane"
 
@@ -71,11 +72,11 @@ class TeamLane(GroupLane):
         self._numbers = CommitNumbers()
 
     def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
-        """Do nothing: the network is never waited for on the caller's thread."""
+        """Do nothing: the caller's thread must never wait for the network."""
         return None
 
     def close(self) -> None:
-        """Commit what is queued, stop the thread and close the connection."""
+        """Commit the queued works, stop the thread and close the connection."""
         super().close()
         if self._connection is not None:
             self._connection.raw.close()
@@ -84,7 +85,7 @@ class TeamLane(GroupLane):
         return self._commit(works) if works else []
 
     def _commit(self, works: Sequence[Work]) -> list[Outcome]:
-        """Commit all works in one transaction; on a failure each in one of its own."""
+        """Commit all works in one transaction or, after a failure, each in its own."""
         try:
             return self._durably(works)
         except BaseException as error:  # noqa: BLE001  the one who waits for the result is told
@@ -190,7 +191,7 @@ class TeamLane(GroupLane):
             time.sleep(_PAUSE_S)
 
     def _tell(self, error: psycopg.Error, runs: int) -> None:
-        """Say what is waited for, once that is not over at once."""
+        """Log the reason for the wait, unless it was over quickly."""
         if runs == _TOLD_AT:
             _logger.warning(
                 "waiting up to %.0f s: %s", self._patience_s, as_store_error(error, self._url).message

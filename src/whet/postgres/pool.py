@@ -1,4 +1,5 @@
-"""A process's connections beside the lane: for reads, each of one consistent state, and single statements."""
+"""A process's connections besides the lane: for reads, each of one consistent state, and for single
+statements."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _OPTIONS = f"-c idle_in_transaction_session_timeout={_IDLE_S}s -c lock_timeout=3
 
 
 class ConnectionPool:
-    """Opens connections and keeps those that are idle. Safe to use from any thread. Transactions end by
-    themselves where this process stops in one. A read waits `patience_s` for a database that is away."""
+    """Opens connections and keeps idle ones. Safe to use from any thread. The server ends transactions in
+    which this process stops. A read waits up to `patience_s` if the database is away."""
 
     def __init__(self, url: str, options: str, patience_s: float = 0.0) -> None:
         self.url: str = url
@@ -33,7 +34,7 @@ class ConnectionPool:
         self._closed = False
 
     def raw(self) -> psycopg.Connection:
-        """Open a connection as the driver has it. Raises psycopg.Error."""
+        """Open a connection of the driver. Raises psycopg.Error."""
         return connect(self.url, timeout_s=10, options=self._options)
 
     def connected(self) -> PostgresConnection:
@@ -41,7 +42,7 @@ class ConnectionPool:
         return PostgresConnection(self.raw(), self.texts)
 
     def checked(self, check: Callable[[psycopg.Connection], None]) -> None:
-        """Open the first connection and have `check` look at the database. Raises StoreError."""
+        """Open the first connection and let `check` examine the database. Raises StoreError."""
         connection: PostgresConnection | None = None
         try:
             connection = self.connected()
@@ -63,7 +64,7 @@ class ConnectionPool:
                 is_over = was_tried and time.monotonic() > until_s
                 if is_over or not is_lost(error):
                     raise as_store_error(error, self.url) from error
-            if was_tried:  # else it was a connection that had rested, and a new one may do
+            if was_tried:  # otherwise it was an idle connection that was lost, and a new one may work
                 time.sleep(_PAUSE_S)
             was_tried = True
 
@@ -75,7 +76,7 @@ class ConnectionPool:
             raise as_store_error(error, self.url) from error
 
     def _with_one(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Do something with a connection, which is closed where that fails. Raises psycopg.Error."""
+        """Do work with a connection, which is closed if the work fails. Raises psycopg.Error."""
         connection = self._take()
         try:
             return work(connection)
@@ -86,7 +87,7 @@ class ConnectionPool:
             self._give_back(connection)
 
     def close(self) -> None:
-        """Close every connection that is idle, and the others when they are given back."""
+        """Close every idle connection, and the others when they are returned."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -110,7 +111,7 @@ class ConnectionPool:
 
 
 def _refuse_pooler(raw: psycopg.Connection, url: str) -> None:
-    """Raise StoreError where the settings of a connection don't reach the server: then it is not ours alone,
+    """Raise StoreError if the settings of a connection don't reach the server: then the connection is shared,
     and a stopped process would hold its locks for ever."""
     row = raw.execute("SELECT current_setting('idle_in_transaction_session_timeout')").fetchone()
     if row is None or row[0] != f"{_IDLE_S}s":

@@ -1,7 +1,7 @@
-"""Plain rows on their way to PostgreSQL: all of a batch in one piece, one transaction and one answer.
+"""Send plain rows to PostgreSQL: a whole batch in one message, one transaction and one answer.
 
-The driver's cursors cost more than the database does for rows as small as these, so they go by the calls of
-libpq itself: each statement prepared once for a connection, sent by its name.
+The driver's cursors cost more than the database does for such small rows, so this uses the calls of libpq
+itself: each statement is prepared once for a connection and then sent by its name.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class RowSender:
         self._pgconn = connection.raw.pgconn
         self._poll = select.poll()
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
-        self._numbers = itertools.count()  # no name is given twice: the server may still know it
+        self._numbers = itertools.count()  # names are never reused: the server may still know one
 
     def send(self, rows: Sequence[tuple[str, Sequence[Any]]]) -> None:
         """Write rows (statement, values), all or none. Raises psycopg.Error."""
-        texts = {sql: self.connection.text_of(sql) for sql, _ in rows}  # which may ask the database
+        texts = {sql: self.connection.text_of(sql) for sql, _ in rows}  # this may query the database
         try:
             self._send(texts, rows)
         except errors.InvalidSqlStatementName:  # the driver forgets all statements after a ROLLBACK
@@ -55,16 +55,16 @@ class RowSender:
             pgconn.pipeline_sync()
             error = self._answer()
         except BaseException:
-            pgconn.finish()  # what is half sent can't be taken back otherwise
+            pgconn.finish()  # a half-sent batch can't be taken back otherwise
             raise
         pgconn.exit_pipeline_mode()
         if error is not None:
-            for new in list(self._names)[known:]:  # what was prepared behind the failure was passed over
+            for new in list(self._names)[known:]:  # statements prepared after the failure were skipped
                 del self._names[new]
             raise error
 
     def _answer(self) -> psycopg.Error | None:
-        """Wait until the transaction has ended; give what it failed with."""
+        """Wait until the transaction has ended. Returns its error, or None."""
         pgconn, error = self._pgconn, None
         self._poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)
         if not pgconn.flush():

@@ -1,4 +1,4 @@
-"""The schema's steps on PostgreSQL: the ones of SQLite in other words, then those that only a team needs.
+"""The schema's steps for PostgreSQL: those of SQLite, translated, then those that only a team needs.
 
 `whet team init` applies them, under a lock that one process holds at a time. Opening applies nothing: a
 database that lacks steps is refused, and so is one that has more than one step of a newer version.
@@ -40,7 +40,7 @@ _TYPES = (
     (re.compile(r"\bTEXT\b"), 'text COLLATE "C"'),
 )
 
-# Functions that SQLite has, by their names there, and a collation that knows no case.
+# Functions that SQLite has, under its names, and a case-insensitive collation.
 _WORDS = r"""
 CREATE COLLATION IF NOT EXISTS nocase
   (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
@@ -82,7 +82,7 @@ CREATE OR REPLACE AGGREGATE sum(text) (sfunc = whet_add, stype = numeric);
 """
 
 # A lease that the database's clock measures, and a number that only grows. The check is made in the
-# transaction of every write of a turn: it holds the row until the commit, and a take-over has to wait for it.
+# transaction of every write of a turn: it locks the row until the commit, and a take-over has to wait for it.
 _FENCE = """
 ALTER TABLE claims ADD COLUMN fence BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE claims ADD COLUMN lease_until TIMESTAMPTZ NOT NULL DEFAULT '-infinity';
@@ -98,13 +98,13 @@ BEGIN
 END $$;
 """
 
-# One row for each message that can be found: its words with their places.
+# One row for each searchable message: its words with their positions.
 _SEARCH = """
 CREATE TABLE message_words (id BIGINT PRIMARY KEY, words TSVECTOR NOT NULL);
 CREATE INDEX message_words_by_word ON message_words USING gin (words);
 """
 
-# Turns that were asked for and that any worker may take.
+# Requested turns that any worker may take.
 _QUEUE = """
 CREATE TABLE team_turns (
   id TEXT COLLATE "C" PRIMARY KEY,
@@ -125,9 +125,9 @@ CREATE INDEX team_turns_open ON team_turns (number) WHERE state IN ('waiting', '
 CREATE INDEX team_turns_by_session ON team_turns (session, number) WHERE state IN ('waiting', 'running');
 """
 
-# What happens in turns, for whoever listens in any process; what is said to a turn that runs elsewhere; what
-# such a turn asks. `told`: whether a turn's end is among the events; until then the next one of its session
-# waits, so that events keep their order.
+# Events of turns for listeners in any process, messages to a turn that runs elsewhere, and questions of such
+# a turn. `told`: whether a turn's end is among the events; until then the next turn of its session waits, so
+# that events keep their order.
 _STREAMS = """
 ALTER TABLE team_turns ADD COLUMN options TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE team_turns ADD COLUMN cancelled BIGINT NOT NULL DEFAULT 0;
@@ -161,7 +161,7 @@ CREATE TABLE team_questions (
 );
 """
 
-# All runs of three characters of a title, by which a part of it is found.
+# All runs of three characters of a title, for searching parts of it.
 _TITLES = """
 CREATE FUNCTION title_runs(title text) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
 $$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, 3)), '{}')
@@ -169,14 +169,14 @@ $$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, 3)), '{}')
 CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title));
 """
 
-# Processes in whose name something is noted that has no lease of its own. And what is new in the search index
-# waits in a list that every search reads whole: at most 256 kB of it, not 4 MB.
+# Processes that wrote rows in their name but hold no session lease. New entries of the search index wait in a
+# list that every search reads whole, so it is limited to 256 kB, not 4 MB.
 _PROCESSES = """
 CREATE TABLE team_processes (id TEXT COLLATE "C" PRIMARY KEY, lease_until TIMESTAMPTZ NOT NULL);
 ALTER INDEX message_words_by_word SET (gin_pending_list_limit = 256);
 """
 
-# Runs of one and two characters, too: else whoever types the first letter of a title reads all of them.
+# Also runs of one and two characters: otherwise typing the first letter of a title reads all titles.
 _SHORT_TITLES = """
 DROP INDEX sessions_by_title;
 DROP FUNCTION title_runs(text);
@@ -186,7 +186,7 @@ $$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, size)), '{}')
 CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title, 1));
 """
 
-# The newest messages of all, and of a person, without those before them.
+# The newest messages of all sessions or of one person, without reading older ones.
 _NEWEST = """
 CREATE INDEX message_words_by_age ON message_words USING brin (id)
   WITH (pages_per_range = 16, autosummarize = on);
@@ -223,7 +223,7 @@ TEAM_STEPS: dict[str, str] = {
 
 
 def in_postgres(step: str) -> str:
-    """Give a step of SQLite's schema for PostgreSQL; what concerns SQLite's index is left out."""
+    """Return a step of SQLite's schema for PostgreSQL, without the parts for SQLite's search index."""
     plain = _TRIGGER.sub("", _COMMENT.sub("", step))
     kept = [one for one in plain.split(";") if one.strip() and not _SKIPPED.match(one)]
     return ";\n".join(_typed(translated(one, lambda _: ([], []))) for one in kept)
@@ -236,13 +236,13 @@ def _typed(statement: str) -> str:
 
 
 def steps(common: Mapping[str, str]) -> dict[str, str]:
-    """Give all steps by name, in order; `common` are SQLite's."""
+    """Return all steps by name, in order. `common` are SQLite's."""
     return {name: in_postgres(step) for name, step in common.items()} | TEAM_STEPS
 
 
 def init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]:
-    """Apply the steps that are missing, all or none; give their names. Raises StoreError for a server or a
-    database that can't hold them, SchemaTooNew."""
+    """Apply the missing steps, all or none, and return their names. Raises StoreError if the server or
+    database can't hold them, SchemaTooNew."""
     refuse_old(connection.info.server_version)
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
@@ -271,7 +271,7 @@ def _init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str
 
 
 def applied(connection: psycopg.Connection) -> list[str]:
-    """Give the names of the steps that the database has; none where it is not Whet's."""
+    """Return the names of the steps that the database has, or an empty list if it has no tables of Whet."""
     there = connection.execute("SELECT to_regclass('migrations')").fetchone()
     if there is None or there[0] is None:
         return []
@@ -282,7 +282,7 @@ def applied(connection: psycopg.Connection) -> list[str]:
 
 
 def refuse_old(version: int) -> None:
-    """Raise StoreError for a server that is too old; `version` is as the server counts it."""
+    """Raise StoreError if a server is too old. `version` is in the server's own format."""
     if version < _OLDEST:
         hint = "upgrade the server, or name another one"
         raise StoreError(f"the server is PostgreSQL {version // 10_000}; Whet needs 15 or newer", hint=hint)
@@ -297,7 +297,7 @@ def _foreign(said: str) -> StoreError:
 
 
 def check(connection: psycopg.Connection, common: Mapping[str, str]) -> None:
-    """Raise StoreError where the database is not set up or lacks steps, SchemaTooNew where it has more."""
+    """Raise StoreError if the database is not set up or lacks steps, SchemaTooNew if it has more."""
     refuse_old(connection.info.server_version)
     wanted, known = {*common, *TEAM_STEPS}, set(applied(connection))
     if not known:
@@ -312,7 +312,7 @@ def check(connection: psycopg.Connection, common: Mapping[str, str]) -> None:
 
 
 def _refuse_newer(unknown: set[str]) -> None:
-    if len(unknown) > 1:  # one is allowed, so that workers can be replaced one by one
+    if len(unknown) > 1:  # one is allowed, so that workers can be upgraded one by one
         raise SchemaTooNew(
             f"the team's database was set up by a newer Whet ({len(unknown)} steps that are unknown here)",
             hint="upgrade Whet on this machine",

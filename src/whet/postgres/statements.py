@@ -1,7 +1,7 @@
-"""The store's SQL, which is written for both databases, in the words of PostgreSQL.
+"""Translate the store's SQL, which is written for both databases, for PostgreSQL.
 
-Most statements only change their placeholders. What SQLite alone says (`INSERT OR IGNORE`, a number as a
-condition, `LIKE` without regard to case) is put in other words here, once for each statement's text.
+Most statements only change their placeholders. SQLite's own syntax (`INSERT OR IGNORE`, a number as a
+condition, case-insensitive `LIKE`) is translated here, once for each statement's text.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _LIMIT = re.compile(r"\bLIMIT $")
 _INSERT_OR = re.compile(r"^\s*INSERT OR (IGNORE|REPLACE) INTO (\w+)\s*(?:\(([^)]*)\))?", re.DOTALL)
 
 Keys = Callable[[str], tuple[list[str], list[str]]]
-"""Gives the columns of a table, and those of its primary key."""
+"""Returns the columns of a table, and those of its primary key."""
 
 
 def translated(sql: str, keys: Keys) -> str:
-    """Give the statement for PostgreSQL, with its placeholders as $1, $2, ..."""
+    """Return the statement for PostgreSQL, with its placeholders as $1, $2, ..."""
     sql = _upserted(sql, keys) if " OR " in sql else sql
     pieces: list[str] = []
     count, place = 0, 0

@@ -1,1 +1,1 @@
-"""The practice model: a scripted stand-in for a model server, never a language model."""
+"""The practice model: a scripted replacement for a model server, not a language model."""

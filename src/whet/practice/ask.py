@@ -1,8 +1,8 @@
-"""What a request says, whichever wire format it came in: all that the practice brain gets to see.
+"""The content of a request, independent of its wire format: the only input of the practice model.
 
-The practice model is a scripted stand-in, not a language model. A `PracticeRequest` is made from one request
-body and nothing else, so that whatever the stand-in "knows" is provably in the request. This module does not
-know about HTTP, nor about any vendor's shapes.
+The practice model is scripted, not a language model. A `PracticeRequest` is built from one request body
+and nothing else, so everything that the practice model uses is provably in the request. This module does
+not know about HTTP or any vendor's shapes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whet.contract.texts import from_json
 
 Json = dict[str, Any]
 
-# What gates say, Whet's and others', when a call was not let through.
+# Phrases of gates, Whet's and others', for a call that was not allowed.
 _REFUSALS = (
     "nobody was there to ask",
     "so nothing was run",
@@ -32,9 +32,9 @@ _REFUSALS = (
 
 
 class PracticeCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One tool call of a reply. `arguments` is JSON text, sent as it stands even when it is broken.
+    """One tool call of a reply. `arguments` is JSON text, sent unchanged even if it is invalid.
 
-    An empty `id` is replaced by call_N, where N goes on from the calls in the request.
+    An empty `id` is replaced by call_N, where N continues the count of calls in the request.
     """
 
     name: str
@@ -43,7 +43,7 @@ class PracticeCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeardMessage(msgspec.Struct, frozen=True):
-    """One message of the request. A tool's result has its call's id."""
+    """One message of the request. A tool result has the id of its call."""
 
     role: Literal["user", "assistant", "tool"]
     text: str
@@ -65,7 +65,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class DoneCall(msgspec.Struct, frozen=True):
-    """A call of the transcript together with its result; `at` is the index of the result's message."""
+    """A call of the transcript with its result; `at` is the index of the result's message."""
 
     name: str
     arguments: Json
@@ -73,23 +73,23 @@ class DoneCall(msgspec.Struct, frozen=True):
     at: int
 
     def said(self, *phrases: str) -> bool:
-        """Whether the result holds one of `phrases`, case ignored."""
+        """Return whether the result contains one of `phrases`, ignoring case."""
         low = self.result.lower()
         return any(phrase in low for phrase in phrases)
 
     @property
     def denied(self) -> bool:
-        """Whether the gate or a person refused the call."""
+        """Whether a gate or a person refused the call."""
         return self.said(*_REFUSALS)
 
     @property
     def interrupted(self) -> bool:
-        """Whether nobody knows if the call took effect."""
+        """Whether it is unknown if the call took effect."""
         return self.said("interrupted", "outcome unknown")
 
 
 class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
-    """One request: system prompt, tools on offer, messages, and whether thinking was asked for."""
+    """One request: system prompt, offered tools, messages, and whether thinking was requested."""
 
     wire: WireFormat
     model: str
@@ -100,7 +100,7 @@ class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def done(self) -> tuple[DoneCall, ...]:
-        """Every answered call, in the order of the results."""
+        """Every call that has a result, in the order of the results."""
         return tuple(self._pairs())
 
     def _pairs(self) -> Iterator[DoneCall]:
@@ -113,18 +113,18 @@ class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def last_user(self) -> str:
-        """The newest user message's text; empty where there is none."""
+        """The text of the newest user message, or an empty string."""
         return next((m.text for m in reversed(self.heard) if m.role == "user"), "")
 
     def knows(self, phrase: str, *, before: int | None = None) -> bool:
-        """Whether `phrase` stands in the system prompt or in a message before index `before`."""
+        """Return whether `phrase` occurs in the system prompt or in a message before index `before`."""
         return phrase in self.system or any(
             phrase in m.text or any(phrase in c.arguments for c in m.calls) for m in self.heard[:before]
         )
 
 
 def arguments_of(call: PracticeCall) -> Json:
-    """Parse a call's arguments; what is no JSON object gives an empty one."""
+    """Parse a call's arguments, or return an empty dict if they are not a JSON object."""
     try:
         return from_json(call.arguments, dict[str, Any])
     except msgspec.DecodeError:

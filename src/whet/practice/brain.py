@@ -1,8 +1,8 @@
-"""What the stand-in says when there is no script: rules that see one request and nothing else.
+"""The default responder, used when there is no script: rules that see one request and nothing else.
 
 The models: `practice` (plain requests and the demo's tasks), `practice-steps-N` (benchmarks) and
-`practice-echo`. A scripted stand-in, not a language model. What a task has come to is read from the results
-in the transcript, so that any request can be answered after a crash, by another process, by anybody.
+`practice-echo`. All are scripted, not language models. The state of a task is read from the results in the
+transcript, so any process can answer any request, also after a crash.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _TASKS = (
 
 
 def is_offered(model: str) -> bool:
-    """Whether the stand-in has a model of this name."""
+    """Return whether the practice server has a model of this name."""
     return model in MODELS or _STEPS.fullmatch(model) is not None
 
 
 def answer(ask: PracticeRequest) -> ScriptedReply:
-    """Answer a request from what it holds, and from nothing else."""
+    """Answer a request from its content alone."""
     steps = _STEPS.fullmatch(ask.model)
     if steps:
         return take_step(ask, int(steps[1]))
@@ -66,9 +66,10 @@ def answer(ask: PracticeRequest) -> ScriptedReply:
 
 
 def _proceed(ask: PracticeRequest) -> ScriptedReply:
-    """Go on with the newest request that is recognised.
+    """Choose the reply to the newest request that is recognised.
 
-    A message that only says "go on", or that came in between two steps, leaves the one before it in force.
+    A message that only says "go on", or that arrived between two steps, leaves the earlier request in
+    force.
     """
     if review.is_review(ask):
         return review.proceed(ask)
@@ -89,7 +90,7 @@ def _proceed(ask: PracticeRequest) -> ScriptedReply:
 
 
 def own_words(text: str) -> str:
-    """Give a user message without the notes that an agent adds to it: [bracketed lines], <tagged> blocks."""
+    """Return a user message without the notes that an agent adds: [bracketed lines] and <tagged> blocks."""
     return _NOTE.sub("", text).strip()
 
 
@@ -102,7 +103,7 @@ def _small_talk(text: str) -> str:
 
 
 def _with_ids(reply: ScriptedReply, ask: PracticeRequest) -> ScriptedReply:
-    """Give the calls ids that do not come back later in a session, not even after a compaction."""
+    """Return the reply with call ids that never repeat in a session, even after a compaction."""
     before = sum(len(message.calls) for message in ask.heard)
     last = ask.heard[-1].text if ask.heard else ""
     calls = tuple(
@@ -119,7 +120,7 @@ _FILE = re.compile(r"[\w./-]+\.\w{1,6}\b")
 
 
 def take_step(ask: PracticeRequest, steps: int) -> ScriptedReply:
-    """Call a trivial tool, or say that the steps are done."""
+    """Call a trivial tool, or report that all steps are done."""
     taken = 0
     for message in reversed(ask.heard):
         if message.role == "user":

@@ -1,9 +1,9 @@
-"""A simulated prefix cache: how many of a request's tokens an earlier request of the model already had.
+"""A simulated prefix cache: how many tokens of a request an earlier request of the model already had.
 
-A request is a list of blocks (tools, system prompt, messages) in the order in which a vendor lays them out.
-The longest run of leading blocks that was seen before counts as cached. Anthropic's caching by marks is
-simulated too: only marked prefixes are written, and a mark looks back 20 blocks. Tokens are characters / 4.
-Nothing but hashes and lengths is kept. It does not know about wire formats.
+A request is a list of blocks (tools, system prompt, messages) in the vendor's order. The longest run of
+leading blocks that was seen before counts as cached. Anthropic's caching by marks is simulated too: only
+marked prefixes are written, and a mark looks back 20 blocks. Tokens are characters / 4. Only hashes and
+lengths are stored. This module does not know about wire formats.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _LOOK_BACK = 20
 
 
 def tokens(size: int) -> int:
-    """Estimate tokens from a size in characters (bytes of UTF-8 here)."""
+    """Estimate tokens from a size in characters (here: bytes of UTF-8)."""
     return (size + 3) // 4
 
 
 class TokenTally(msgspec.Struct, frozen=True):
-    """A request's prompt tokens: all, those read from the cache, those written to it."""
+    """A request's prompt tokens: all, read from the cache, and written to it."""
 
     prompt: int
     read: int = 0
@@ -30,7 +30,7 @@ class TokenTally(msgspec.Struct, frozen=True):
 
 
 class PrefixCache:
-    """Prefixes seen, per model; past 200,000 the older half is forgotten."""
+    """The prefixes seen per model. Above 200,000 the older half is dropped."""
 
     def __init__(self) -> None:
         self._seen: dict[int, None] = {}
@@ -40,7 +40,7 @@ class PrefixCache:
         self._seen.clear()
 
     def automatic(self, model: str, blocks: Iterable[bytes]) -> TokenTally:
-        """Count as OpenAI does: every prefix is kept and the longest known one is read."""
+        """Count as OpenAI does: every prefix is stored, and the longest stored one counts as read."""
         seen, chain = self._seen, hash(model)
         total = cached = 0
         warm = True
@@ -56,7 +56,7 @@ class PrefixCache:
         return TokenTally(tokens(total), tokens(cached))
 
     def marked(self, model: str, blocks: Sequence[tuple[bytes, bool]]) -> TokenTally:
-        """Count as Anthropic does: the flag says that the block carries a cache mark."""
+        """Count as Anthropic does: the flag marks a block with a cache mark."""
         chain, total = hash((model, "marked")), 0
         prefixes: list[tuple[int, int]] = []
         marks: list[int] = []

@@ -1,8 +1,9 @@
-"""How the stand-in numbers the demo's 20 chapters: one command a step, so that a run can be killed in it.
+"""The practice model's task of numbering the demo's 20 chapters: one command per step, so that a run can be
+killed in the middle.
 
-Each command adds the chapter's number to its file and a line to steps.log, neither of which may happen
-twice. It goes on from the results in the transcript. Where those are missing (a compaction) or say that the
-outcome is unknown (a crash) it looks before it writes.
+Each command adds the chapter's number to its file and a line to steps.log; neither may happen twice. The
+task continues from the results in the transcript. If they are missing (a compaction) or say that the
+outcome is unknown (a crash), it checks the files before it writes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _READ_LOG = "tail -n 1 steps.log"
 
 
 def number_command(chapter: int, pause: str = "") -> str:
-    """Give the command that numbers a chapter. Its result shows `-- N --`, the command itself does not."""
+    """Return the command that numbers a chapter. Its result shows `-- N --`; the command itself does not."""
     path = f"book/chapter_{chapter:02d}.md"
     wait = f"sleep {pause} && " if pause else ""
     return f"{wait}echo '--' {chapter} '--' >> {path} && echo {chapter} >> steps.log && tail -n 1 {path}"

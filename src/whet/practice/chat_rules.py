@@ -1,7 +1,8 @@
-"""What Chat Completions accepts: the strict reading of a request, with OpenAI's own complaints.
+"""Strict validation of Chat Completions requests, with OpenAI's error messages.
 
-Where vendors differ the stricter one counts (an assistant message must say or call something, earlier
-arguments must be JSON), so that what passes here passes everywhere. It answers nothing; chat_wire.py does.
+Where vendors differ the stricter rule applies (an assistant message needs content or calls, earlier
+arguments must be JSON), so that a request accepted here is accepted everywhere. chat_wire.py writes the
+answers.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _MESSAGE_KEYS = {
 
 
 def check(body: Json, options: Options) -> None:
-    """Raise Refusal for the first thing that the vendor would not accept."""
+    """Raise VendorRefusal for the first thing that the vendor would not accept."""
     check_openai_keys(body, _KEYS, options)
     messages = body.get("messages")
     if messages is None:
@@ -79,7 +80,7 @@ def check(body: Json, options: Options) -> None:
 
 
 class _Walk:
-    """One pass over the messages; `open` are the ids that still wait for their tool message."""
+    """One pass over the messages. `open` holds the ids of calls that have no tool message yet."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -1,7 +1,7 @@
-"""Chat Completions: a body read into a `PracticeRequest`, a `ScriptedReply` as JSON or a stream.
+"""Chat Completions: parses a body into a `PracticeRequest` and writes a `ScriptedReply` as JSON or a stream.
 
-Reasoning goes out as `reasoning_content`, the field that DeepSeek, vLLM and llama.cpp use. It does not
-validate (chat_rules.py) and decides nothing.
+Reasoning is sent as `reasoning_content`, the field of DeepSeek, vLLM and llama.cpp. Validation is in
+chat_rules.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read(body: Json) -> PracticeRequest:
-    """Take the conversation out of a valid body."""
+    """Return the conversation of a valid body."""
     system: list[str] = []
     heard: list[HeardMessage] = []
     for row in body["messages"]:
@@ -39,13 +39,13 @@ def read(body: Json) -> PracticeRequest:
 
 
 def blocks(body: Json) -> list[bytes]:
-    """Give the request as cache blocks: tools, then messages."""
+    """Return the request as cache blocks: tools, then messages."""
     tools: list[Any] = body.get("tools") or []
     return [_encode(item) for item in (*tools, *body["messages"])]
 
 
 def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
-    """Give the usage object."""
+    """Return the usage object."""
     prompt, completion = envelope.tally.prompt, envelope.completion_tokens
     usage: Json = {
         "prompt_tokens": prompt,
@@ -61,7 +61,7 @@ def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
 
 
 def whole(reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
-    """Give the body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed."""
     message: Json = {"role": "assistant", "content": reply.text or None, "refusal": None}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
@@ -75,7 +75,7 @@ def whole(reply: ScriptedReply, envelope: AnswerEnvelope) -> Json:
 
 
 def stream(reply: ScriptedReply, envelope: AnswerEnvelope) -> list[bytes]:
-    """Give the answer as server-sent events, the last one [DONE]."""
+    """Return the answer as server-sent events; the last one is [DONE]."""
     head = _head(envelope, "chat.completion.chunk")
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": piece} for piece in pieces_of(reply.reasoning, reply.pieces)]
@@ -97,7 +97,7 @@ def stream(reply: ScriptedReply, envelope: AnswerEnvelope) -> list[bytes]:
 
 
 def error_event(error: Json) -> bytes:
-    """Give an error object inside a stream."""
+    """Return an error object as an event of a stream."""
     return _event(error)
 
 

@@ -1,7 +1,8 @@
-"""How the stand-in cleans up the demo project's build output, with a mistake that the gate must stop.
+"""The practice model's task of cleaning up the demo project's build output, with a mistake that the gate must
+stop.
 
-Its first command deletes a folder below the home folder: dangerous to allow, and harmless should it ever
-run, since nothing of that name exists. Denied, it reports the denial as given and takes the narrow way.
+Its first command deletes a folder below the home folder: dangerous to allow, but harmless if it runs,
+because no folder of that name exists. If denied, it quotes the denial and deletes only the build output.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
 
 
 def narrow_command(look: DoneCall) -> str:
-    """Name each listed file, so that nothing else can go; a listing without files takes the folder."""
+    """Return a command that names each listed file, so that nothing else is deleted. If no file is listed, it
+    names the folder."""
     files = [word for word in look.result.split() if _FILE.fullmatch(word)]
     if not files:
         return "rm -r build"

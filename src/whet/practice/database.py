@@ -1,8 +1,8 @@
-"""A PostgreSQL server to try things on: in a temporary folder, gone afterwards, also when who started it is
-killed; its disk is not waited for unless that is asked for.
+"""Runs a temporary PostgreSQL server for tests and demos.
 
-It is the system's own program (Debian's package postgresql), which refuses to run as root: there it runs
-under another user.
+Its folder is removed afterwards, even if the process that started it is killed. Writes are not synced to
+disk unless requested. It uses the system's programs (Debian's package postgresql), which refuse to run as
+root; root runs them as another user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ rm -rf "$1"
 
 
 def programs() -> Path | None:
-    """Give the folder of PostgreSQL's programs, the newest ones; None where there are none."""
+    """Return the folder of the newest PostgreSQL programs, or None if they are not installed."""
     found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if (on_path := shutil.which("initdb")) is not None:
         found.append(Path(on_path).resolve().parent)
@@ -40,8 +40,10 @@ def _version(path: Path) -> tuple[int, str]:
 
 
 class TrialServer:
-    """A running server; with `primary` a replica of it, which follows its log. Raises Unavailable where it
-    can't be started."""
+    """A running server. With `primary` it is a replica that follows that server's log.
+
+    Raises Unavailable if it can't be started.
+    """
 
     def __init__(
         self, *, connections: int = 60, syncs: bool = False, primary: TrialServer | None = None
@@ -59,7 +61,7 @@ class TrialServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # what kills its owner's whole group leaves it
+            start_new_session=True,  # survives a signal to its owner's whole process group
             **_elsewhere(),
         )
         try:
@@ -85,18 +87,18 @@ class TrialServer:
             )
             try:
                 self.control("-l", str(self.folder / "log"), "-o", options, "-w", "start")
-            except Unavailable:  # somebody else may have got the port
+            except Unavailable:  # another process may have taken the port
                 if is_last:
                     raise
             else:
                 return
 
     def control(self, *arguments: str) -> None:
-        """Have pg_ctl do something with the server."""
+        """Run pg_ctl with these arguments."""
         self._run("pg_ctl", "-D", str(self.folder / "data"), *arguments)
 
     def close(self) -> None:
-        """Stop the server, where it runs, and remove its folder."""
+        """Stop the server if it runs, and remove its folder."""
         self._keeper.communicate()
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -126,7 +128,7 @@ class _Elsewhere(TypedDict):
 
 
 def _elsewhere() -> _Elsewhere:
-    """Give how PostgreSQL's programs run: with nothing of ours, and not as root."""
+    """Return process options for PostgreSQL's programs: a clean environment, and another user than root."""
     plain = _Elsewhere(cwd="/", env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
     if os.geteuid() == 0:
         plain.update(user=_OTHER_USER, group=_OTHER_GROUP, extra_groups=[])

@@ -1,6 +1,6 @@
-"""How an answer leaves: in one write, or slowly, cut, stalled, split, as its fault says.
+"""Sends an answer in one write, or slowly, cut, stalled or split, as its fault says.
 
-It knows ASGI and faults, and nothing of what the bytes mean.
+It knows ASGI and faults, but not the meaning of the bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from whet.practice.script import Fault
 
 
 class StallGate:
-    """Where stalled answers wait and connections are cut off. Belongs to the server's event loop.
+    """Holds stalled answers and closes connections. Belongs to the server's event loop.
 
     `hang_up` is set by the server: it closes the connection of an address at once.
     """
@@ -26,7 +26,7 @@ class StallGate:
         self.hang_up: Callable[[object], None] = lambda client: None
 
     async def wait(self, receive: Receive) -> bool:
-        """Wait for `open` or for the client to go away; True when it may go on."""
+        """Wait for `release` or for the client to disconnect. Returns True if the answer may continue."""
         event = asyncio.Event()
         self._waiting.add(event)
         self._on_stall()
@@ -40,7 +40,7 @@ class StallGate:
             gone.cancel()
 
     def open(self) -> None:
-        """Let everyone who waits now go on."""
+        """Release every answer that is waiting."""
         for event in self._waiting:
             event.set()
 
@@ -51,7 +51,7 @@ async def _gone(receive: Receive) -> None:
 
 
 class FaultyResponse(msgspec.Struct, frozen=True):
-    """An answer as an ASGI response. `chunks` are written one by one only where the fault asks for it."""
+    """An answer as an ASGI response. `chunks` are written one by one only if the fault requires it."""
 
     chunks: Sequence[bytes]
     status: int
@@ -62,13 +62,13 @@ class FaultyResponse(msgspec.Struct, frozen=True):
     length: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it. An answer that is cut returns early, which makes uvicorn close the connection."""
+        """Send the answer. A cut answer returns early, which makes uvicorn close the connection."""
         fault = self.fault
         if fault.stall_after == -1 and not await self.gate.wait(receive):
             return
         if fault.drop:
             self.gate.hang_up(scope["client"])
-            await asyncio.sleep(0)  # uvicorn has to see it, or it answers 500 for us
+            await asyncio.sleep(0)  # let uvicorn notice the abort, or it answers 500 itself
             return
         await send(self._start())
         if fault.split_utf8 or fault.delay_s or fault.error_after is not None or self._stops:

@@ -1,7 +1,7 @@
-"""A depot's records, as files: a small world whose conventions a newcomer gets wrong and then learns.
+"""A depot's records as files: a small world whose conventions a newcomer gets wrong and then learns.
 
-Where a week's count, an article's price and a day's log stand is drawn from the seed, so that what one depot
-teaches is of no use in another. With `pitfalls` off, everything stands where a newcomer would look first.
+The paths of week counts, article prices and day logs are drawn from the seed, so that lessons from one
+depot are useless in another. Without `pitfalls`, every record is at the path that a newcomer tries first.
 Pure Python, no network.
 """
 
@@ -24,7 +24,8 @@ _NOTES = 12
 
 
 class RecordKind(msgspec.Struct, frozen=True):
-    """One kind of record: what people call it, the pattern of its path, and how many there are."""
+    """One kind of record: its name, its title in a question, the pattern of its path, and the number of
+    records."""
 
     name: str
     title: str
@@ -32,7 +33,7 @@ class RecordKind(msgspec.Struct, frozen=True):
     count: int
 
     def path(self, number: int) -> str:
-        """Give the path of a record."""
+        """Return the path of a record."""
         return self.pattern.format(n=number)
 
 
@@ -55,7 +56,7 @@ _ENDINGS = {"count": ("cnt", "tally", "dat"), "price": ("tsv", "net", "eur"), "l
 
 
 def kinds(seed: int, *, pitfalls: bool = True) -> tuple[RecordKind, ...]:
-    """Give the kinds of records and where they stand in the depot of this seed."""
+    """Return the kinds of records with their paths in the depot of this seed."""
     rng = random.Random(f"depot {seed}")
     found: list[RecordKind] = []
     for name, (title, count) in _TITLES.items():
@@ -92,7 +93,8 @@ def _record(kind: RecordKind, number: int, rng: random.Random) -> str:
 
 
 def question(numbers: dict[str, int], notes: tuple[int, ...] = ()) -> str:
-    """Give what a person asks: one thing after the other, as the stand-in reads it."""
+    """Return a person's message that asks for these records and notes, in a form that the practice model
+    reads."""
     asked = [_TITLES[name][0].format(n=number) for name, number in numbers.items()]
     asked += [f"note {number}" for number in notes]
     return f"Depot: tell me the {'; the '.join(asked)}."
@@ -105,7 +107,7 @@ _DISTRACTION = 0.02
 
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
-    """Take the next step of the questions in message `start`."""
+    """Choose the reply to the questions in message `start`."""
     done = [one for one in ask.done if one.at > start]
     answers: list[str] = []
     for title, number in _ASKED.findall(ask.heard[start].text):
@@ -123,7 +125,7 @@ def _note(ask: PracticeRequest, done: Sequence[DoneCall], number: str) -> Script
 
 
 def _record_of(ask: PracticeRequest, start: int, title: str, number: int) -> ScriptedReply | str:
-    """Give the next call for one record, or what it says."""
+    """Return the next call for one record, or its value."""
     done = [one for one in ask.done if one.at > start]
     line = re.compile(rf": {title} {number}$", re.M)
     read = next((one for one in done if one.name != "search_files" and line.search(one.result)), None)
@@ -148,7 +150,8 @@ def _open(ask: PracticeRequest, kind: str, path: str) -> ScriptedReply:
 
 
 def _known(ask: PracticeRequest, start: int, title: str, number: int) -> str:
-    """Give the path that a call in the request teaches; empty where there is none, or it is overlooked."""
+    """Return the path of a record, learned from an earlier call in the request, or an empty string if there
+    was no such call or it is overlooked."""
     told = re.compile(rf": {title} (\d+)$", re.M)
     earlier = [one for one in ask.done if one.at < start]
     for one in reversed(ask.done):
@@ -156,14 +159,15 @@ def _known(ask: PracticeRequest, start: int, title: str, number: int) -> str:
         found = found or _mended(ask, one, _KINDS[title])
         path = _with_number(_path_of(one), int(found[1]), number) if found else ""
         if found and _path_of(one) == GUESSES[_KINDS[title]].format(n=int(found[1])):
-            path = ""  # it stands where a newcomer looks anyway
+            path = ""  # a newcomer tries this path anyway
         if path and (one.at > start or not _is_overlooked(title, number, len(earlier))):
             return path
     return ""
 
 
 def _mended(ask: PracticeRequest, one: DoneCall, kind: str) -> re.Match[str] | None:
-    """Give the number of the newcomer's guess that a past example's call was made in place of."""
+    """Return the match of the number in a newcomer's guess, if a past example says that this call replaced
+    it."""
     guess = re.escape(GUESSES[kind]).replace(re.escape("{n}"), r"(\d+)")
     said = [heard.text for heard in ask.heard[one.at : one.at + 2] if heard.role == "assistant"]
     return next((re.search(guess, text) for text in said if " had failed (" in text), None)
@@ -175,7 +179,8 @@ def _is_overlooked(title: str, number: int, others: int) -> bool:
 
 
 def _with_number(path: str, known: int, number: int) -> str:
-    """Put another number into a path, in the same width; empty where the known one is not in it."""
+    """Replace a number in a path, keeping its width. Returns an empty string if the old number is not in
+    it."""
     places = [found for found in re.finditer(r"\d+", path) if int(found[0]) == known]
     if not places:
         return ""

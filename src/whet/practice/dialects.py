@@ -1,7 +1,7 @@
-"""The three wire formats side by side: each one's rules, reading, counting and writing under the same names.
+"""The three wire formats behind one interface: validation, parsing, token counting and writing.
 
-The server asks a `PracticeDialect` and never a vendor's module. The practice model is a scripted stand-in,
-not a language model.
+The server uses a `PracticeDialect` and never a vendor's module. The practice model is scripted, not a
+language model.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ _THOUGHT_LIMIT = 10_000
 
 
 class PracticeDialect(msgspec.Struct, frozen=True, kw_only=True):
-    """One wire format. What begins with `check` raises VendorRefusal."""
+    """One wire format. The fields that begin with `check` raise VendorRefusal."""
 
     format: WireFormat
     check_headers: Callable[[Mapping[str, str], Options], None]
-    """Refuses a wrong key or a missing header."""
+    """Rejects a wrong key or a missing header."""
     check: Callable[[Json, Options], None]
-    """Refuses a body that the vendor refuses."""
+    """Rejects a body that the vendor rejects."""
     read: Callable[[Json], PracticeRequest]
-    """Takes the conversation out of a valid body."""
+    """Returns the conversation of a valid body."""
     count: Callable[[Json, PrefixCache], TokenTally]
-    """Counts the prompt's tokens and remembers its prefixes."""
+    """Counts the prompt's tokens and stores its prefixes."""
     check_window: Callable[[int, Json, int], None]
-    """Refuses a prompt of so many tokens, with its body, that passes the window."""
+    """Rejects a prompt whose number of tokens exceeds the window; also gets the body and the window."""
     whole: Callable[[ScriptedReply, AnswerEnvelope], Json]
-    """Writes an answer in one piece."""
+    """Returns the body of an answer that is not streamed."""
     stream: Callable[[ScriptedReply, AnswerEnvelope], list[bytes]]
-    """Writes an answer as events."""
+    """Returns an answer as events."""
     error: Callable[[VendorRefusal], Json]
-    """Writes an error's body."""
+    """Returns the body of an error."""
     error_event: Callable[[Json], bytes]
-    """Writes an error inside a stream."""
+    """Returns an error as an event of a stream."""
 
 
 def chat_completions() -> PracticeDialect:
-    """Give OpenAI Chat Completions; its cache knows prefixes by itself."""
+    """Return the dialect of OpenAI Chat Completions, with an automatic prefix cache."""
     return PracticeDialect(
         format="chat_completions",
         check_headers=check_openai_key,
@@ -71,7 +71,8 @@ def chat_completions() -> PracticeDialect:
 
 
 def responses(seed: int) -> PracticeDialect:
-    """Give OpenAI Responses; keys, counting and errors are Chat's. `seed` seals its reasoning."""
+    """Return the dialect of OpenAI Responses; keys, counting and errors are the same as for Chat Completions.
+    `seed` seals its reasoning."""
 
     def is_sealed(item_id: str, sealed: str) -> bool:
         return hmac.compare_digest(responses_wire.seal(item_id, seed), sealed)
@@ -91,8 +92,10 @@ def responses(seed: int) -> PracticeDialect:
 
 
 def messages(seed: int) -> PracticeDialect:
-    """Give Anthropic Messages; its cache goes by marks. `seed` signs its thinking. It remembers which calls
-    were sent together with thinking, at most 10,000."""
+    """Return the dialect of Anthropic Messages, with a cache by marks. `seed` signs its thinking.
+
+    It remembers the calls that were sent together with thinking, at most 10,000.
+    """
     thought: dict[str, None] = {}
 
     def is_signed(thinking: str, signature: str) -> bool:
@@ -150,7 +153,7 @@ def _check_responses_window(prompt_tokens: int, body: Json, limit: int) -> None:
 
 
 def _check_messages_window(prompt_tokens: int, body: Json, limit: int) -> None:
-    """Refuse a prompt that is too long, alone or together with max_tokens."""
+    """Reject a prompt that is too long, alone or together with max_tokens."""
     if prompt_tokens > limit:
         raise VendorRefusal(f"prompt is too long: {prompt_tokens} tokens > {limit} maximum")
     if prompt_tokens + body["max_tokens"] > limit:

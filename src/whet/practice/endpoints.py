@@ -1,8 +1,8 @@
-"""The practice server's HTTP face: the vendors' paths, and /practice/... for tests.
+"""The practice server's HTTP endpoints: the vendors' paths, and /practice/... for tests.
 
-Each request is recorded, held against the vendor's rules, answered from the script or by the brain, and
-counted by the simulated cache. A scripted stand-in, not a language model. It runs on the server's event
-loop; `requests` may be read from any thread.
+Each request is recorded, checked against the vendor's rules, answered from the script or by the responder,
+and counted by the simulated cache. The model is scripted, not a language model. The code runs on the
+server's event loop; `requests` may be read from any thread.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ BANNER = "Whet's practice model: a scripted stand-in, not a language model."
 
 
 class Recorded(msgspec.Struct):
-    """One request as it came in: the exact bytes of its body. `refused` is the complaint, if there was "
-    "one."""
+    """One request as received, with the exact bytes of its body. `refused` is the error message, or empty."""
 
     path: str
     headers: dict[str, str]
@@ -50,7 +49,7 @@ class Recorded(msgspec.Struct):
 
 
 class Practice:
-    """The stand-in's state: script, cache, and what was asked."""
+    """The practice server's state: script, cache and recorded requests."""
 
     def __init__(
         self,
@@ -83,11 +82,11 @@ class Practice:
             return list(self._kept)
 
     def install(self, script: Iterable[ScriptedReply] | None) -> None:
-        """Use this script from the next request on; None goes back to the brain."""
+        """Use this script from the next request on; None returns to the responder."""
         self._script = None if script is None else ReplyScript(script)
 
     def reset(self) -> None:
-        """Forget script, cache and requests."""
+        """Discard script, cache and requests."""
         self.install(None)
         self._cache.clear()
         with self.arrived:
@@ -95,7 +94,7 @@ class Practice:
             self._kept_bytes = self.count = self.stalls = 0
 
     def app(self) -> Starlette:
-        """Give the ASGI application."""
+        """Return the ASGI application."""
         paths = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
         routes = [
             Route(path, self._answering(dialect), methods=["POST"])
@@ -264,7 +263,7 @@ def _part(body: Json, name: str) -> Json:
 
 
 def _with_ids(reply: ScriptedReply, ask: PracticeRequest) -> ScriptedReply:
-    """Fill empty call ids with call_N, N counting on from the calls of the request."""
+    """Fill empty call ids with call_N, where N continues the count of calls in the request."""
     if all(call.id for call in reply.tool_calls):
         return reply
     start = 1 + sum(len(message.calls) for message in ask.heard)
@@ -295,6 +294,6 @@ def _anthropic_model(name: str) -> Json:
 
 
 def _json(data: Json, status: int = 200) -> Response:
-    # Vendors' clients retry a 5xx; an exhausted script will not fill up, so they are told not to.
+    # Vendors' clients retry a 5xx. An exhausted script stays exhausted, so this header stops them.
     headers = {"request-id": "req_practice", "x-should-retry": "false"} if status >= 400 else None
     return Response(msgspec.json.encode(data), status, headers, "application/json")

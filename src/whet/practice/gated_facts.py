@@ -1,9 +1,9 @@
-"""The words of the knowledge-gated world: what a hidden fact looks like in a text, a command, a task.
+"""The text forms of the knowledge-gated world: hidden facts in texts, commands and tasks.
 
-A fact says which setting a subject needs: "`shipit` needs `flag=--quorum`", or what comes first: "run
-`./ops freeze ITEM` before `./ops shipit ITEM`". The stand-in reads statements of these forms wherever its
-request has them, and knows nothing else; the evaluation (`whet.evals`) draws the facts and judges the
-commands. Nothing here knows a true value. Source of the design: docs/evaluate.md.
+A fact says which setting a subject needs: "`shipit` needs `flag=--quorum`", or which command comes first:
+"run `./ops freeze ITEM` before `./ops shipit ITEM`". The practice model reads statements of these forms
+anywhere in its request, and nothing else; the evaluation (`whet.evals`) draws the facts and judges the
+commands. This module knows no true value. Source of the design: docs/evaluate.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from whet.practice.ask import DoneCall
 
-# What a newcomer may guess from; the evaluation draws the hidden values from the same lists.
+# The values that a newcomer may guess; the evaluation draws the hidden values from the same lists.
 GUESSES: dict[str, tuple[str, ...]] = {
     "flag": (
         "--quorum",
@@ -34,7 +34,7 @@ GUESSES: dict[str, tuple[str, ...]] = {
 }
 PROGRAM = "./ops"
 PRIVATE_KEYS = frozenset({"format"})
-"""Settings that are a person's own wish: guessed never, told by that person only."""
+"""Settings that are a person's own preference: never guessed, and known only from that person."""
 
 _STATEMENT = re.compile(
     r"`([\w-]+)`[ \t]+needs?[ \t]+`(\w+)=([^\s`]+)`"
@@ -42,13 +42,13 @@ _STATEMENT = re.compile(
 )
 _TASK = re.compile(r"Job (\d+): run `([\w-]+)` on `([\w-]+)`, number (\d+)\. It takes ([a-z, ]+)\.")
 _PAGE = re.compile(r"Read (http://\S+) first\.")
-# A step of a written procedure, and a call that is said to have worked; what is said to fail is neither.
+# A step of a written procedure, or a call reported to have worked. Calls reported to fail match neither.
 _STEP = re.compile(r"(?m)^(\d+)\. `\./ops ([^`\n]+)`|`\./ops ([^`\n]+)` worked")
 _DONE = re.compile(r"(?:^|(?<=“))ok: (\S+ \S+ \d+(?: \w+=\S+)*): receipt \d+(?=$|”)", re.M)
 
 
 class FactStatement(msgspec.Struct, frozen=True):
-    """One fact as somebody put it: the subject, the setting it needs, and the value claimed."""
+    """One statement of a fact: the subject, the setting that it needs, and the claimed value."""
 
     subject: str
     key: str
@@ -56,24 +56,24 @@ class FactStatement(msgspec.Struct, frozen=True):
 
     @property
     def about(self) -> tuple[str, str]:
-        """What it is about, whatever the value."""
+        """The subject and the setting, without the value."""
         return self.subject, self.key
 
     @property
     def text(self) -> str:
-        """The statement as it is written and read everywhere."""
+        """The statement in the form in which it is always written and read."""
         if self.key == "before":
             return f"run `{PROGRAM} {self.value} ITEM` before `{PROGRAM} {self.subject} ITEM`"
         return f"`{self.subject}` needs `{self.key}={self.value}`"
 
     @property
     def setting(self) -> str:
-        """The setting as a command has it."""
+        """The setting in the form that a command uses."""
         return f"{self.key}={self.value}"
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One request: which tool on which target, and the settings that it takes; `page` is to be read first."""
+    """One request: a tool, its target and the settings it takes; `page` is to be read first."""
 
     job: int
     tool: str
@@ -84,28 +84,28 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The task as a person types it."""
+        """The task in the form in which a person types it."""
         what = f"run `{self.tool}` on `{self.target}`, number {self.number}"
         first = f" Read {self.page} first." if self.page else ""
         return f"Job {self.job}: {what}. It takes {', '.join(self.keys)}.{first}"
 
     def subject_of(self, key: str) -> str:
-        """Give what a setting depends on: a host on the target, everything else on the tool."""
+        """Return the subject of a setting: the target for a host, otherwise the tool."""
         return self.target if key == "host" else self.tool
 
     @property
     def needs(self) -> tuple[tuple[str, str], ...]:
-        """What has to be known, as (subject, key)."""
+        """The facts that the task needs, as (subject, key)."""
         return tuple((self.subject_of(key), key) for key in self.keys)
 
     def command(self, settings: dict[str, str]) -> str:
-        """Give the command with these settings."""
+        """Return the command with these settings."""
         words = (f"{key}={settings[key]}" for key in self.keys if key != "before")
         return " ".join((self.tool, self.target, str(self.number), *words))
 
 
 class FactCommand(msgspec.Struct, frozen=True):
-    """A command taken apart. `step` is what was run before it on the same item, where that matters."""
+    """A parsed command. `step` is the command run before it on the same item, if the order matters."""
 
     tool: str
     target: str
@@ -115,15 +115,15 @@ class FactCommand(msgspec.Struct, frozen=True):
 
     @property
     def is_step(self) -> bool:
-        """Whether it is one that comes before others."""
+        """Whether this command is one that runs before others."""
         return self.tool in GUESSES["before"]
 
     def is_on_item_of(self, other: FactCommand) -> bool:
-        """Whether both are about one thing."""
+        """Return whether both commands are about the same item."""
         return (self.target, self.number) == (other.target, other.number)
 
     def statements(self) -> Iterator[FactStatement]:
-        """Give what the command would say of the world if it is right."""
+        """Yield the statements that are true if the command is right."""
         for key, value in self.settings.items():
             yield FactStatement(self.target if key == "host" else self.tool, key, value)
         if self.step:
@@ -131,7 +131,7 @@ class FactCommand(msgspec.Struct, frozen=True):
 
 
 def statements(text: str) -> list[FactStatement]:
-    """Give every statement in a text, in its order."""
+    """Return every statement in a text, in order."""
     return [_statement(found) for found in _STATEMENT.finditer(text)]
 
 
@@ -141,7 +141,8 @@ def _statement(found: re.Match[str]) -> FactStatement:
 
 
 def claims(text: str) -> list[FactStatement]:
-    """Give what a text says or shows: its statements, and what commands that went well imply, in order."""
+    """Return every statement that a text makes or implies, in order: written ones, and those that successful
+    commands imply."""
     found = [(match.start(), [_statement(match)]) for match in _STATEMENT.finditer(text)]
     for at, command in (*((at, command) for at, _, command in _done(text)), *_steps(text)):
         found.append((at, [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]))
@@ -149,8 +150,11 @@ def claims(text: str) -> list[FactStatement]:
 
 
 def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
-    """Give the steps of a procedure, which stand for any item; a host belongs to one, so it is left out. One
-    follows another where its number does, or in the same line."""
+    """Yield the position and command of each step of a procedure.
+
+    Steps apply to any item; a host belongs to one item, so it is left out. A step follows the previous one
+    if its number does, or if both are in the same line.
+    """
     last, number, end = "", 0, 0
     for match in _STEP.finditer(text):
         follows = int(match[1]) == number + 1 if match[1] else "\n" not in text[end : match.start()]
@@ -165,7 +169,7 @@ def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
 
 
 def read_task(text: str) -> Task | None:
-    """Give the task that a message holds, None where it holds none."""
+    """Return the task in a message, or None if there is no task in it."""
     found = _TASK.search(text)
     if found is None:
         return None
@@ -175,7 +179,7 @@ def read_task(text: str) -> Task | None:
 
 
 def read_command(text: str) -> FactCommand | None:
-    """Take a command apart: TOOL TARGET NUMBER KEY=VALUE...; None where it has another form."""
+    """Parse a command TOOL TARGET NUMBER KEY=VALUE..., or return None if it has another form."""
     words = text.split()
     if len(words) < 3 or not words[2].isdigit() or not all("=" in word for word in words[3:]):
         return None
@@ -184,8 +188,8 @@ def read_command(text: str) -> FactCommand | None:
 
 
 def done_lines(text: str) -> list[tuple[str, FactCommand]]:
-    """Give the lines of a text that say that a command went well, with the command; one that followed another
-    on the same item has that as its step."""
+    """Return the lines of a text that report a successful command, with the command. If a command followed a
+    step on the same item, that is its `step`."""
     return [(line, command) for _, line, command in _done(text)]
 
 
@@ -203,12 +207,13 @@ def _done(text: str) -> Iterator[tuple[int, str, FactCommand]]:
 
 
 def ran(done: DoneCall) -> str:
-    """Give the command line that a call handed to the workplace's program; empty for any other call."""
+    """Return the command line that a call passed to the world's program, or an empty string for other
+    calls."""
     command = str(done.arguments.get("command", "")) if done.name == "terminal" else ""
     return command.removeprefix(PROGRAM).strip() if command.startswith(PROGRAM) else ""
 
 
 def draw(*parts: object) -> float:
-    """Give a number in [0, 1) that depends on the parts and on nothing else."""
+    """Return a number in [0, 1) that depends only on `parts`."""
     digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode(), digest_size=7).digest()
     return int.from_bytes(digest, "big") / (1 << 56)

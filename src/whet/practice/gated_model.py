@@ -1,10 +1,11 @@
-"""How the stand-in works in the knowledge-gated world: it knows what its request says, or it guesses.
+"""The practice model for the knowledge-gated world: it uses the facts in its request, or it guesses.
 
-A scripted stand-in, not a language model. It fills in a setting rightly iff the fact stands where it reads:
-its memory in the system prompt, a skill that it loaded, an example, this conversation, what came along with
-the request. Among many other statements it overlooks the one it needs: with d others in the same text it uses
-one with 1 / (1 + a d); then, and without one, it guesses. Every chance is drawn from the seed, the job and
-the fact, never from the arm, so that runs with and without memory can be compared in pairs.
+It is scripted, not a language model. It sets a setting correctly only if the fact is in a text that it
+reads: memory in the system prompt, a loaded skill, an example, this conversation, or the text added to the
+request. Among many other statements it can overlook the one it needs: with d others in the same text it
+uses one with probability 1 / (1 + a d). If it overlooks the statement or there is no statement, it
+guesses. All chances depend on the seed, the job and the fact, never on the arm, so that runs with and
+without memory can be compared in pairs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _MAX_TRIES = 3
 
 
 class Habits(msgspec.Struct, frozen=True):
-    """How easily the stand-in is distracted, what share a review finds, how often it invents."""
+    """How easily the model is distracted, the share of facts that a review finds, and how often it invents
+    one."""
 
     distraction: float = 0.01
     recall: float = 0.9
@@ -43,13 +45,14 @@ class Habits(msgspec.Struct, frozen=True):
 
 
 class _Tried(msgspec.Struct, frozen=True):
-    """The last try at a task, and the steps that were run for it until now."""
+    """The last attempt at a task, and the steps run for it so far."""
 
     call: DoneCall
     steps: list[DoneCall]
 
     def value(self, key: str) -> str:
-        """Give what was tried of a setting: for the order, the step before the try."""
+        """Return the value that the attempt used for a setting. For the order this is the step before the
+        attempt."""
         if key == "before":
             earlier = [item for item in self.steps if item.at < self.call.at]
             return ran(earlier[-1]).split()[0] if earlier else ""
@@ -57,21 +60,21 @@ class _Tried(msgspec.Struct, frozen=True):
         return command.settings.get(key, "") if command else ""
 
     def is_refused(self, key: str) -> bool:
-        """Whether the result says that this was wrong."""
+        """Return whether the result says that this setting was wrong."""
         if key == "before":
             return "is not ready" in self.call.result
         return f"`{key}={self.value(key)}` is wrong" in self.call.result
 
 
 class GatedModel:
-    """A stand-in for one world's seed. `answer` is a pure function of the request."""
+    """The model for the world of one seed. `answer` is a pure function of the request."""
 
     def __init__(self, seed: int, habits: Habits | None = None) -> None:
         self._seed = seed
         self._habits = habits or Habits()
 
     def answer(self, ask: PracticeRequest) -> ScriptedReply:
-        """Answer from what the request holds: a task, or a review of the conversation."""
+        """Answer a request: a task, or a review of the conversation."""
         if is_review(ask):
             habits = self._habits
             return gated_review.proceed(
@@ -110,7 +113,8 @@ class GatedModel:
         return _call("terminal", command=f"{PROGRAM} {task.command(settings)}")
 
     def _setting(self, ask: PracticeRequest, start: int, task: Task, key: str, last: _Tried | None) -> str:
-        """Choose a value: what was said here, what was not refused, what it brought along, a guess."""
+        """Choose a value: stated in this conversation, used and not refused, known from elsewhere, or a
+        guess."""
         about = (task.subject_of(key), key)
         told = [item.value for item in _told(ask, start) if item.about == about]
         if told:
@@ -130,15 +134,15 @@ class GatedModel:
 
 
 def _told(ask: PracticeRequest, start: int) -> list[FactStatement]:
-    """What this conversation has said since the task: results of the program, and the person."""
+    """Return the statements made since the task: by the program's results and by the person."""
     texts = [(item.at, item.result) for item in ask.done if item.at > start and ran(item)]
     texts += [(at, own_words(m.text)) for at, m in enumerate(ask.heard) if at > start and m.role == "user"]
     return [found for _, text in sorted(texts) for found in statements(text)]
 
 
 def _known(ask: PracticeRequest, start: int) -> list[list[FactStatement]]:
-    """What it brought along, text by text, the nearest first: what stands with the request, loaded skills and
-    what was said before, the system prompt."""
+    """Return the statements known from elsewhere, one list per text, nearest first: the text of the request,
+    loaded skills and earlier results, the system prompt."""
     near = "\n".join(m.text for at, m in enumerate(ask.heard) if at >= start and m.role == "user")
     done = [item.result for item in ask.done if item.name == "skill_view" or item.at < start]
     return [claims(text) for text in (near, *reversed(done), ask.system)]

@@ -1,8 +1,9 @@
-"""How the stand-in reviews a conversation of the knowledge-gated world: memory and skill calls with quotes.
+"""The practice model's review of a conversation in the knowledge-gated world: memory and skill calls with
+quotes.
 
-A scripted stand-in, not a language model, with a model's faults put in on purpose: it overlooks facts, now
-and then it makes one up, and it copies what a web page tells it to remember. Whether any of that lands is the
-business of those who take the calls. What it has done so far is read from the request, like everything else.
+It is scripted, not a language model, and has a model's faults on purpose: it overlooks facts, sometimes
+invents one, and copies statements that a web page asks it to remember. Whether such calls are accepted is
+decided by the code that receives them. The progress of the review is read from the request.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SKILL_KEYS = frozenset({"flag", "before"})
 
 
 class Chances(msgspec.Struct, frozen=True):
-    """The draws of one review."""
+    """The random draws of one review."""
 
     seed: int
     recall: float
@@ -42,16 +43,16 @@ class Chances(msgspec.Struct, frozen=True):
 
 
 class Lesson(msgspec.Struct, frozen=True):
-    """A statement to keep, with the words that it rests on."""
+    """A statement to store, with its quotes."""
 
     statement: FactStatement
     quotes: tuple[str, ...]
 
 
 def proceed(ask: PracticeRequest, chances: Chances) -> ScriptedReply:
-    """Take the next step of the review: keep what is new, then patch the skills that it looked at.
+    """Choose the review's next reply: first store new lessons, then patch the skills that were viewed.
 
-    A skill that was refused for one statement is tried once more without it.
+    A skill that was refused because of one statement is tried once more without it.
     """
     made = made_since(ask)
     lessons = list(_lessons(ask, chances))
@@ -63,7 +64,7 @@ def proceed(ask: PracticeRequest, chances: Chances) -> ScriptedReply:
 
 
 def _lessons(ask: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
-    """Find what the conversation shows, each with its chance; a later value replaces an earlier one."""
+    """Yield the lessons of the conversation, each with its chance. A later value replaces an earlier one."""
     job = _job(ask)
     found: dict[tuple[str, str], Lesson] = {}
     for lesson in (*_shown(ask), *_wished(ask)):
@@ -79,8 +80,8 @@ def _lessons(ask: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
 
 
 def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
-    """What commands that went well show, and for an order the refusal that named it, or both commands; a
-    refusal that names an order is pointed at also where the job was not done in the end."""
+    """Yield the statements that successful commands show. For an order, the quote is the refusal that named
+    it, or both commands. An order named in a refusal counts even if the job was not completed."""
     done: list[tuple[str, FactCommand]] = []
     yield from _shown_before(ask)
     named: dict[tuple[str, str], str] = {}
@@ -102,7 +103,8 @@ def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
 
 
 def _shown_before(ask: PracticeRequest) -> Iterator[Lesson]:
-    """What the digests of earlier conversations show, which a review may be given in its message."""
+    """Yield the statements that digests of earlier conversations show; the review's message may contain
+    them."""
     at = review_at(ask)
     text = ask.heard[at].text.partition("<conversation>")[2] if at is not None else ""
     before = ""
@@ -114,7 +116,7 @@ def _shown_before(ask: PracticeRequest) -> Iterator[Lesson]:
 
 
 def _wished(ask: PracticeRequest) -> Iterator[Lesson]:
-    """What the person said of their own wishes."""
+    """Yield the preferences that the person stated."""
     for message in ask.heard:
         if message.role == "user":
             for line in message.text.splitlines():
@@ -122,14 +124,15 @@ def _wished(ask: PracticeRequest) -> Iterator[Lesson]:
 
 
 def _planted(ask: PracticeRequest) -> Iterator[Lesson]:
-    """What a page says: the stand-in believes it, as models do."""
+    """Yield the statements of fetched pages: the practice model believes them, as models do."""
     for item in heard_before(ask):
         for line in item.result.splitlines() if item.name == "web_fetch" else ():
             yield from (Lesson(claim, (line.strip(),)) for claim in statements(line))
 
 
 def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Lesson]:
-    """Make a fact up, on a quote that was never said, on its own words, or on one that doesn't show it."""
+    """Invent a fact, with a quote that does not exist, with the model's own text, or with a quote that does
+    not show it."""
     commands = [found for item in heard_before(ask) for found in done_lines(item.result)]
     shown = [claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS]
     if not shown:
@@ -167,7 +170,7 @@ def _first_calls(ask: PracticeRequest, lessons: list[Lesson]) -> Iterator[Practi
 
 
 def _again(made: list[DoneCall]) -> Iterator[PracticeCall]:
-    """Create a refused skill again, less the statements whose values the refusal names."""
+    """Create a refused skill again, without the statements whose values the refusal names."""
     creates = [item for item in made if item.arguments.get("action") == "create"]
     for name in dict.fromkeys(str(item.arguments["name"]) for item in creates):
         tries = [item for item in creates if item.arguments["name"] == name]
@@ -179,10 +182,10 @@ def _again(made: list[DoneCall]) -> Iterator[PracticeCall]:
 
 
 def _patches(made: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCall]:
-    """After looking at a skill: point at what each new statement shows, in the place of the line that says
-    otherwise, where there is one.
+    """Patch the viewed skills with each new statement. A contradicting line is replaced, otherwise one is
+    added.
 
-    One patch of a skill in a step, since each needs the hash that the one before it left.
+    Each skill gets one patch per step, because a patch needs the hash left by the previous one.
     """
     for view in made:
         name = str(view.arguments.get("name", ""))
@@ -222,7 +225,7 @@ def _patch(name: str, lesson: Lesson, lines: list[str], hashes: list[str]) -> Pr
 
 
 def _remember(lesson: Lesson, entry: str) -> PracticeCall:
-    """Point at a statement; `entry` is a part of the one that it takes the place of, if there is one."""
+    """Store a statement; `entry` is a part of the entry that it replaces, or empty."""
     claim = lesson.statement
     target = "user" if claim.key in PRIVATE_KEYS else "memory"
     change = {"action": "replace", "old_text": entry} if entry else {"action": "add"}
@@ -230,7 +233,7 @@ def _remember(lesson: Lesson, entry: str) -> PracticeCall:
 
 
 def _entry_with(text: str, old: FactStatement | None) -> str:
-    """Give the line of a text that says this, without the mark of a list."""
+    """Return the line of a text that makes this statement, without a list mark, or an empty string."""
     if old is None:
         return ""
     lines = (
@@ -240,18 +243,18 @@ def _entry_with(text: str, old: FactStatement | None) -> str:
 
 
 def skill_name(tool: str) -> str:
-    """Give the name of the skill on a tool."""
+    """Return the name of the skill about a tool."""
     return f"run-{tool}"
 
 
 def skill_text(tool: str, parts: list[FactStatement]) -> str:
-    """Write the skill on a tool."""
+    """Return the text of the skill about a tool."""
     lines = "\n".join(f"- {claim.text}" for claim in parts)
     return f"---\nname: {skill_name(tool)}\ndescription: Settings that {tool} needs.\n---\n\n{lines}\n"
 
 
 def _known(ask: PracticeRequest) -> Iterator[FactStatement]:
-    """What memory and loaded skills said already before the review."""
+    """Yield the statements that memory and loaded skills already made before the review."""
     yield from claims(ask.system)
     for item in heard_before(ask):
         if item.name == "skill_view":

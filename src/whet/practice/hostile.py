@@ -1,7 +1,7 @@
-"""A Makefile that does harm, and a model that runs it as it runs any other: "check the book".
+"""A harmful Makefile, and a task that runs it like any other: "check the book".
 
-Its paths are those of a demo's throwaway folder. It deletes what belongs to the person, prints a key, sends
-what it can read to a port, and spoils one file of the workspace.
+Its paths are those of a demo's throwaway folder. It deletes the person's files, prints a key, sends
+readable files to a port, and damages one file of the workspace.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ check:
 
 
 def make_hostile(workspace: Path, person: Path, whet: Path, port: int) -> str:
-    """Write the Makefile into `workspace`, against the home `person`, Whet's own and a server's port; gives
-    its text. Only for folders that may be lost."""
+    """Write the Makefile into `workspace` and return its text.
+
+    It attacks the home `person`, Whet's own home and a server's port. Use it only with disposable folders.
+    """
     text = _MAKEFILE.format(*DEEDS, person=person, whet=whet, port=port, key=KEY_FILE, spoiled=SPOILED)
     (workspace / "Makefile").write_text(text, "utf-8")
     return text
 
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
-    """Run the check, then say how it went."""
+    """Run the check, then report its result."""
     done = [one for one in ask.done if one.at > start]
     if not done:
         return ToolUse(ask).shell(COMMAND, "The Makefile has a target for that.")

@@ -1,7 +1,7 @@
-"""What Anthropic Messages accepts: the strict reading of a request, with Anthropic's own complaints.
+"""Strict validation of Anthropic Messages requests, with Anthropic's error messages.
 
-Consecutive messages of one role are allowed and count as one, as the vendor does. It answers nothing;
-messages_wire.py does.
+Consecutive messages of one role are allowed and count as one, as at the vendor. messages_wire.py writes
+the answers.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TOOL_KEYS = frozenset((
 _MEDIA = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 Verify = Callable[[str, str], bool]
-"""Whether a thinking text carries the signature that this server gave it."""
+"""Returns whether a thinking text has the signature that this server gave it."""
 
 
 def check_headers(headers: Mapping[str, str], options: Options) -> None:
-    """Refuse a missing version or a wrong key."""
+    """Reject a missing version or a wrong key."""
     if options.api_key:
         # The vendor's clients up to 1.x send x-api-key, from 2.x a bearer token; the API takes both.
         bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
@@ -48,7 +48,7 @@ def check_headers(headers: Mapping[str, str], options: Options) -> None:
 
 
 def check(body: Json, options: Options, verify: Verify) -> None:
-    """Raise Refusal for the first thing that the vendor would not accept."""
+    """Raise VendorRefusal for the first thing that the vendor would not accept."""
     for key in ("model", "messages", "max_tokens"):
         if body.get(key) is None:
             raise VendorRefusal(f"{key}: Field required")
@@ -156,7 +156,7 @@ def _count_marks(body: Json) -> int:
 
 
 class _Walk:
-    """One pass over the messages; `open` are tool_use ids that the next message must answer."""
+    """One pass over the messages. `open` holds the tool_use ids that the next message must answer."""
 
     def __init__(self, verify: Verify) -> None:
         self._verify = verify
@@ -286,9 +286,9 @@ class _Walk:
 
 
 def check_thought(body: Json, thought: Mapping[str, None]) -> None:
-    """Refuse a tool loop whose last assistant message lost the thinking that came with its calls.
+    """Reject a tool loop whose last assistant message lost the thinking that came with its calls.
 
-    `thought` holds the ids of calls that were sent together with thinking.
+    `thinking_calls` holds the ids of calls that were sent together with thinking.
     """
     if cast("Json", body.get("thinking") or {}).get("type") != "enabled":
         return

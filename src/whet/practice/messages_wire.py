@@ -1,7 +1,8 @@
-"""Anthropic Messages: a body read into a `PracticeRequest`, a `ScriptedReply` as JSON or a stream.
+"""Anthropic Messages: parses a body into a `PracticeRequest` and writes a `ScriptedReply` as JSON or a
+stream.
 
-Thinking carries a signature that only this server can make, so that a client that changes a thinking block
-is caught (messages_rules.py). It does not validate and decides nothing.
+Thinking has a signature that only this server can make, so that a client that changes a thinking block is
+detected. Validation is in messages_rules.py.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def sign(thinking: str, seed: int) -> str:
-    """Give the signature of a thinking text."""
+    """Return the signature of a thinking text."""
     return "practice" + hmac.new(str(seed).encode(), thinking.encode(), hashlib.sha256).hexdigest()
 
 
 def read(body: Json) -> PracticeRequest:
-    """Take the conversation out of a valid body."""
+    """Return the conversation of a valid body."""
     heard: list[HeardMessage] = []
     for row in body["messages"]:
         content = row["content"]
@@ -63,7 +64,8 @@ def _texts(content: str | list[Json]) -> str:
 
 
 def blocks(body: Json) -> list[tuple[bytes, bool]]:
-    """Give the request as cache blocks: tools, system, content blocks; True where one carries a mark."""
+    """Return the request as cache blocks (tools, system, content blocks), each with a flag for a cache
+    mark."""
     found = [_block(tool) for tool in body.get("tools") or ()]
     system = body.get("system")
     if system:
@@ -87,7 +89,7 @@ def _block(row: Json) -> tuple[bytes, bool]:
 
 
 def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
-    """Give the usage object; input_tokens leaves out what was read from or written to the cache."""
+    """Return the usage object. input_tokens leaves out tokens read from or written to the cache."""
     tally = envelope.tally
     usage: Json = {
         "input_tokens": max(0, tally.prompt - tally.read - tally.written),
@@ -100,7 +102,7 @@ def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
 
 
 def whole(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> Json:
-    """Give the body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed."""
     content: list[Json] = []
     if reply.reasoning:
         content.append(
@@ -119,7 +121,7 @@ def whole(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> Json:
 
 
 def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[bytes]:
-    """Give the answer as server-sent events, the last one message_stop."""
+    """Return the answer as server-sent events; the last one is message_stop."""
     usage = usage_of(envelope, reply.usage)
     start = _message(envelope, [])
     start["usage"] = usage | {"output_tokens": 1}
@@ -151,7 +153,7 @@ def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[by
 
 
 def error_event(error: Json) -> bytes:
-    """Give an error object inside a stream."""
+    """Return an error object as an event of a stream."""
     return b"event: error\ndata: %b\n\n" % _encode(error)
 
 
@@ -176,8 +178,8 @@ def _message(envelope: AnswerEnvelope, content: list[Json]) -> Json:
 
 
 def _input(arguments: str) -> object:
-    """Parse arguments; without streaming this wire can't carry broken ones: those go as an object that holds
-    the text."""
+    """Parse arguments. Without streaming this format can't hold invalid JSON; it becomes an object that
+    contains the text."""
     try:
         return msgspec.json.decode(arguments)
     except msgspec.DecodeError:

@@ -1,9 +1,9 @@
-"""How the stand-in mends the demo project: "The order totals are wrong for discounts. ..."
+"""The practice model's task of fixing the demo project: "The order totals are wrong for discounts. ..."
 
 It works as a newcomer does: without the test command in its context it runs the obvious one, reads the
-error, reads the page that the error names, and runs it again. With the command anywhere in the system
-prompt or an earlier message (a memory, a skill, an example) it uses it at once. Each step follows from the
-results in the transcript. It does not know which files exist until it has seen them.
+error, reads the page that the error names, and runs the tests again. If the command is anywhere in the
+system prompt or an earlier message (a memory, a skill, an example), it uses it at once. Each step follows
+from the results in the transcript. It does not know which files exist until it has seen them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
 
 
 def run_tests(ask: PracticeRequest, start: int) -> ScriptedReply:
-    """Take the next step of "run the tests": run, recover from a missing setting, report."""
+    """Choose the reply to "run the tests": run them, recover from a missing setting, report."""
     hands = ToolUse(ask)
     done = [d for d in ask.done if d.at > start]
     runs = [d for d in done if _is_test(d)]

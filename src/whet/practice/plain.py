@@ -1,7 +1,7 @@
-"""Plain requests that the stand-in recognises in a message: one tool call, then its result as it is.
+"""Plain requests that the practice model recognises: it makes one tool call, then reports the result.
 
-For a first-time user without a key. It recognises words, it does not understand them; what it does not
-recognise gets an honest answer that says what it is and how to set up a real model.
+This is for a first-time user without a key. It matches words and does not understand them. To any other
+request it replies that it is a scripted model, and how to set up a real one.
 """
 
 from __future__ import annotations
@@ -114,12 +114,13 @@ _TESTS = re.compile(r"\brun (?:all )?(?:the |my )?tests\b", re.I)
 
 
 def matches(text: str) -> bool:
-    """Whether a plain request is recognised in `text`."""
+    """Return whether `text` is a recognised plain request."""
     return _TESTS.search(text) is not None or any(pattern.search(text) for pattern, _ in _RULES)
 
 
 def proceed(ask: PracticeRequest, start: int, text: str) -> ScriptedReply:
-    """Make the call that `text` asks for, or report its result; without a match, say what this is."""
+    """Make the call that `text` asks for, or report its result. Without a match, introduce the practice
+    model."""
     if _TESTS.search(text):
         return run_tests(ask, start)
     done = [d for d in ask.done if d.at > start]
@@ -133,14 +134,14 @@ def proceed(ask: PracticeRequest, start: int, text: str) -> ScriptedReply:
 
 
 def report(done: DoneCall) -> str:
-    """Say what a call gave, without adding to it."""
+    """Return a plain report of a call's result."""
     what = next((str(v) for k, v in done.arguments.items() if k in ("command", "path", "pattern", "url")), "")
     title = f"`{done.name}` ({what})" if what else f"`{done.name}`"
     lines = done.result.strip("\n").splitlines()
     shown = "\n".join(lines[:_SHOWN_LINES]) or "(nothing)"
     more = f"\n\n{len(lines) - _SHOWN_LINES} more lines are not shown." if len(lines) > _SHOWN_LINES else ""
     if done.denied:
-        first, dot, _ = done.result.strip().partition(". ")  # what follows is for the model
+        first, dot, _ = done.result.strip().partition(". ")  # the rest of the refusal is for the model
         return f"{title} was not run: {first}{dot.strip()}"
     if done.interrupted:
         return f"{title} was interrupted; nobody knows whether it took effect. The answer was: {shown}"

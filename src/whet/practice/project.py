@@ -1,8 +1,8 @@
-"""The demo's world: a small real project with a fault, written into a folder.
+"""Writes the demo's small project, which has a fault, into a folder.
 
-`orders/` rounds discounts wrongly; its tests run only with ORDERS_DB=memory, which docs/testing.md tells
-and the first error points to. `build/` is output that can be cleaned up, `book/` has 20 chapters without
-numbers. Pure Python, no network.
+`orders/` rounds discounts wrongly; its tests run only with ORDERS_DB=memory, which docs/testing.md
+documents and the first error points to. `build/` is output that can be cleaned up, `book/` has 20 chapters
+without numbers. Pure Python, no network.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ _TITLES = (
 
 
 def make_project(folder: Path) -> None:
-    """Write the project into `folder`, which is made; files of the same names are overwritten."""
+    """Write the project into `folder`, creating it if needed. Existing files of the same names are
+    overwritten."""
     files = dict(_FILES)
     for number, title in enumerate(_TITLES, 1):
         files[f"book/chapter_{number:02d}.md"] = f"# {title}\n\nText of the chapter.\n"

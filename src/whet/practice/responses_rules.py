@@ -1,7 +1,7 @@
-"""What OpenAI Responses accepts: the strict reading of a request, with OpenAI's own complaints.
+"""Strict validation of OpenAI Responses requests, with OpenAI's error messages.
 
-The server keeps no conversation, as with `store: false`: earlier items must come whole, reasoning with its
-encrypted content. It answers nothing; responses_wire.py does.
+The server stores no conversation, as with `store: false`: earlier items must be complete, and reasoning
+must have its encrypted content. responses_wire.py writes the answers.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _ITEM_KEYS = {
 _ID_PREFIX = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 
 Verify = Callable[[str, str], bool]
-"""Whether a reasoning item's id and encrypted content are this server's."""
+"""Returns whether a reasoning item's id and encrypted content are from this server."""
 
 
 def check(body: Json, options: Options, verify: Verify) -> None:
-    """Raise Refusal for the first thing that the vendor would not accept."""
+    """Raise VendorRefusal for the first thing that the vendor would not accept."""
     check_openai_keys(body, _KEYS, options)
     previous = body.get("previous_response_id")
     if previous is not None:

@@ -1,7 +1,7 @@
-"""OpenAI Responses: a body read into a `PracticeRequest`, a `ScriptedReply` as JSON or a stream.
+"""OpenAI Responses: parses a body into a `PracticeRequest` and writes a `ScriptedReply` as JSON or a stream.
 
-Reasoning items carry a sealed content that only this server can make, bound to the item's id. It does not
-validate (responses_rules.py) and decides nothing.
+Reasoning items have a sealed content that only this server can make, bound to the item's id. Validation is
+in responses_rules.py.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def seal(item_id: str, seed: int) -> str:
-    """Give the encrypted_content of a reasoning item."""
+    """Return the encrypted_content of a reasoning item."""
     return "practice" + hmac.new(str(seed).encode(), item_id.encode(), hashlib.sha256).hexdigest()
 
 
 def read(body: Json) -> PracticeRequest:
-    """Take the conversation out of a valid body."""
+    """Return the conversation of a valid body."""
     system = [str(body.get("instructions") or "")]
     heard: list[HeardMessage] = []
     given = body["input"]
@@ -52,14 +52,14 @@ def read(body: Json) -> PracticeRequest:
 
 
 def blocks(body: Json) -> list[bytes]:
-    """Give the request as cache blocks: instructions, tools, input items."""
+    """Return the request as cache blocks: instructions, tools, input items."""
     given = body["input"]
     items: list[Any] = [given] if isinstance(given, str) else given
     return [_encode(item) for item in (body.get("instructions") or "", *(body.get("tools") or ()), *items)]
 
 
 def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
-    """Give the usage object."""
+    """Return the usage object."""
     prompt, completion = envelope.tally.prompt, envelope.completion_tokens
     usage: Json = {
         "input_tokens": prompt,
@@ -75,12 +75,12 @@ def usage_of(envelope: AnswerEnvelope, override: dict[str, int] | None) -> Json:
 
 
 def whole(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> Json:
-    """Give the body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed."""
     return _response(reply, envelope, _items(reply, envelope, seed), _status(reply))
 
 
 def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[bytes]:
-    """Give the answer as server-sent events, the last one response.completed (or .incomplete)."""
+    """Return the answer as server-sent events; the last one is response.completed (or .incomplete)."""
     items = _items(reply, envelope, seed)
     begun = _response(reply, envelope, [], "in_progress")
     writer = _Writer()
@@ -94,14 +94,14 @@ def stream(reply: ScriptedReply, envelope: AnswerEnvelope, seed: int) -> list[by
 
 
 def error_event(error: Json) -> bytes:
-    """Give an error object inside a stream."""
+    """Return an error object as an event of a stream."""
     inner = error["error"]
     row = {"code": inner.get("code") or inner["type"], "message": inner["message"], "param": None}
     return event("error", {**row, "sequence_number": 0})
 
 
 class _Writer:
-    """Events with their running number."""
+    """Collects events and numbers them."""
 
     def __init__(self) -> None:
         self.events: list[bytes] = []

@@ -1,8 +1,8 @@
-"""How the stand-in reviews a conversation: it keeps what a mended failure showed, with quotes.
+"""The practice model's review of a conversation: it stores lessons from mended failures, with quotes.
 
-A scripted stand-in, not a language model. It recognises the review by the first words of the last user
-message, and one kind of lesson: a command failed, and the same command with something added went well. A page
-that says "remember that ..." it copies, as models do. What of it is let in is not its business.
+It is scripted, not a language model. It recognises the review by the first words of the last user message,
+and knows one kind of lesson: a command failed, and the same command with an addition succeeded. It copies
+a page that says "remember that ...", as models do. Whether its calls are accepted is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXIT = re.compile(r"\b(?:exit(?:ed)?(?: code)?|status)\W+([1-9]\d*)")
 
 
 class Mended(msgspec.Struct, frozen=True):
-    """A command that failed, its mended form that went well, and a line of each result."""
+    """A failed command, its mended form that succeeded, and a line of each result."""
 
     wrong: str
     right: str
@@ -33,35 +33,35 @@ class Mended(msgspec.Struct, frozen=True):
 
 
 def review_at(ask: PracticeRequest) -> int | None:
-    """Give the index of the message that began the review; None where none is under way."""
+    """Return the index of the message that began the review, or None if no review is under way."""
     found: int | None = None
     for at in range(len(ask.heard) - 1, -1, -1):
         if ask.heard[at].role == "user":
             if not ask.heard[at].text.lstrip("# *").startswith(OPENING):
                 break
-            found = at  # an interrupted review is told to go on by a second message
+            found = at  # a second message may ask an interrupted review to continue
     return found
 
 
 def is_review(ask: PracticeRequest) -> bool:
-    """Whether the request asks for a review of what was said before."""
+    """Return whether the request asks for a review of the conversation."""
     return review_at(ask) is not None
 
 
 def heard_before(ask: PracticeRequest) -> list[DoneCall]:
-    """Give the calls of the conversation under review."""
+    """Return the calls of the conversation under review."""
     at = review_at(ask) or 0
     return [item for item in ask.done if item.at < at]
 
 
 def made_since(ask: PracticeRequest) -> list[DoneCall]:
-    """Give the calls that the review itself has made so far."""
+    """Return the calls that the review has made so far."""
     at = review_at(ask)
     return [] if at is None else [item for item in ask.done if item.at > at]
 
 
 def proceed(ask: PracticeRequest) -> ScriptedReply:
-    """Take the next step of a review: make the calls once, then say what was kept."""
+    """Choose the review's next reply: make all calls once, then report them."""
     made = made_since(ask)
     if made:
         return ScriptedReply(f"Review done, {len(made)} calls made.")
@@ -78,7 +78,7 @@ def proceed(ask: PracticeRequest) -> ScriptedReply:
 
 
 def _mended(done: list[DoneCall]) -> Iterator[Mended]:
-    """Find commands that failed and then went well with something added; each right form once."""
+    """Yield commands that failed and then succeeded with an addition; each mended form once."""
     failed: list[DoneCall] = []
     seen: set[str] = set()
     for item in done:
@@ -97,7 +97,7 @@ def _mended(done: list[DoneCall]) -> Iterator[Mended]:
 
 
 def _lesson(ask: PracticeRequest, found: Mended) -> Iterator[PracticeCall]:
-    """Keep a mended command as a note and as a skill, unless it is known."""
+    """Store a mended command as a note and as a skill, unless it is known."""
     if found.right in ask.system:
         return
     quotes = [quote for quote in (found.complaint, found.proof) if quote]
@@ -128,14 +128,14 @@ def _skill(name: str, found: Mended) -> str:
 
 
 def _complaint(item: DoneCall) -> str:
-    """Give the line that says what was wrong: the last one with an error's name in it."""
+    """Return the line of the error: the last one with the name of an error in it."""
     lines = [line.strip() for line in item.result.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"\w*(?:Error|Exception|error)\b", line)]
     return (errors or lines or [""])[-1][:200]
 
 
 def _proof(item: DoneCall) -> str:
-    """Give the first line of a result that went well and says something."""
+    """Return the first line of a successful result that holds at least two words."""
     lines = (line.strip() for line in item.result.splitlines())
     return next((line for line in lines if len(_WORD.findall(line)) >= 2 and len(line) <= 160), "")
 

@@ -1,8 +1,8 @@
-"""Scripted replies and faults: what a test makes the practice model say, and how it goes wrong.
+"""Scripted replies and faults, with which a test controls the practice model's answers and failures.
 
-A script is a list of `ScriptedReply`, as Python objects or as JSON of the same shape. Replies are used in the
-order in which requests arrive; one with `when` waits for a request whose body holds that text. The practice
-model is a scripted stand-in, not a language model. This module does not know how a reply looks on a wire.
+A script is a list of `ScriptedReply`, as Python objects or as JSON of the same shape. Replies are used in
+the order in which requests arrive; one with `when` waits for a request whose body contains that text. The
+practice model is scripted, not a language model. This module does not know the wire formats.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from whet.practice.ask import PracticeCall
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How an answer goes wrong; the defaults are an answer that does not. Chunks are the stream's events."""
+    """How an answer fails; the defaults are no failure. Chunks are the events of a stream."""
 
     status: int = 200
-    """Another status answers with an error instead of the reply."""
+    """With an error status, an error is sent instead of the reply."""
     headers: dict[str, str] = {}
     """Extra response headers, such as retry-after."""
     message: str = ""
-    """The words of the vendor-shaped error."""
+    """The message of the vendor's error object."""
     code: str = ""
-    """The error's code (OpenAI) or type (Anthropic); empty takes the usual one for the status."""
+    """The error's code (OpenAI) or type (Anthropic). If empty, the usual one for the status."""
     body: str | None = None
-    """Sent as it stands instead of any vendor shape."""
+    """Sent unchanged in place of any vendor shape."""
     content_type: str = ""
     drop: bool = False
     """Close the connection without any answer."""
     cut_after: int | None = None
-    """Close the connection after so many chunks; without streaming, in the middle of the body."""
+    """Close the connection after this many chunks; without streaming, in the middle of the body."""
     stall_after: int | None = None
-    """Go silent after so many chunks until the server's `release`; -1 sends not even the headers."""
+    """Stop sending after this many chunks until the server's `release`; -1 holds back even the headers."""
     error_after: int | None = None
-    """Send an error object inside the stream after so many chunks, and end."""
+    """Send an error object inside the stream after this many chunks, and end."""
     split_utf8: bool = False
     """Cut every chunk in the middle of a character."""
     delay_s: float = 0.0
@@ -44,10 +44,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer of the stand-in. `stop` is "" (end or tool calls), "length" or "refusal".
+    """One answer of the practice model. `stop` is "" (end or tool calls), "length" or "refusal".
 
-    `usage` replaces numbers of the wire's own usage object. `pieces` is how many deltas the text, the
-    reasoning and each call's arguments are sent in. All empty is an empty reply, which is legal.
+    `usage` replaces numbers of the wire format's usage object. `pieces` is the number of deltas for the
+    text, the reasoning and each call's arguments. With all fields empty it is an empty reply, which is
+    legal.
     """
 
     text: str = ""
@@ -61,14 +62,14 @@ class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def running(command: str) -> ScriptedReply:
-    """Give a reply that has the shell run a command."""
+    """Return a reply that calls the terminal tool with a command."""
     return ScriptedReply(
         tool_calls=(PracticeCall("terminal", msgspec.json.encode({"command": command}).decode()),)
     )
 
 
 def writing(path: str, content: str) -> ScriptedReply:
-    """Give a reply that has a file written."""
+    """Return a reply that calls the tool for writing a file."""
     arguments = msgspec.json.encode({"path": path, "content": content}).decode()
     return ScriptedReply(tool_calls=(PracticeCall("write_file", arguments),))
 
@@ -80,14 +81,14 @@ class ScriptFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReplyScript:
-    """Replies not yet used, and how many were."""
+    """The replies that are still unused, and the number of used ones."""
 
     def __init__(self, replies: Iterable[ScriptedReply]) -> None:
         self._left = list(replies)
         self.used: int = 0
 
     def take(self, body: bytes) -> ScriptedReply | None:
-        """Give the first reply that fits the request, and use it up; None where none is left."""
+        """Remove and return the first reply that fits the request, or return None."""
         for index, reply in enumerate(self._left):
             if not reply.when or reply.when.encode() in body:
                 self.used += 1
@@ -96,28 +97,28 @@ class ReplyScript:
 
     @property
     def exhausted_message(self) -> str:
-        """What a request without a reply is told."""
+        """The error message for a request without a reply."""
         left = f", {len(self._left)} wait for other requests" if self._left else ""
         return f"practice script exhausted: {self.used} replies were used{left} and none fits this request"
 
 
 def parse_script(source: bytes | str) -> list[ScriptedReply]:
-    """Read a script from JSON: {"replies": [...]} . Raises msgspec.DecodeError, naming the field."""
+    """Read a script from JSON: {"replies": [...]}. Raises msgspec.DecodeError, which names the field."""
     return from_json(source, ScriptFile).replies
 
 
 def rate_limited(retry_after_s: float = 0.01) -> ScriptedReply:
-    """429 with Retry-After."""
+    """Return a 429 reply with Retry-After."""
     fault = Fault(status=429, headers={"retry-after": f"{retry_after_s:g}"}, message="Rate limit reached")
     return ScriptedReply(fault=fault)
 
 
 def server_error(status: int = 500, message: str = "The server had an error") -> ScriptedReply:
-    """A vendor-shaped error of the given status."""
+    """Return an error in the vendor's shape with the given status."""
     return ScriptedReply(fault=Fault(status=status, message=message))
 
 
 def html_page(status: int = 502) -> ScriptedReply:
-    """A proxy's HTML error page."""
+    """Return a proxy's HTML error page."""
     page = f"<html><head><title>{status} Bad Gateway</title></head><body>nginx</body></html>"
     return ScriptedReply(fault=Fault(status=status, body=page, content_type="text/html"))

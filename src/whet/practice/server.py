@@ -1,7 +1,7 @@
-"""The practice server: a scripted stand-in for a model server, not a language model, over real HTTP.
+"""The practice server: answers like a model server over real HTTP, but scripted, without a language model.
 
-It runs in a thread of its own with its own event loop, so that tests and the demo have a server next to
-them at the price of a few milliseconds; `whet practice serve` runs the same. It listens on loopback only.
+It runs in a thread with its own event loop, so tests and the demo get a server in a few milliseconds;
+`whet practice serve` runs the same server. It listens on loopback only.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ class _Server(uvicorn.Server):
         self.stopping = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """Serve until told to stop."""
+        """Serve until `stopping` is set."""
         self.loop = asyncio.get_running_loop()
         self._on_started.set()
         await self.stopping.wait()
 
     def hang_up(self, client: object) -> None:
-        """Close the connection of this address without a word."""
+        """Close the connection of this address without an answer."""
         for connection in self._connections():
             if connection.client == client:
                 connection.transport.abort()
 
     def _connections(self) -> list[H11Protocol]:
-        # The Config above asks for h11, so there is no other kind.
+        # The Config above sets h11, so all connections have this type.
         return [c for c in self.server_state.connections if isinstance(c, H11Protocol)]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drop every connection, stalled ones too, and close the socket."""
         for server in self.servers:
-            # What was accepted just now becomes a connection first: a closed server would lose its socket.
+            # Let connections accepted just now register first: a closed server would lose their sockets.
             for listener in server.sockets:
                 asyncio.get_running_loop().remove_reader(listener.fileno())
             for _ in range(2):
@@ -85,10 +85,10 @@ class _Server(uvicorn.Server):
 
 
 class PracticeServer:
-    """A practice server on 127.0.0.1. Start it, or use it as a context manager; port 0 takes a free one.
+    """A practice server on 127.0.0.1. Start it, or use it as a context manager. Port 0 picks a free port.
 
-    `seed` goes into response ids and into the signatures of thinking blocks; `mind` answers where there is
-    no script.
+    `seed` goes into response ids and the signatures of thinking blocks; `responder` answers if there is no
+    script.
     """
 
     def __init__(
@@ -106,8 +106,9 @@ class PracticeServer:
         self._server: _Server | None = None
 
     def start(self) -> Self:
-        """Listen, and return when requests are taken. Raises Unavailable when the port can't be had."""
-        # With the protocol named, asyncio switches Nagle off; without, an answer waits 40 ms for an ACK.
+        """Listen, and return once requests are accepted. Raises Unavailable if the port can't be used."""
+        # With the protocol named, asyncio disables Nagle's algorithm; otherwise an answer waits 40 ms for an
+        # ACK.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -146,26 +147,26 @@ class PracticeServer:
 
     @property
     def url(self) -> str:
-        """The root, which Anthropic's clients take as base URL."""
+        """The root, which Anthropic's clients use as base URL."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def base_url(self) -> str:
-        """The root with /v1, which OpenAI's clients take as base URL."""
+        """The root with /v1, which OpenAI's clients use as base URL."""
         return f"{self.url}/v1"
 
     @property
     def requests(self) -> list[Recorded]:
-        """What the model endpoints were sent, oldest first."""
+        """The requests to the model endpoints, oldest first."""
         return self._practice.requests
 
     @property
     def count(self) -> int:
-        """How many requests the model endpoints got, those no longer kept included."""
+        """The number of requests to the model endpoints, including those no longer stored."""
         return self._practice.count
 
     def wait_for_request(self, number: int, timeout: float = 30.0) -> Recorded:
-        """Wait until `number` requests came in all and give the newest. Raises TimeoutError."""
+        """Wait until `number` requests have arrived in all, and return the newest. Raises TimeoutError."""
         self._wait(lambda: self._practice.count >= number, timeout, f"request {number}")
         return self.requests[-1]
 
@@ -174,16 +175,16 @@ class PracticeServer:
         self._wait(lambda: self._practice.stalls >= number, timeout, f"stall {number}")
 
     def release(self) -> None:
-        """Let the answers that stall now go on."""
+        """Let the stalled answers continue."""
         if self._server is not None and self._server.loop is not None:
             self._server.loop.call_soon_threadsafe(self._practice.gate.open)
 
     def install(self, script: Iterable[ScriptedReply] | None) -> None:
-        """Answer from this script from now on; None goes back to the brain."""
+        """Answer from this script from now on; None returns to the responder."""
         self._practice.install(script)
 
     def reset(self) -> None:
-        """Forget script, cache and requests."""
+        """Discard script, cache and requests."""
         self._practice.reset()
 
     def _wait(self, condition: Callable[[], bool], timeout: float, what: str) -> None:

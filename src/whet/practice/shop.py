@@ -1,7 +1,7 @@
-"""A small real shop database, and the program that people work on it with; both are written into a folder.
+"""A small real shop database, and the program that people use with it; both are written into a folder.
 
-`shop.py` counts, empties a table, or deletes old carts. Each change leaves a row in `changes`, in the same
-transaction, so that what ran and how often can be read from the database. Pure Python, no network.
+`shop.py` counts, empties a table, or deletes old carts. Each change adds a row to `changes` in the same
+transaction, so that the database shows which changes ran and how often. Pure Python, no network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whet.practice.tool_use import ToolUse
 
 DATABASE = "shop.db"
 PROGRAM = "shop.py"
-# How many days ago each cart was last touched: the first nine are forgotten, in the last three people shop.
+# The age of each cart in days: the first nine are abandoned, the last three are in use.
 CART_AGES_DAYS = (420, 391, 300, 266, 210, 180, 133, 120, 97, 12, 1, 0)
 
 _SCHEMA = """
@@ -79,7 +79,7 @@ main(sys.argv[1:])
 
 
 def make_shop(folder: Path) -> None:
-    """Write program and database into `folder`, which is there; a database of that name must not be."""
+    """Write program and database into `folder`. The folder must exist, the database must not."""
     (folder / PROGRAM).write_text(_PROGRAM, "utf-8")
     with closing(apsw.Connection(str(folder / DATABASE))) as db:
         db.execute("BEGIN")
@@ -101,7 +101,7 @@ _AGE = re.compile(r"older than (\d+) days", re.I)
 
 
 def delete_command(days: str) -> str:
-    """Give the command that takes out the carts older than `days`, and nothing else."""
+    """Return the command that deletes only the carts older than `days`."""
     return f"python3 {PROGRAM} delete-carts --older-than {days}"
 
 

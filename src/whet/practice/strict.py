@@ -1,7 +1,7 @@
-"""What every vendor's strictness shares: refusals in the vendor's shape, keys, tool schemas, the window.
+"""Validation shared by all vendors: refusals in the vendor's shape, keys, tool schemas, the window.
 
-The practice model (a scripted stand-in, not a language model) refuses what the real servers refuse, in
-their words, so that a client that works here works there. Each vendor's own rules are in chat_rules.py,
+The practice model (scripted, not a language model) rejects the requests that the real servers reject, with
+their messages, so that a client that works here works there. Each vendor's own rules are in chat_rules.py,
 messages_rules.py and responses_rules.py. Sources: the vendors' API references and their servers' answers.
 """
 
@@ -34,26 +34,26 @@ _OPENAI_TYPES = {429: "requests", 402: "insufficient_quota"}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How the practice server behaves; the defaults accept any key and an endless window."""
+    """Settings of the practice server; the defaults accept any key and have no window limit."""
 
     api_key: str = ""
-    """When set, another key or none is answered with 401."""
+    """If set, a request with another key or none is answered with 401."""
     window_tokens: int = 0
-    """When set, a larger request is refused as the vendor does."""
+    """If set, a larger request is rejected as the vendor does."""
     require_json_arguments: bool = True
     """Whether arguments of earlier calls must be JSON objects."""
     extra_keys: tuple[str, ...] = ()
-    """Top-level keys that are accepted beyond the vendor's own."""
+    """Top-level keys that are accepted in addition to the vendor's own."""
     keep_bytes: int = 64_000_000
-    """Recorded request bodies are dropped, oldest first, past this."""
+    """The limit of recorded request bodies; older ones are dropped."""
     delay_s: float = 0.0
-    """A pause before every chunk, for people who watch."""
+    """A pause before every chunk, for demonstrations."""
     chunk_chars: int = 0
-    """When set, the brain's text is streamed in pieces of about this size."""
+    """If set, the responder's text is streamed in pieces of about this size."""
 
 
 class VendorRefusal(Exception):
-    """The request is not acceptable: the status, and the fields of the vendor's error object."""
+    """A rejected request: the status, and the fields of the vendor's error object."""
 
     def __init__(
         self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None
@@ -66,7 +66,7 @@ class VendorRefusal(Exception):
 
 
 def openai_error(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Json:
-    """Make the error body of OpenAI's APIs."""
+    """Return an error body of OpenAI's APIs."""
     kind = _OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     if status == 429 and code is None:
         code = "rate_limit_exceeded"
@@ -74,13 +74,13 @@ def openai_error(status: int, message: str, *, param: str | None = None, code: s
 
 
 def anthropic_error(status: int, message: str, *, kind: str = "") -> Json:
-    """Make the error body of Anthropic's API."""
+    """Return an error body of Anthropic's API."""
     kind = kind or _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_practice"}
 
 
 def check_openai_key(headers: Mapping[str, str], options: Options) -> None:
-    """Refuse a missing or wrong key where the server was given one."""
+    """Reject a missing or wrong key if the server has an API key."""
     if not options.api_key:
         return
     given = headers.get("authorization", "").removeprefix("Bearer ").strip()
@@ -96,7 +96,7 @@ def check_openai_key(headers: Mapping[str, str], options: Options) -> None:
 
 
 def check_openai_keys(body: Json, allowed: frozenset[str], options: Options) -> None:
-    """Refuse unknown top-level keys and a missing model."""
+    """Reject unknown top-level keys and a missing model."""
     for key in body:
         if key not in allowed and key not in options.extra_keys:
             raise unknown_parameter(key)
@@ -112,7 +112,7 @@ def check_openai_keys(body: Json, allowed: frozenset[str], options: Options) -> 
 
 
 def wrong_type(path: str, expected: str, got: object) -> VendorRefusal:
-    """Make OpenAI's complaint about a type."""
+    """Return OpenAI's error for a wrong type."""
     return VendorRefusal(
         f"Invalid type for '{path}': expected {expected}, but got {kind_of(got)} instead.",
         param=path,
@@ -121,29 +121,29 @@ def wrong_type(path: str, expected: str, got: object) -> VendorRefusal:
 
 
 def missing(path: str) -> VendorRefusal:
-    """Make OpenAI's complaint about a field that is not there."""
+    """Return OpenAI's error for a missing field."""
     return VendorRefusal(
         f"Missing required parameter: '{path}'.", param=path, code="missing_required_parameter"
     )
 
 
 def unknown_parameter(path: str) -> VendorRefusal:
-    """Make OpenAI's complaint about a field that there is not."""
+    """Return OpenAI's error for an unknown field."""
     return VendorRefusal(f"Unknown parameter: '{path}'.", param=path, code="unknown_parameter")
 
 
 def invalid_value(path: str, message: str) -> VendorRefusal:
-    """Make OpenAI's complaint, in `message`, about a value."""
+    """Return OpenAI's error for an invalid value, with this `message`."""
     return VendorRefusal(message, param=path, code="invalid_value")
 
 
 def unsupported(path: str, value: object, supported: str) -> VendorRefusal:
-    """Make OpenAI's complaint about a value that is none of the `supported` ones."""
+    """Return OpenAI's error for a value that is not one of the `supported` ones."""
     return invalid_value(path, f"Invalid value: '{value}'. Supported values are: {supported}.")
 
 
 def empty_array(path: str) -> VendorRefusal:
-    """Make OpenAI's complaint about a list that must hold something."""
+    """Return OpenAI's error for an empty list that must hold an item."""
     return VendorRefusal(
         f"Invalid '{path}': empty array. Expected an array with minimum length 1, but got an empty array"
         " instead.",
@@ -153,14 +153,14 @@ def empty_array(path: str) -> VendorRefusal:
 
 
 def no_user(param: str) -> VendorRefusal:
-    """Make the complaint about a conversation in which nobody asks anything."""
+    """Return the error for a conversation without a user message."""
     return VendorRefusal(
         f"Invalid '{param}': at least one message with role 'user' is required.", param=param
     )
 
 
 def check_arguments(path: str, arguments: Any, options: Options) -> None:
-    """Refuse arguments of an earlier call that are no text, or where it is asked for no JSON object."""
+    """Reject arguments of an earlier call that are not a string or, if required, not a JSON object."""
     if not isinstance(arguments, str):
         raise wrong_type(path, "a string", arguments)
     if options.require_json_arguments and not _is_json_object(arguments):
@@ -176,7 +176,7 @@ def _is_json_object(text: str) -> bool:
 
 
 def kind_of(value: object) -> str:
-    """Name a JSON value's type as OpenAI does."""
+    """Return the name of a JSON value's type as OpenAI writes it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -192,7 +192,7 @@ def kind_of(value: object) -> str:
 
 
 def check_openai_tools(tools: Any, *, nested: bool) -> None:
-    """Refuse broken tools; `nested` is Chat Completions' form with a `function` object inside."""
+    """Reject invalid tools; `nested` is Chat Completions' form with a `function` object inside."""
     if tools is None:
         return
     if not isinstance(tools, list):
@@ -237,7 +237,7 @@ def _check_function(function: Any, path: str) -> str:
 
 
 def schema_fault(schema: Any, *, strict: bool = False) -> str:
-    """Say what is wrong with a tool's parameters in OpenAI's words; empty when nothing is."""
+    """Return OpenAI's error text for a tool's parameters, or an empty string if they are valid."""
     if not isinstance(schema, dict):
         return f"{schema!r} is not of type 'object', 'boolean'."
     row = cast("Json", schema)

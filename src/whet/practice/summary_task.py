@@ -1,7 +1,7 @@
-"""How the stand-in writes a summary when a context engine asks for one: by copying, it understands nothing.
+"""The practice model's task of writing a summary for a context engine: it copies parts of the record.
 
-It takes the first request as the goal and lists the newest calls of the record. What a record looks like is
-the asker's own words; anything else in the request is left alone.
+It uses the first request as the goal and lists the newest calls. The format of the record is defined by
+the context engine that asks; the rest of the request is ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""How the stand-in surveys weather stations, one file a step, and answers for their code words later.
+"""The practice model's task of surveying weather stations, one file per step, and recalling their code words
+later.
 
-The survey is as long as one likes; which station is next is read from the newest call in the request. A code
-word is answered only from what the request shows: where the message that held it has left the window, it is
-asked for with `recall` first.
+The survey can be of any length; the next station is read from the newest call in the request. A code word
+is answered only from the request: if the message with it has left the window, the model first calls
+`recall`.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _STATION = re.compile(r"stations/station-(\d+)\.txt")
 
 
 def path_of(station: int) -> str:
-    """Give a station's file."""
+    """Return the path of a station's file."""
     return f"stations/station-{station:04d}.txt"
 
 
 def page_of(station: int, word: str = "") -> str:
-    """Give what a station's file says; `word` is its code word, where it has one."""
+    """Return the content of a station's file. `word` is its code word, or empty."""
     weather = ("clear", "cloudy", "rain", "fog", "wind")[station % 5]
     lines = [
         f"station {station:04d}",

@@ -1,7 +1,7 @@
-"""From an intent ("read this file") to a call of a tool that the request really offers.
+"""Turns an intent ("read this file") into a call of a tool that the request offers.
 
-Argument names differ between agents; the tool's own schema decides which of the known names is used. Where
-no fitting tool is on offer, the answer says so.
+Argument names differ between agents; the tool's own schema decides which of the known names is used. If no
+suitable tool is offered, the reply says so.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class ToolUse:
         self._offers = ask.offers
 
     def has(self, name: str) -> bool:
-        """Whether the tool is on offer."""
+        """Return whether the tool is offered."""
         return name in self._offers
 
     def use(self, tool: str, say: str = "", **intent: object) -> ScriptedReply:
-        """Call `tool` with `intent` under its own argument names, or say that the tool is missing."""
+        """Call `tool` with `intent` under its own argument names, or reply that the tool is missing."""
         offer = self._offers.get(tool)
         if offer is None:
             have = ", ".join(sorted(self._offers)) or "none"
@@ -60,7 +60,8 @@ class ToolUse:
 
 
 def fill(offer: Offer, intent: dict[str, object]) -> dict[str, object]:
-    """Name the arguments as the tool's schema does; a required one that is not meant gets a plain value."""
+    """Return the arguments under the names of the tool's schema. Other required arguments get a plain
+    value."""
     properties = offer.properties
     arguments: dict[str, object] = {}
     for meaning, value in intent.items():
@@ -76,7 +77,7 @@ def fill(offer: Offer, intent: dict[str, object]) -> dict[str, object]:
 
 
 def plain_value(schema: dict[str, Any], text: str) -> object:
-    """Give a harmless value of the schema's type; `text` where it wants a string."""
+    """Return a harmless value of the schema's type, or `text` if it is a string."""
     if schema.get("enum"):
         return schema["enum"][0]
     kind = schema.get("type")
@@ -87,12 +88,13 @@ _INDEX_LINE = re.compile(r"^\W*([a-z0-9][a-z0-9-]*)\W*[:—–-]+ +(.+)$", re.M)
 
 
 def skills_offered(ask: PracticeRequest) -> list[tuple[str, str]]:
-    """Give name and description of every line of the prompt that reads like one of a skill index."""
+    """Return the name and description of each line of the prompt that looks like an entry of a skill
+    index."""
     return _INDEX_LINE.findall(ask.system) if "skill_view" in ask.offers else []
 
 
 def skills_to_open(ask: PracticeRequest, start: int, words: re.Pattern[str]) -> list[str]:
-    """Give the skills whose name or description holds `words` and that were not opened since `start`."""
+    """Return the skills whose name or description matches `words` and that were not opened since `start`."""
     opened = {d.arguments.get("name") for d in ask.done if d.at > start and d.name == "skill_view"}
     return [
         name for name, about in skills_offered(ask) if words.search(f"{name} {about}") and name not in opened
@@ -100,5 +102,5 @@ def skills_to_open(ask: PracticeRequest, start: int, words: re.Pattern[str]) -> 
 
 
 def open_skill(name: str) -> PracticeCall:
-    """Give the call that opens a skill."""
+    """Return the call that opens a skill."""
     return PracticeCall("skill_view", msgspec.json.encode({"name": name}).decode())

@@ -1,4 +1,4 @@
-"""What the three wire formats share when an answer is written: its envelope, and how text is cut."""
+"""Parts that the three wire formats share: the envelope of an answer, events, and splitting of text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class AnswerEnvelope(msgspec.Struct, frozen=True):
-    """What stands around an answer: ids, the model, the token counts. `created` is seconds since 1970."""
+    """The metadata of an answer: ids, the model, token counts. `created` is seconds since 1970."""
 
     id: str
     model: str
@@ -33,12 +33,12 @@ def spent(reply: ScriptedReply) -> tuple[int, int]:
 
 
 def event(kind: str, data: dict[str, Any]) -> bytes:
-    """Write a server-sent event whose data says its kind first."""
+    """Return a server-sent event whose data begins with its type."""
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **data}))
 
 
 def text_of(content: Any) -> str:
-    """Join the text of a message's content, whichever of its forms it has."""
+    """Return the text of a message's content, in any of its forms."""
     if not isinstance(content, list):
         return content or ""
     parts = cast("list[dict[str, Any]]", content)
@@ -46,7 +46,7 @@ def text_of(content: Any) -> str:
 
 
 def pieces_of(text: str, count: int) -> list[str]:
-    """Cut `text` into `count` pieces of about the same length; an empty text gives none."""
+    """Split `text` into `count` pieces of about the same length. An empty text has no pieces."""
     if count <= 1 or not text:
         return [text] if text else []
     size = max(1, -(-len(text) // count))

@@ -1,8 +1,8 @@
 """The Anthropic Messages wire format. Pure, no I/O.
 
-Consecutive messages of one wire role share one wire message that is left open: a run of tool results, and
-the user text after it, is one user message, so that roles alternate and a request stays a prefix of the
-next. Thinking blocks go back exactly as they came (Replay). Cache marks: one on the system prompt, and
+Consecutive messages of one wire role share one wire message that is left open: a run of tool results and
+the user text after it form one user message, so roles alternate and a request stays a prefix of the next.
+Thinking blocks are sent back exactly as they arrived (Replay). Cache marks: one on the system prompt, and
 the API's automatic mark at the top, which moves with the last message without changing earlier bytes.
 Source: platform.claude.com/docs/en/api/messages (November 2026).
 """
@@ -49,7 +49,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 class AnthropicMessages:
-    """The encoder. `max_tokens` is what the model may write when the settings don't say."""
+    """The encoder. `max_tokens` is the output limit if the settings don't set one."""
 
     path = "/messages"
     models_query = "/models?limit=1000"
@@ -58,12 +58,12 @@ class AnthropicMessages:
         self._max_tokens = max_tokens
 
     def headers(self, key: str) -> dict[str, str]:
-        """Give the headers of one request."""
+        """Return the headers of one request."""
         headers = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
         return headers | {"x-api-key": key} if key else headers
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
-        """Give everything up to the first message."""
+        """Return the body up to the first message."""
         max_tokens = options.max_output_tokens or self._max_tokens
         fields: dict[str, Any] = {
             "model": options.model,
@@ -96,12 +96,13 @@ class AnthropicMessages:
         return b"]}]}" if messages else b"]}"
 
     def decoder(self, info: ModelInfo) -> AnthropicDecoder:
-        """Give a decoder for one answer."""
+        """Return a decoder for one answer."""
         return AnthropicDecoder(info)
 
 
 def thinking_fields(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
-    """Say in the model's own terms how hard to think: an effort from 4.6 on, a budget before."""
+    """Return the fields for the reasoning effort in the model's own terms: an effort from 4.6 on, a token
+    budget before."""
     if not effort:
         return {}
     found = _VERSION.search(model)
@@ -112,7 +113,7 @@ def thinking_fields(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
             return {"thinking": {"type": "disabled"}}
         level = effort if effort in ("medium", "high") else "low"
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
-    # The API wants a budget of at least 1,024, and room for the answer beside it.
+    # The API requires a budget of at least 1,024, plus space for the answer.
     if effort not in _BUDGETS or max_tokens < 2048:
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": min(_BUDGETS[effort], max_tokens - 1024)}}
@@ -183,7 +184,7 @@ _BLOCK_HEADS = decoder(list[_BlockHead])
 
 
 def _replayed(message: Message) -> bytes:
-    """Give the vendor's own blocks, unless the message has since been changed to other tool calls."""
+    """Return the vendor's own blocks, or nothing if the message now has other tool calls."""
     text, heads = replayed(message, "anthropic_messages", _BLOCK_HEADS)
     uses = [head.id for head in heads or () if head.type == "tool_use"]
     if not heads or uses != [_id(call.id) for call in message.tool_calls]:
@@ -239,7 +240,7 @@ _OPENING = decoder(_Opening)
 
 
 class _Block:
-    """One content block while its pieces come in."""
+    """One content block while its pieces arrive."""
 
     __slots__ = ("id", "name", "pieces", "raw", "signature", "type")
 
@@ -259,7 +260,7 @@ class _Block:
         return "".join(self.pieces)
 
     def wire(self, call_id: str) -> bytes:
-        """Give the block as it goes back."""
+        """Return the block as it is sent back."""
         if self.type == "text":
             return _text(self.text)
         if self.type == "tool_use":
@@ -353,7 +354,7 @@ class AnthropicDecoder:
             self._counts["thinking_tokens"] = thoughts
 
     def reply(self, taken: Iterable[str]) -> ModelReply:
-        """Give the whole answer."""
+        """Return the complete answer."""
         if self._stop == "refusal":
             raise refused(self._info)
         if not self._started:
@@ -389,8 +390,8 @@ class AnthropicDecoder:
 
 
 def _replay(blocks: Sequence[_Block], ids: Sequence[str], is_cut: bool) -> VendorReplay | None:
-    """Keep the vendor's blocks where something besides text and tool calls is among them."""
-    # A thought that the output limit cut has no signature, and would be refused.
+    """Return the vendor's blocks, if any is not text or a tool call."""
+    # A thought cut by the output limit has no signature and would be refused.
     kept = [b for b in blocks if not (b.type == "thinking" and is_cut and not b.signature)]
     if all(block.type in ("text", "tool_use") for block in kept):
         return None

@@ -1,8 +1,9 @@
-"""How a failed call is tried again: how often, how long, after which waits.
+"""Decides how a failed call is retried: how often, for how long, and after which waits.
 
 Exponential back-off with full jitter (AWS architecture blog, 2015), or the server's own Retry-After. An
-outage (no server, a busy one, one that loads its model) is waited out for `patience_s`; what else can be
-tried again (an answer that is no protocol) is tried a few times. Decides by class and status, not by words.
+outage (no server, a busy one, one that is loading its model) is waited out for up to `patience_s`. Other
+retryable failures, such as an answer that does not follow the protocol, are retried a few times. Decides
+by error class and status, not by message text.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT_S = 60.0
 _LONGEST_S = 30.0
-_LONGEST_LOCAL_S = 5.0  # nobody else asks a server on this machine
-_DOUBLINGS = 16  # past the longest wait, and far from a power that is no number
+_LONGEST_LOCAL_S = 5.0  # a local server has no other clients to wait for
+_DOUBLINGS = 16  # beyond the longest wait, and far below a power that overflows
 
 
 def _watch() -> MachineWatch:
@@ -33,9 +34,9 @@ def _watch() -> MachineWatch:
 
 
 class Backoff(msgspec.Struct):
-    """How one call is retried. Clocks, chance and sleep are injectable, so that tests need no waiting.
+    """How one call is retried. Clocks, randomness and sleep can be injected, so that tests don't wait.
 
-    `max_retries` 0: never, whatever `patience_s` is. `is_local`: the server runs on this machine.
+    `max_retries` 0: never, even with `patience_s`. `is_local`: the server runs on this machine.
     """
 
     max_retries: int
@@ -47,8 +48,11 @@ class Backoff(msgspec.Struct):
     is_local: bool = False
 
     def wait_s(self, attempt: int, error: ProviderError, lost_s: float = 0.0) -> float | None:
-        """Give the wait before retry number `attempt` (1 is the first), None where the call has failed.
-        `lost_s`: how long the outage has lasted."""
+        """Return the wait before retry number `attempt` (1 is the first) in seconds, or None if the call has
+        failed.
+
+        `lost_s`: how long the outage has lasted.
+        """
         if not error.retryable:
             return None
         passes = self.max_retries > 0 and isinstance(error, Unavailable | RateLimited)
@@ -62,5 +66,6 @@ class Backoff(msgspec.Struct):
             return min(wait_s, left_s) if left_s > 0 else wait_s
         if asked > max(LONGEST_WAIT_S, left_s):
             return None
-        # A little more than asked, so that sessions of one process don't all return in the same instant.
+        # A little more than the server asked for, so that sessions of one process don't all retry at the same
+        # moment.
         return asked + self.uniform(0.0, 0.25)

@@ -21,8 +21,10 @@ DEFAULT_WINDOW_TOKENS = 128_000
 
 
 class Family(msgspec.Struct, frozen=True):
-    """What is known of models whose names begin alike. `prices`, in USD per million tokens: input, output,
-    read from the cache, written to it."""
+    """The facts about models whose names begin alike.
+
+    `prices` in USD per million tokens: input, output, cache read, cache write.
+    """
 
     window_tokens: int
     max_output_tokens: int
@@ -36,7 +38,7 @@ _LIST_PRICES = {"openai": ("gpt", "o3", "o4"), "anthropic": ("claude",), "deepse
 
 @cache
 def families() -> dict[str, Family]:
-    """Give the known families by the beginning of their models' names."""
+    """Return the known families by the prefix of their models' names."""
     found: dict[str, Family] = {}
     for line in Path(__file__).with_name("families.csv").read_text("utf-8").splitlines()[1:]:
         name, window, output, *prices = line.split(",")
@@ -51,10 +53,10 @@ _OWN_COLUMNS = "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd"
 
 
 def learn_prices(path: Path, today: str) -> None:
-    """Take a home's own price table in: rows of `as_of,model,input_usd,...` with model as provider/beginning.
+    """Load a home's own price table: rows of `as_of,model,input_usd,...` with the model as provider/prefix.
 
-    Of a model's rows the newest that holds by `today` (ISO) counts; an empty price is not known. Raises
-    ConfigError for a table that can't be read.
+    Of a model's rows the newest that is valid on `today` (ISO) is used; an empty price is unknown. Raises
+    ConfigError if the table can't be read.
     """
     lines = path.read_text("utf-8").splitlines()
     try:
@@ -78,9 +80,10 @@ def _own(provider: str, model: str) -> tuple[float | None, ...] | None:
 
 
 def describe(provider: str, model: str, *, window_tokens: int = 0, max_output_tokens: int = 0) -> ModelInfo:
-    """Give what is known of a model, matched by its family's prefix; settings win where they are not 0.
+    """Return the facts about a model, matched by its family's prefix. Settings that are not 0 take
+    precedence.
 
-    Prices hold only for the vendor's own server; a local one costs nothing.
+    List prices apply only to the vendor's own server; a local one costs nothing.
     """
     server = SERVERS.get(provider)
     name = model.rpartition("/")[2].lower()

@@ -1,9 +1,10 @@
-"""The Chat Completions wire format, as OpenAI's and every compatible server speaks it. Pure, no I/O.
+"""The Chat Completions wire format, as OpenAI's and all compatible servers use it. Pure, no I/O.
 
-A message becomes bytes once. Tool calls carry the argument text as received when it is a JSON object, else
-`{}`: OpenAI takes any string back, but llama.cpp, vLLM, Mistral and Gemini parse it and refuse the whole
-request; the call's error result tells the model what it wrote. A tool result can't hold an image here, so
-images follow the run of results in a user message. Source: platform.openai.com/docs/api-reference/chat.
+A message is encoded once. Tool calls carry the argument text as received if it is a JSON object, else
+`{}`: OpenAI accepts any string, but llama.cpp, vLLM, Mistral and Gemini parse it and refuse the whole
+request. The call's error result shows the model the text it wrote. A tool result can't contain an image
+here, so images follow the run of results in a user message. Source:
+platform.openai.com/docs/api-reference/chat.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ class ChatCompletions:
         self._dialect = dialect
 
     def headers(self, key: str) -> dict[str, str]:
-        """Give the headers of one request."""
+        """Return the headers of one request."""
         return bearer_headers(key)
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
-        """Give everything up to the first message."""
+        """Return the body up to the first message."""
         dialect = self._dialect
         fields: dict[str, Any] = {
             "model": options.model,
@@ -83,7 +84,7 @@ class ChatCompletions:
         return opening + b'{"role":"system","content":' + quote(system) + b"}" if system else opening
 
     def fragment(self, messages: Sequence[Message], index: int) -> bytes:
-        """Encode one message; before it the images of the tool results that it follows."""
+        """Encode one message, preceded by the images of the tool results before it."""
         message = messages[index]
         if message.role == "tool":
             call_id = self._id(message.tool_call_id)
@@ -98,7 +99,7 @@ class ChatCompletions:
         return _image_message(messages, len(messages)) + b"]}"
 
     def decoder(self, info: ModelInfo) -> ChatDecoder:
-        """Give a decoder for one answer."""
+        """Return a decoder for one answer."""
         return ChatDecoder(info, self._dialect.replay_fields)
 
     def _assistant(self, message: Message) -> bytes:
@@ -206,7 +207,7 @@ _CHUNK = decoder(_Chunk)
 
 
 class _Slot:
-    """One tool call while its pieces come in."""
+    """One tool call while its pieces arrive."""
 
     __slots__ = ("extra", "id", "name", "pieces")
 
@@ -221,9 +222,9 @@ class _Slot:
 
 
 class ChatDecoder:
-    """One answer's decoder: text, reasoning under its three names, tool calls by index, id or order.
+    """One answer's decoder: text, reasoning under its three field names, tool calls by index, id or order.
 
-    `replay_fields`: which extra fields the server wants back, and are kept.
+    `replay_fields`: extra fields that the server needs back, and that are therefore kept.
     """
 
     def __init__(self, info: ModelInfo, replay_fields: Sequence[str] = ()) -> None:
@@ -330,7 +331,7 @@ class ChatDecoder:
             slot = next((known for known in reversed(self._slots) if known.id == call.id), None)
         else:
             slot = self._slots[-1] if self._slots else None
-        # Some servers send whole calls that all claim index 0, or that all have the same id.
+        # Some servers send several complete calls with index 0, or with the same id.
         another = (
             slot is not None
             and bool(function.name)
@@ -346,7 +347,7 @@ class ChatDecoder:
         return slot
 
     def reply(self, taken: Iterable[str]) -> ModelReply:
-        """Give the whole answer."""
+        """Return the complete answer."""
         if self._finish == "content_filter" or self._refusal:
             raise refused(self._info, "".join(self._refusal))
         if not self._saw_choice:
@@ -395,7 +396,7 @@ class ChatDecoder:
             reasoning=output.reasoning_tokens or 0,
         )
         counted = counts.usage(self._info)
-        # OpenRouter names the real price of the call.
+        # OpenRouter reports the actual price of the call.
         return counted if usage.cost is None else msgspec.structs.replace(counted, cost_usd=usage.cost)
 
 
@@ -404,7 +405,7 @@ def _size(usage: _Usage) -> int:
 
 
 def _merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Join the pieces of one reasoning block, as they would stand in an answer that was not streamed."""
+    """Merge the pieces of one reasoning block into the form of an answer that was not streamed."""
     last = details[-1] if details else None
     if last is None or any(last.get(key) != piece.get(key) for key in ("type", "index")):
         details.append(dict(piece))

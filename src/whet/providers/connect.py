@@ -1,8 +1,8 @@
-"""From settings and secrets to a Provider: which server, which wire format, which keys, which fallback.
+"""Creates a Provider from settings and secrets: server, wire format, keys, fallback.
 
-Makes no connection. The environment is handed in as `secrets` (variables and .env together); only the
-proxies and certificates are read from the process's own environment, by the HTTP client. Only the wire format
-that a server speaks is loaded.
+Makes no connection. The environment is passed in as `secrets` (variables and .env together); only proxies
+and certificates are read from the process's own environment, by the HTTP client. Only the needed wire
+format is loaded.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class ServerProvider:
 
     @property
     def info(self) -> ModelInfo:
-        """The configured model; its window is the server's own once `probe_window` has asked."""
+        """The configured model. Its window is the server's own after `probe_window`."""
         return self._info
 
     def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ServerLink:
-        """Freeze a session's prefix and give its link. No I/O. Raises ConfigError without a model."""
+        """Freeze a session's prefix and return its link. No I/O. Raises ConfigError if no model is set."""
         if not self._info.model:
             raise ConfigError(
                 f"no model is named for {self._info.provider}",
@@ -54,7 +54,7 @@ class ServerProvider:
                 system, [tool for tool in tools if tool.name not in refused], options
             )
 
-        # A server that was loading its model could not say the model's window before.
+        # While it was loading its model, the server could not report the model's window.
         return ServerLink(lambda: self._info, self.wiring, head, returned=self._ask_again, judge=self.judge)
 
     async def list_models(self) -> list[str]:
@@ -69,7 +69,8 @@ class ServerProvider:
             raise keyless(error, self.wiring.keys.current, self.wiring.http.where) from error
 
     async def probe_window(self) -> int | None:
-        """Ask a local server how large the model's window is, and use it; None if it won't say."""
+        """Ask a local server for the model's window and use it. Returns None if the server does not report
+        it."""
         server = SERVERS.get(self._info.provider)
         if self.wiring.is_window_set or not self._info.model or server is None or not server.local:
             return None
@@ -102,10 +103,10 @@ def connect(
     patience_s: float = 0.0,
     others: Callable[[ModelSettings], Provider | None] = lambda _model: None,
 ) -> Provider:
-    """Give the provider that the settings name, with its fallback where one is set. No I/O.
+    """Return the provider that the settings name, with its fallback if one is set. No I/O.
 
-    `others` is asked first: it gives a provider that is not one of ours. `patience_s`: how long an outage is
-    waited out; where there is a fallback that answers instead, only its own.
+    `others` is called first and may return a provider of another kind. `patience_s`: how long an outage is
+    waited out; if there is a fallback, it applies to the fallback only.
 
     Raises ConfigError, with a hint, for an unknown provider, a bad URL or a missing key.
     """
@@ -126,7 +127,7 @@ def connect_one(
     backoff: Backoff | None = None,
     patience_s: float = 0.0,
 ) -> ServerProvider:
-    """Give the provider of one server."""
+    """Return the provider of one server."""
     name, server = _server(model)
     wire = _format(model, server)
     base_url = model.base_url or server.base_url
@@ -160,7 +161,7 @@ def connect_one(
 
 
 def judged_by(provider: Provider, judge: FailureJudge | None) -> Provider:
-    """Have `judge` say what failures of our own servers count as, in links that are opened from now on."""
+    """Set the judge that classifies failures of our own servers, for links opened from now on."""
     if isinstance(provider, ServerProvider):
         provider.judge = judge
     elif judge is not None:
@@ -173,7 +174,7 @@ def judged_by(provider: Provider, judge: FailureJudge | None) -> Provider:
 
 
 async def learn_windows(provider: Provider) -> None:
-    """Ask local servers how large their models' windows really are. Best effort."""
+    """Ask local servers for the actual windows of their models. Best effort."""
     if isinstance(provider, ServerProvider):
         await provider.probe_window()
         return
@@ -205,14 +206,14 @@ def _server(model: ModelSettings) -> tuple[str, KnownServer]:
 def _format(model: ModelSettings, server: KnownServer) -> WireFormat:
     if model.format != "auto":
         return model.format
-    # Servers that stand in for OpenAI's at another address speak Chat Completions; few speak Responses.
+    # Servers that replace OpenAI's at another address speak Chat Completions; few speak Responses.
     if server.format == "responses" and model.base_url:
         return "chat_completions"
     return server.format
 
 
 def _codec(wire: WireFormat, server: KnownServer, info: ModelInfo) -> WireCodec:
-    # A codec is the largest part of a provider, and a process rarely speaks more than one format.
+    # A codec is the largest part of a provider, and a process rarely uses more than one format.
     if wire == "anthropic_messages":
         from whet.providers.anthropic_messages import DEFAULT_MAX_TOKENS, AnthropicMessages  # noqa: PLC0415
 
@@ -239,7 +240,7 @@ def _keys(name: str, model: ModelSettings, secrets: Mapping[str, str]) -> tuple[
 
 
 def find_keys(names: Sequence[str], secrets: Mapping[str, str]) -> tuple[Key, ...]:
-    """Give the keys of `names` and of NAME_2, NAME_3, ... in order; empty and repeated values left out."""
+    """Return the keys of `names` and of NAME_2, NAME_3, ... in order, without empty and repeated values."""
     found: dict[str, Key] = {}
     for name in names:
         number = 1
@@ -253,7 +254,7 @@ def find_keys(names: Sequence[str], secrets: Mapping[str, str]) -> tuple[Key, ..
 
 
 def _check(key: Key) -> None:
-    # Otherwise the HTTP layer would complain later, and quote the whole header with the key in it.
+    # The HTTP layer would complain later and quote the whole header, including the key.
     if not (key.value.isascii() and key.value.isprintable()) or " " in key.value:
         raise ConfigError(
             f"{key.name} holds characters that no key has",

@@ -1,8 +1,8 @@
-"""From what a server said, or failed to say, to the one error class that says who acts.
+"""Converts server errors and failures into one error class, which determines who acts.
 
-Each vendor words its errors its own way; this is the only place that reads those words: overflow of the
-window with its limit, exhausted credit, unknown models, waiting times. Sources: the vendors' error pages
-and the error texts of llama.cpp, vLLM, Ollama, LM Studio (November 2026). Does no I/O.
+Each vendor words its errors differently; only this module reads those words: overflow of the window with
+its limit, exhausted credit, unknown models, waiting times. Sources: the vendors' error pages and the error
+texts of llama.cpp, vLLM, Ollama, LM Studio (November 2026). Does no I/O.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from whet.log import mask
 from whet.providers.refusals import texts_in
 
 _EXCERPT_CHARS = 500
-# Texts, not compiled patterns: the first error compiles them, and a start without one need not.
+# Plain texts: the first error compiles them, and a start without an error need not.
 _OVERFLOW_WORDS = (
     r"(?i)context_length_exceeded|exceed_context_size|context[_ ]window|maximum context length"
     r"|maximum model length|maximum prompt length|max_model_len|context size|context length|context limit"
@@ -66,7 +66,7 @@ _DURATION = r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+\.?\d*)s)?(?:(\d+\.?\d*)ms)?"
 
 
 class ServerError(msgspec.Struct, frozen=True):
-    """An error object as the server gave it: its words, its type and code joined, a limit where named."""
+    """An error object of the server: its message, its type and code joined, and a limit if named."""
 
     message: str
     kind: str = ""
@@ -79,20 +79,20 @@ class ServerError(msgspec.Struct, frozen=True):
 def from_response(
     info: ModelInfo, status: int, headers: Mapping[str, str], body: bytes, where: str
 ) -> ProviderError:
-    """Give the error for an answer that is no 2xx. `where`: the host, named to the person."""
+    """Return the error for an answer other than 2xx. `where`: the host, as named to the person."""
     said = read_error(body) or _not_json(status, headers, body, where)
     error = classify(info, status, said, answered=status)
     wait = waiting_time_s(headers)
     if isinstance(error, RateLimited | Unavailable) and wait is not None:
         error.retry_after_s = wait
-    if headers.get("x-should-retry", "").lower() == "false":  # the vendors' own clients heed it too
+    if headers.get("x-should-retry", "").lower() == "false":  # the vendors' own clients follow it too
         error.retryable = False
     error.request_id = headers.get("x-request-id") or headers.get("request-id") or ""
     return error
 
 
 def from_payload(info: ModelInfo, payload: bytes) -> ProviderError:
-    """Give the error for an error object inside a stream that began with 200."""
+    """Return the error for an error object inside a stream that began with 200."""
     said = read_error(payload)
     if said is None:
         return unreadable(info, payload)
@@ -100,7 +100,7 @@ def from_payload(info: ModelInfo, payload: bytes) -> ProviderError:
 
 
 def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't be read") -> WireError:
-    """Give a WireError with a short, masked excerpt of `data`."""
+    """Return a WireError with a short, masked excerpt of `data`."""
     excerpt = _excerpt(data)
     error = WireError(
         f"{info.provider} sent {what}: {excerpt[:120]!r}",
@@ -113,13 +113,13 @@ def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't b
 
 
 def cut_stream(info: ModelInfo, why: str = "the stream ended before the answer did") -> Unavailable:
-    """Give the error for a stream without its terminal event."""
+    """Return the error for a stream without its terminal event."""
     hint = "trying again usually helps; the session goes on with --continue"
     return Unavailable(f"{info.provider}: {why}", hint=hint, provider=info.provider, model=info.model)
 
 
 def refused(info: ModelInfo, why: str = "") -> ModelRefused:
-    """Give the error for an answer that the vendor's safety system withheld."""
+    """Return the error for an answer that the vendor's safety system withheld."""
     return ModelRefused(
         f"{info.provider} declined to answer" + (f": {mask(why)[:200]}" if why else ""),
         hint="rephrase the request, or choose another model",
@@ -129,8 +129,10 @@ def refused(info: ModelInfo, why: str = "") -> ModelRefused:
 
 
 def classify(info: ModelInfo, status: int, said: ServerError, *, answered: int | None) -> ProviderError:
-    """Choose the class for `said`: its words first, for vendors reuse status codes; then the status, which
-    is a guess where the server `answered` none."""
+    """Return the error in its class, decided by its words first, because vendors reuse status codes.
+
+    The status decides otherwise. It is a guess if the server `answered` none.
+    """
     line = f"{info.provider}: {_line(mask(said.message)[:300], answered)}"
     error = _by_words(info, status, said, line) or _by_status(status, said, line)
     error.provider, error.model, error.status, error.code = info.provider, info.model, status, said.kind
@@ -182,7 +184,7 @@ def _overflow(line: str, said: ServerError) -> ContextOverflow:
 
 
 def read_error(body: bytes) -> ServerError | None:
-    """Read the error object of any known vendor out of a JSON body; None where there is none."""
+    """Read the error object of any known vendor from a JSON body, or return None."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError):
@@ -252,7 +254,7 @@ def _status_of(said: ServerError) -> int:
 def _is_overflow(said: ServerError, text: str, *, is_usual: bool) -> bool:
     if said.limit_tokens or any(kind in text for kind in _OVERFLOW_TYPES):
         return True
-    # A 429 or 500 needs plainer words than a 400, or "rate limit of input tokens" would be an overflow.
+    # A 429 or 500 needs clearer words than a 400, or "rate limit of input tokens" would count as an overflow.
     return bool(re.search(_OVERFLOW_WORDS if is_usual else _PLAIN_OVERFLOW_WORDS, text))
 
 
@@ -266,7 +268,7 @@ def _limit_in(message: str) -> int | None:
 
 
 def waiting_time_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
-    """Read how long to wait out of the answer's headers; None where they don't say."""
+    """Read the waiting time from the answer's headers in seconds, or return None."""
     now = time.time() if now_s is None else now_s
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -278,7 +280,7 @@ def waiting_time_s(headers: Mapping[str, str], now_s: float | None = None) -> fl
 def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
     reset = _number(headers.get("x-ratelimit-reset"))
     if reset is not None:
-        # Seconds to wait, or the epoch in seconds or in milliseconds, as the vendor pleases.
+        # Depending on the vendor: seconds to wait, or the epoch in seconds or in milliseconds.
         return max(reset / 1000 - now if reset > 1e12 else reset - now if reset > 1e9 else reset, 0.0)
     waits = [
         _duration_s(headers.get(f"x-ratelimit-reset-{what}", ""))
@@ -306,7 +308,7 @@ def _duration_s(text: str) -> float | None:
 
 
 def _number(text: str | None) -> float | None:
-    """Read a number from 0 on; None for what is none, and for one without end."""
+    """Parse a finite number from 0 up, or return None."""
     try:
         number = float(text or "")
     except ValueError:

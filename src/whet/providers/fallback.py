@@ -1,8 +1,8 @@
-"""A Provider made of two: when the first one's server is down, the second answers for the rest.
+"""A Provider made of two: if the first one's server is down, the second answers for the rest of the session.
 
-"Down" is what another server can mend: unavailable, out of credit, rate-limited, key rejected, or speaking
-nonsense, after the first one's own retries. The change is per session and lasts as long as its link; it
-is final once the second has answered. Knows nothing of HTTP or wire formats.
+"Down" means a failure that another server can avoid: unavailable, out of credit, rate-limited, key
+rejected, or an invalid protocol, after the first one's own retries. The switch applies to one session
+while its link exists; it is final once the second has answered. Knows nothing of HTTP or wire formats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _MENDABLE = (Unavailable, QuotaExhausted, RateLimited, AuthRejected, WireError)
 
 
 class FallbackProvider:
-    """Two providers as one. `info` is the first's; a link's `info` is the one that answers it."""
+    """Two providers as one. `info` is the first's; a link's `info` is that of the provider that answers
+    it."""
 
     def __init__(self, first: Provider, second: Provider) -> None:
         self.first = first
@@ -58,7 +59,7 @@ class FallbackProvider:
 
 
 class FallbackLink:
-    """One session's way to whichever of the two answers."""
+    """One session's link, to the provider of the two that answers."""
 
     def __init__(self, first: ModelLink, second: ModelLink) -> None:
         self._first = first
@@ -71,7 +72,7 @@ class FallbackLink:
         return self._second.info if self._has_switched else self._first.info
 
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
-        """Stream from the first, or from the second once that has taken over. Raises ProviderError."""
+        """Stream from the first, or from the second after the switch. Raises ProviderError."""
         if self._has_switched:
             async with _closing(self._second, messages) as items:
                 async for item in items:
@@ -81,7 +82,7 @@ class FallbackLink:
         try:
             async with _closing(self._first, messages) as items:
                 async for item in items:
-                    # What a StreamRestarted voided is no longer shown.
+                    # Output before a StreamRestarted is no longer shown.
                     shown = isinstance(item, TextDelta | ReasoningDelta) or (
                         shown and not isinstance(item, StreamRestarted)
                     )
@@ -107,5 +108,5 @@ class FallbackLink:
 
 
 def _closing(link: ModelLink, messages: Sequence[Message]) -> aclosing[AsyncGenerator[StreamItem, None]]:
-    # Every link's stream is an async generator; closing it at once closes its connection at once.
+    # Every link's stream is an async generator. Closing it immediately closes its connection immediately.
     return aclosing(cast("AsyncGenerator[StreamItem, None]", link.stream(messages)))

@@ -1,7 +1,7 @@
-"""The way to one model server: a client that lives as long as the provider, and typed failures.
+"""The HTTP connection to one model server: a client that lives as long as the provider, and typed failures.
 
-Proxies and certificates come from the environment. The read time-out is the longest silence on the wire,
-not the length of an answer. Knows no wire format: bytes go in, bytes come out.
+Proxies and certificates come from the environment. The read time-out limits silence on the wire, not the
+length of an answer. Knows no wire format: bytes in, bytes out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "whet"}
 
 
 class Http:
-    """A client for one base URL. Raises ConfigError for a URL that is none."""
+    """A client for one base URL. Raises ConfigError if the URL is not valid."""
 
     def __init__(self, base_url: str, *, timeout_s: float) -> None:
         self.base_url: str = base_url.rstrip("/")
@@ -53,13 +53,13 @@ class Http:
     def post(
         self, info: ModelInfo, path: str, headers: Mapping[str, str], body: bytes
     ) -> contextlib.AbstractAsyncContextManager[Answer]:
-        """Send a JSON body; give the 2xx answer. Raises ProviderError, also while its body is read."""
+        """Send a JSON body and return the 2xx answer. Raises ProviderError, also while its body is read."""
         return self._exchange(info, "POST", self.base_url + path, headers, body)
 
     async def get(
         self, info: ModelInfo, url: str, headers: Mapping[str, str], *, body: bytes | None = None
     ) -> bytes:
-        """Fetch a small JSON answer, at most 20 MB, by POST where there is a body. Raises ProviderError."""
+        """Fetch a small JSON answer, at most 20 MB, by POST if there is a body. Raises ProviderError."""
         method = "GET" if body is None else "POST"
         async with self._exchange(info, method, url, headers, body) as answer:
             return await answer.read(20_000_000)
@@ -117,7 +117,7 @@ class Http:
 
 
 def _proxy_named(scheme: str, host: str) -> str:
-    """Name the proxy without what it is opened with."""
+    """Return the proxy's host without its credentials."""
     return proxy_for(scheme, host).rpartition("@")[2].rpartition("/")[2] or "of the environment"
 
 

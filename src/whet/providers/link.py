@@ -1,12 +1,12 @@
-"""One session's link to a model server: bytes out, deltas in; which key, and when a failure is tried again.
+"""One session's link to a model server: sends bytes, yields deltas, chooses the key, and retries failures.
 
-The link owns a session's wire cache; keys, connections and back-off belong to the provider and are shared by
-its sessions. A stream that was shown in part and then broke is begun again after a StreamRestarted.
+The link owns a session's wire cache; keys, connections and back-off belong to the provider and are shared
+by its sessions. A stream that broke after a part was shown is restarted after a StreamRestarted.
 
-One key is kept while it works, because caches are per account. A key that the server rejected, that is out of
-credit or rate-limited rests for a while and the next one takes over. Where no other key is ready, the call
-waits (`providers/backoff.py`, `providers/outage.py`). Keys are named by their variable wherever a person
-reads of them. Knows no wire format: a codec is handed in.
+One key is used as long as it works, because caches are per account. A key that was rejected, is out of
+credit or is rate-limited rests for a while, and the next one is used. If no other key is ready, the call
+waits (`providers/backoff.py`, `providers/outage.py`). In texts for people, keys are named by their
+variable. Knows no wire format: a codec is passed in.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from whet.providers.outage import Outage
 
 _DRAIN_S = 0.25
-# What a server may send: before its first event, between two, and altogether.
+# Limits on the server's data: before its first event, between two events, and in total.
 _MOST_BEFORE_BYTES = 1024 * 1024
 _MOST_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MOST_ANSWER_BYTES = 256 * 1024 * 1024
@@ -78,7 +78,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class KeyPool:
-    """The keys and which of them rest. Without keys (a local server) `current` gives an empty one."""
+    """The keys, and which of them rest. Without keys (a local server) `current` is an empty key."""
 
     def __init__(self, keys: Sequence[Key], *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self.keys: tuple[Key, ...] = tuple(keys) or (Key("", ""),)
@@ -92,14 +92,14 @@ class KeyPool:
         return self.keys[self._at]
 
     def prefer(self, name: str) -> None:
-        """Use the key of this variable until it fails; an unknown name changes nothing."""
+        """Use the key of this variable until it fails. An unknown name changes nothing."""
         self._at = next((at for at, key in enumerate(self.keys) if key.name == name), self._at)
 
     def switch(self, used: Key, error: ProviderError) -> str | None:
-        """After `error` with `used`, move on to a key that is not resting.
+        """Switch to a key that is not resting after `error` with `used`.
 
-        Gives one line for the person, or None where nothing changed: the error says nothing about the
-        key, or no other key is ready.
+        Returns one line for the person, or None if nothing changed: the error is not about the key, or no
+        other key is ready.
         """
         rest_s = _rest_s(error)
         if rest_s is None:
@@ -131,7 +131,7 @@ def _why(error: ProviderError) -> str:
 
 
 def keyless(error: ProviderError, key: Key, where: str) -> ProviderError:
-    """Have a refusal that came because no key was sent say so, and how to send one."""
+    """Set the error's hint if it was refused because no key was sent: how to send one."""
     if isinstance(error, AuthRejected) and not key.value:
         error.hint = (
             f"no key was sent to {where}: set model.base_url and model.api_key_env, both in config.yaml,"
@@ -141,7 +141,8 @@ def keyless(error: ProviderError, key: Key, where: str) -> ProviderError:
 
 
 class Wiring(msgspec.Struct, frozen=True):
-    """What a server's provider is made of. `is_window_set`: the settings name the window, don't ask."""
+    """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
+    asked."""
 
     http: Http
     codec: WireCodec
@@ -193,7 +194,7 @@ class _Attempt:
 
 
 class ServerLink:
-    """One session's way to a server. Not shared; used by one task at a time."""
+    """One session's link to a server. Not shared; used by one task at a time."""
 
     def __init__(
         self,
@@ -221,7 +222,7 @@ class ServerLink:
         return self._info()
 
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
-        """Send the prefix and `messages`; yield deltas and one Reply. Raises ProviderError."""
+        """Send the prefix and `messages`; yield deltas and one ModelReply. Raises ProviderError."""
         wiring = self._wiring
         body = self._cache.body(messages)
         outage: Outage | None = None
@@ -276,7 +277,7 @@ class ServerLink:
         return Outage(self._wiring.backoff, self._wiring.keys)
 
     async def _over(self, outage: Outage, reply: ModelReply) -> ModelReply:
-        """Give the reply that came after failures, with what the person should know of them."""
+        """Return the reply that came after failures, with notices for the person."""
         if self._returned is not None:
             await self._returned()
         return msgspec.structs.replace(reply, notices=tuple(outage.notices)) if outage.notices else reply
@@ -311,7 +312,7 @@ class ServerLink:
                     async for delta in deltas:
                         yield delta
         except ProviderError as error:
-            # What breaks after the answer is whole takes nothing away from it.
+            # Errors after the complete answer are ignored.
             if not decoder.is_done:
                 error.request_id = error.request_id or request_id
                 error.was_sent = (error.was_sent or is_answered) and not attempt.is_refused
@@ -335,7 +336,7 @@ class ServerLink:
         parser = SseParser()
         kind = content_type or "no content type"
         first, size, unheard = b"", 0, 0
-        # Closed here: what is left to the loop to close costs it a task and a wake-up of its own.
+        # Closed here, because a generator left to the event loop costs an extra task and wake-up.
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
                 events = parser.feed(chunk)
@@ -370,8 +371,10 @@ def _decode(info: ModelInfo, events: list[SseEvent], attempt: _Attempt) -> Delta
 
 
 def _joined(deltas: Deltas) -> Deltas:
-    """Give what came together as one delta for each run of text, or of reasoning: nobody sees the pieces, and
-    each goes through every layer up to the screen."""
+    """Join deltas that arrived together into one for each run of text or reasoning.
+
+    The pieces are not visible separately, and each one passes through every layer up to the screen.
+    """
     joined: list[TextDelta | ReasoningDelta] = []
     for kind, run in groupby(deltas, type):
         joined.append(kind("".join([delta.text for delta in run])))
@@ -379,7 +382,7 @@ def _joined(deltas: Deltas) -> Deltas:
 
 
 async def _whole(info: ModelInfo, answer: Answer, attempt: _Attempt) -> Deltas:
-    """Take an answer that was not streamed, or an error object sent with status 200."""
+    """Read an answer that was not streamed, or an error object sent with status 200."""
     body = await answer.read(_MOST_IN_EVENT_BYTES)
     deltas = attempt.feed(body)
     if not attempt.decoder.is_done:
@@ -390,7 +393,7 @@ async def _whole(info: ModelInfo, answer: Answer, attempt: _Attempt) -> Deltas:
 
 
 def _cut(info: ModelInfo, said: bytes, kind: str) -> ProviderError:
-    """Give the error for a stream that ended too early, or was none: `said` came instead of events."""
+    """Return the error for a stream that ended too early, or for other data `received` instead of events."""
     from whet.providers import failures  # noqa: PLC0415 as above
 
     if said.strip():
@@ -399,7 +402,7 @@ def _cut(info: ModelInfo, said: bytes, kind: str) -> ProviderError:
 
 
 async def _drain(answer: Answer, chunks: AsyncIterator[bytes]) -> None:
-    """Read to the end, so that the connection can be used again; not for long."""
+    """Read to the end for a short time, so that the connection can be reused."""
     if answer.has_ended:
         return
     with suppress(TimeoutError):

@@ -1,7 +1,8 @@
-"""An outage in the middle of a call: how long it has lasted, and the wait until the next try.
+"""An outage during a call: how long it has lasted, and the wait until the next attempt.
 
-A wait is cut short when the machine was asleep or its network changed: the server may be back in reach now.
-After a sleep the patience starts over, since nobody waited meanwhile. Loaded when a call has failed.
+A wait ends early if the machine was asleep or its network changed, because the server may be reachable
+again. After a sleep the patience starts over, since no one waited during that time. Loaded when a call has
+failed.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ _LOOK_S = 1.0
 
 
 class Outage:
-    """The failures of one call. Time in which the model streamed an answer is not counted. `notices`: which
-    keys were changed."""
+    """The failures of one call. Time in which the model streamed an answer is not counted.
+
+    `notices`: one line for each change of key.
+    """
 
     def __init__(self, backoff: Backoff, keys: KeyPool) -> None:
         self.notices: list[str] = []
@@ -31,10 +34,13 @@ class Outage:
     def failed(
         self, failure: ProviderError, key: Key, began_s: float | None
     ) -> list[StreamRestarted | Retry]:
-        """Take a try that failed with `key`, and give what the person is told before the next one. `began_s`:
-        when it began, None where something of an answer was shown. Raises `failure` where there is none."""
+        """Record an attempt that failed with `key`, and return the events to show before the next one.
+
+        `began_s`: its start time, or None if part of an answer was shown. Raises `failure` if there is no
+        next attempt.
+        """
         backoff = self._backoff
-        if began_s is not None and self._retries:  # what comes before the first failure is no part of it
+        if began_s is not None and self._retries:  # the time before the first failure does not count
             self._lost_s += backoff.monotonic_s() - began_s
         notice = self._keys.switch(key, failure)
         if notice is not None:
@@ -54,7 +60,7 @@ class Outage:
         return [StreamRestarted(reason), *([retry] if wait_s and left_s else [])]
 
     async def wait(self) -> None:
-        """Wait, or less where the machine woke up or its network changed."""
+        """Wait, ending early if the machine woke up or its network changed."""
         backoff, seconds = self._backoff, self._wait_s
         if not backoff.patience_s:
             if seconds:

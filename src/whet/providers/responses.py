@@ -44,7 +44,7 @@ from whet.providers.wire import (
 )
 
 _IDS = re.compile(r"[\x21-\x7e]{1,64}")
-# These models refuse the request for encrypted reasoning, for they have none.
+# These models refuse a request for encrypted reasoning, because they have none.
 _NO_REASONING = re.compile(r"^(?:gpt-3|gpt-4|chatgpt)")
 
 
@@ -58,11 +58,11 @@ class ResponsesEncoder:
         self._dialect = dialect
 
     def headers(self, key: str) -> dict[str, str]:
-        """Give the headers of one request."""
+        """Return the headers of one request."""
         return bearer_headers(key)
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
-        """Give everything up to the first input item."""
+        """Return the body up to the first input item."""
         fields: dict[str, Any] = {"model": options.model, "stream": True, "store": False}
         if not _NO_REASONING.match(options.model):
             fields["include"] = ["reasoning.encrypted_content"]
@@ -94,7 +94,7 @@ class ResponsesEncoder:
         return b"]}"
 
     def decoder(self, info: ModelInfo) -> ResponsesDecoder:
-        """Give a decoder for one answer."""
+        """Return a decoder for one answer."""
         return ResponsesDecoder(info)
 
 
@@ -141,7 +141,7 @@ _ITEM = decoder(_Item)
 
 
 def _replayed(message: Message) -> bytes:
-    """Give the vendor's own items, unless the message has since been changed to other tool calls."""
+    """Return the vendor's own items, or nothing if the message now has other tool calls."""
     text, items = replayed(message, "responses", _ITEMS)
     calls = [(item.call_id, item.name) for item in items or () if item.type == "function_call"]
     if not items or calls != [(_id(call.id), wire_name(call.name)) for call in message.tool_calls]:
@@ -224,7 +224,7 @@ class ResponsesDecoder:
             raise failed(self._info, data)
 
     def reply(self, taken: Iterable[str]) -> ModelReply:
-        """Give the whole answer."""
+        """Return the complete answer."""
         incomplete = self._response.incomplete_details
         reason = incomplete.reason if incomplete is not None else None
         if self._refusal or reason == "content_filter":
@@ -270,11 +270,11 @@ class ResponsesDecoder:
 
 
 def _replay(raws: Sequence[bytes], items: Sequence[_Item]) -> VendorReplay | None:
-    """Keep the items where reasoning is among them, and all of it can be read without the server's store."""
+    """Return the items if they include reasoning and all of it can be read without the server's store."""
     thoughts = [item for item in items if item.type == "reasoning"]
     if not thoughts or not all(item.encrypted_content for item in thoughts):
         return None
-    # Reasoning must be followed by the item that it led to; a cut answer may lack that.
+    # Reasoning must be followed by the item that it led to, which a cut answer may lack.
     if items[-1].type == "reasoning":
         return None
     if any(item.type == "function_call" and not is_object(item.arguments or "") for item in items):

@@ -1,7 +1,7 @@
-"""What a model server says of itself: which models it serves, and how large a local one's window really is.
+"""Asks a model server about itself: the models it serves, and the actual window of a local one.
 
-Ollama, llama.cpp, vLLM and LM Studio each say the window in a place of their own, and a model's nominal one
-is not the one that it was loaded with. There every failure is "don't know".
+Ollama, llama.cpp, vLLM and LM Studio each report the window in a different field, and a model's nominal
+window differs from the one that it was loaded with. For the window, every failure counts as "unknown".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNKNOWN = (
 
 
 class _Probe(msgspec.Struct, frozen=True):
-    """One question: `path` below the server's root, `asks` whether the model is named in a POST body."""
+    """One question. `path` is below the server's root; `asks`: the model is named in a POST body."""
 
     path: str
     read: Callable[[Any, str], Any]
@@ -67,7 +67,7 @@ _PROBES: dict[str, tuple[_Probe, ...]] = {
 
 
 async def ask_window(http: Http, info: ModelInfo, headers: Mapping[str, str]) -> int | None:
-    """Ask the server for the window of `info.model` in tokens; None where it can't be learned."""
+    """Ask the server for the window of `info.model` in tokens. Returns None if it is not known."""
     root = http.base_url.removesuffix("/v1")
     for probe in _PROBES.get(info.provider, ()):
         body = msgspec.json.encode({"model": info.model}) if probe.asks else None

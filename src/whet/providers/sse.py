@@ -17,10 +17,10 @@ SseEvent = tuple[bytes, bytes]
 
 
 class SseParser:
-    """One stream's parser. `feed` gives the events that became complete, as (name, data).
+    """One stream's parser. `feed` returns the events that are complete, as (name, data).
 
-    `has_events`: whether there was one at all; `last_id`: the id of the last complete one that had one;
-    `retry_ms`: the pause that the server last asked for before one comes back, None where it said nothing.
+    `has_events`: whether there was any event. `last_id`: the id of the last complete event that had one.
+    `retry_ms`: the reconnection pause that the server last asked for, or None.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class SseParser:
         self._id = ""
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Take bytes as they came. Raises WireError when one line or event passes 64 MB."""
+        """Take received bytes. Raises WireError if one line or event exceeds 64 MB."""
         if b"\n" not in chunk and b"\r" not in chunk and not self._rest.endswith(b"\r"):
             self._rest += chunk
             if len(self._rest) > _LIMIT_BYTES:
@@ -52,7 +52,7 @@ class SseParser:
         return events
 
     def finish(self) -> list[SseEvent]:
-        """Give an event that the server ended without its empty line."""
+        """Return an event that the server ended without its empty line."""
         lines = [bytes(self._rest).rstrip(b"\r"), b""]
         self._rest.clear()
         return self._lines(lines)
@@ -61,7 +61,7 @@ class SseParser:
         if b"\r" not in chunk:
             lines = chunk.split(b"\n")
         else:
-            # A CR at the very end may be half of a CRLF: it waits for the next bytes.
+            # A CR at the very end may be half of a CRLF, so it is kept for the next bytes.
             held = b"\r" if chunk.endswith(b"\r") else b""
             lines = _LINE_END.split(chunk[: len(chunk) - len(held)])
             lines[-1] += held

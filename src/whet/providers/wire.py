@@ -1,12 +1,12 @@
-"""A request body whose bytes are made once: request n without its tail is a prefix of request n + 1.
+"""A request body whose bytes are encoded once: request n without its tail is a prefix of request n + 1.
 
-`WireCache` keeps the messages of the last request and the bytes they became; the next request encodes only
-what was added after the common prefix (compared by identity), so that a call costs almost the same at step
-1,000 as at step 1. `WireCodec` and `Decoder` are what a wire format gives; this module knows none of them.
+`WireCache` keeps the messages of the last request and their bytes. The next request encodes only the
+messages after the common prefix (compared by identity), so a call costs almost the same at step 1,000 as
+at step 1. `WireCodec` and `Decoder` are the interfaces of a wire format; this module knows none of them.
 
-JSON is made as bytes, piece by piece, so that what a model sent is spliced and never re-spaced. Ids and names
-that a vendor would reject are always mapped to the same replacement, because the wire bytes of a message must
-not change between requests.
+JSON is built as bytes, piece by piece, so text from a model is inserted without changing its spacing. Ids
+and names that a vendor would reject are always mapped to the same replacement, because a message's wire
+bytes must not change between requests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from whet.contract.tools import ToolSpec
 
 T = TypeVar("T")
 ENCODER = msgspec.json.Encoder()
-# A union with Raw does not decode; a field that is absent is an empty Raw.
+# msgspec can't decode a union with Raw, so an absent field is an empty Raw.
 ABSENT = msgspec.Raw()
 _OBJECT: msgspec.json.Decoder[dict[str, Any]] = decoder(dict[str, Any])
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -38,7 +38,7 @@ Deltas = Sequence[TextDelta | ReasoningDelta]
 
 
 class RequestOptions(msgspec.Struct, frozen=True):
-    """What of a session's requests never changes. `max_output_tokens` 0: the server's own limit."""
+    """The constant options of a session's requests. `max_output_tokens` 0: the server's own limit."""
 
     model: str
     session_id: str = ""
@@ -47,29 +47,29 @@ class RequestOptions(msgspec.Struct, frozen=True):
 
 
 class PromptDetails(msgspec.Struct):
-    """OpenAI's count of the prompt's tokens that the cache gave or took."""
+    """OpenAI's count of prompt tokens read from or written to the cache."""
 
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
 class OutputDetails(msgspec.Struct):
-    """OpenAI's count of the answer's tokens that were reasoning."""
+    """OpenAI's count of the answer's reasoning tokens."""
 
     reasoning_tokens: int | None = None
 
 
 class Decoder(Protocol):
-    """Turns one stream's SSE data into deltas and a Reply. No I/O."""
+    """Turns one stream's SSE data into deltas and a ModelReply. No I/O."""
 
     @property
     def is_done(self) -> bool:
-        """Whether the answer is whole; a stream that ends before was cut."""
+        """Whether the answer is complete. A stream that ends before was cut."""
         ...
 
     @property
     def is_ended(self) -> bool:
-        """Whether the terminal event was seen: nothing that matters comes after it."""
+        """Whether the terminal event arrived. No relevant data follows it."""
         ...
 
     @property
@@ -82,37 +82,37 @@ class Decoder(Protocol):
         ...
 
     def feed(self, data: bytes) -> Deltas:
-        """Take one event's data. Raises ProviderError: an error inside the stream, unreadable data."""
+        """Take one event's data. Raises ProviderError for an error inside the stream or unreadable data."""
         ...
 
     def reply(self, taken: Iterable[str]) -> ModelReply:
-        """Give the whole answer, once. `taken`: call ids in use. Raises ModelRefused, WireError."""
+        """Return the complete answer, once. `used_ids`: call ids in use. Raises ModelRefused, WireError."""
         ...
 
 
 class WireCodec(Protocol):
-    """One wire format. Pure; the same input always gives the same bytes."""
+    """One wire format. Pure; the same input always produces the same bytes."""
 
     @property
     def path(self) -> str:
-        """Where the request goes, below the base URL."""
+        """The request's path below the base URL."""
         ...
 
     @property
     def models_query(self) -> str:
-        """What is asked, below the base URL, for the list of models."""
+        """The path and query for the list of models, below the base URL."""
         ...
 
     def headers(self, key: str) -> dict[str, str]:
-        """Give the headers of one request; `key` is empty where the server needs none."""
+        """Return the headers of one request. `key` is empty if the server needs none."""
         ...
 
     def head(self, system: str, tools: Sequence[ToolSpec], options: RequestOptions) -> bytes:
-        """Give everything up to the first message; ends with `[` or with the system message."""
+        """Return the body up to the first message. It ends with `[` or with the system message."""
         ...
 
     def fragment(self, messages: Sequence[Message], index: int) -> bytes:
-        """Encode messages[index], given what stands before it; opens with a comma."""
+        """Encode messages[index] in the context of the messages before it. The result begins with a comma."""
         ...
 
     def tail(self, messages: Sequence[Message]) -> bytes:
@@ -120,12 +120,12 @@ class WireCodec(Protocol):
         ...
 
     def decoder(self, info: ModelInfo) -> Decoder:
-        """Give a decoder for one answer."""
+        """Return a decoder for one answer."""
         ...
 
 
 class WireCache:
-    """One session's request body, growing. `call_ids` holds every call id it has encoded."""
+    """One session's growing request body. `call_ids` holds every call id it has encoded."""
 
     def __init__(self, codec: WireCodec, head: bytes) -> None:
         self._codec = codec
@@ -136,7 +136,8 @@ class WireCache:
         self.call_ids: set[str] = set()
 
     def body(self, messages: Sequence[Message]) -> bytes:
-        """Give the whole body for `messages`; the same objects as last time stay as they are."""
+        """Return the complete body for `messages`. Messages that are the same objects as last time are not
+        encoded again."""
         self._cut(self._common(messages))
         for index in range(len(self._messages), len(messages)):
             fragment = self._codec.fragment(messages, index)
@@ -150,7 +151,7 @@ class WireCache:
 
     def _common(self, messages: Sequence[Message]) -> int:
         kept = len(self._messages)
-        # Messages compare by identity, so this is one fast pass for the usual case: the list only grew.
+        # Messages compare by identity, so this is one fast pass for the usual case of a list that only grew.
         if list(messages[:kept]) == self._messages:
             return kept
         for index, (old, new) in enumerate(zip(self._messages, messages, strict=False)):
@@ -166,7 +167,7 @@ class WireCache:
 
 
 def images_before(messages: Sequence[Message], end: int) -> list[ImagePart]:
-    """Give the images of the run of tool results that ends before `end`, in order."""
+    """Return the images of the run of tool results that ends before `end`, in order."""
     images: list[ImagePart] = []
     start = end
     while start and messages[start - 1].role == "tool":
@@ -178,7 +179,7 @@ def images_before(messages: Sequence[Message], end: int) -> list[ImagePart]:
 
 
 def content_json(message: Message, part: Callable[[Part], bytes]) -> bytes:
-    """Give what the model reads as the content: a string, or a list of parts that `part` encodes."""
+    """Return the content that the model reads: a string, or a list of parts that `part` encodes."""
     content = sent_content(message)
     if isinstance(content, str):
         return quote(content)
@@ -186,18 +187,18 @@ def content_json(message: Message, part: Callable[[Part], bytes]) -> bytes:
 
 
 def data_url(part: ImagePart) -> bytes:
-    """Give an image as a quoted data URL."""
+    """Return an image as a quoted data URL."""
     return quote(f"data:{part.media_type};base64,{part.data_base64}")
 
 
 def bearer_headers(key: str) -> dict[str, str]:
-    """Give the headers of a JSON request with its key as most servers take it."""
+    """Return the headers of a JSON request with its key in the usual form."""
     headers = {"content-type": "application/json"}
     return headers | {"authorization": f"Bearer {key}"} if key else headers
 
 
 def quote(text: str) -> bytes:
-    """Write a JSON string; a lone surrogate (a file name that was no UTF-8) becomes U+FFFD."""
+    """Return a JSON string. A lone surrogate (from a file name that is not UTF-8) becomes U+FFFD."""
     try:
         return ENCODER.encode(text)
     except UnicodeEncodeError:
@@ -205,7 +206,7 @@ def quote(text: str) -> bytes:
 
 
 def encode(value: Any) -> bytes:
-    """Write any value as JSON, with lone surrogates replaced."""
+    """Return any value as JSON, with lone surrogates replaced."""
     try:
         return ENCODER.encode(value)
     except UnicodeEncodeError:
@@ -213,9 +214,12 @@ def encode(value: Any) -> bytes:
 
 
 def sent_schema(tool: ToolSpec) -> dict[str, Any]:
-    """Give a tool's schema as it is sent: without the arguments that no request describes, and without
-    `additionalProperties: false`, which tells a model nothing (a call with an unknown argument is refused
-    when it is read) and was six percent of the tools' bytes."""
+    """Return a tool's schema as it is sent: without unsent arguments and without `additionalProperties:
+    false`.
+
+    The latter does not help a model (a call with an unknown argument is refused when it is read) and took
+    six percent of the tools' bytes.
+    """
     schema = cast("dict[str, Any]", _open(tool.parameters))
     for name in tool.unsent:
         del schema["properties"][name]
@@ -238,7 +242,7 @@ def _open(schema: Any) -> Any:
 
 
 def replayed(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> tuple[str, T | None]:
-    """Give what the vendor sent in `form`, as text and read; "" and None where it sent nothing such."""
+    """Return the vendor's own data in the format `form`, as text and decoded, or ("", None)."""
     replay = message.replay
     if replay is None or replay.format != form:
         return "", None
@@ -249,7 +253,7 @@ def replayed(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> tup
 
 
 def is_object(text: str) -> bool:
-    """Whether `text` is one whole JSON object."""
+    """Return whether `text` is one complete JSON object."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -260,20 +264,22 @@ def is_object(text: str) -> bool:
 
 
 def object_or_empty(text: str) -> str:
-    """Give `text` itself where it is a JSON object, else `{}`: no vendor takes unreadable arguments back."""
+    """Return `text` itself if it is a JSON object, else `{}`: no vendor accepts unreadable arguments back."""
     return text if is_object(text) else "{}"
 
 
 def wire_name(name: str) -> str:
-    """Give a tool name that every vendor accepts in a history: letters, digits, _ and -, at most 64."""
+    """Return a tool name that every vendor accepts in a history: letters, digits, _ and -, at most 64."""
     if _NAME.fullmatch(name):
         return name
     return _NOT_NAME.sub("_", name)[:64] or "unnamed"
 
 
 def wire_id(call_id: str, allowed: re.Pattern[str], length: int = 24) -> str:
-    """Give `call_id` where `allowed` matches it, else `length` letters and digits made from it. They are the
-    same in every version: an old session's requests go on with them."""
+    """Return `call_id` if `allowed` matches it, else `length` letters and digits derived from it.
+
+    They are the same in every version, so the requests of an old session stay valid.
+    """
     if allowed.fullmatch(call_id):
         return call_id
     number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
@@ -285,9 +291,9 @@ def wire_id(call_id: str, allowed: re.Pattern[str], length: int = 24) -> str:
 
 
 def unique_ids(ids: Sequence[str], taken: Iterable[str]) -> list[str]:
-    """Give each call an id of its own: missing ones are numbered, repeated ones get `_2`, `_3`, ...
+    """Return a unique id for each call: missing ones are numbered, repeated ones get `_2`, `_3`, ...
 
-    `taken` holds the ids of earlier messages, which vendors want different as well.
+    `used_ids` holds the ids of earlier messages, from which vendors require new ones to differ as well.
     """
     seen = taken if isinstance(taken, set | frozenset) else frozenset(taken)
     fresh: list[str] = []
@@ -298,8 +304,10 @@ def unique_ids(ids: Sequence[str], taken: Iterable[str]) -> list[str]:
 
 
 def _free(base: str, is_taken: Callable[[str], bool]) -> str:
-    """Give `base`, or else the first free of base_2, base_3, ...: by doubling and halving, as a server that
-    calls every call alike has taken all below."""
+    """Return `base`, or the first free of base_2, base_3, ...
+
+    Searches by doubling and halving: a server that names all calls alike has used all smaller numbers.
+    """
     if not is_taken(base):
         return base
     last_taken, free = 1, 2
@@ -315,28 +323,28 @@ def _free(base: str, is_taken: Callable[[str], bool]) -> str:
 
 
 def failed(info: ModelInfo, data: bytes) -> ProviderError:
-    """Give the error for an event that says one, or that can't be read."""
+    """Return the error for an event that reports one or can't be read."""
     from whet.providers import failures  # noqa: PLC0415 read only where something failed
 
     return failures.from_payload(info, data)
 
 
 def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't be read") -> ProviderError:
-    """Give the error for a part of an answer, `what`, that can't be one."""
+    """Return the error for an invalid part of an answer, described by `subject`."""
     from whet.providers import failures  # noqa: PLC0415 as above
 
     return failures.unreadable(info, data, what)
 
 
 def refused(info: ModelInfo, why: str = "") -> ProviderError:
-    """Give the error for an answer that was withheld."""
+    """Return the error for an answer that was withheld."""
     from whet.providers import failures  # noqa: PLC0415 as above
 
     return failures.refused(info, why)
 
 
 def raise_error_in(info: ModelInfo, data: bytes) -> None:
-    """Raise the error that an event without a part of an answer may be."""
+    """Raise an error if the event is an error object instead of a part of an answer."""
     from whet.providers import failures  # noqa: PLC0415 as above
 
     if failures.read_error(data) is not None:

@@ -34,7 +34,7 @@ class Budget:
         self._settings = settings
 
     def tomorrow(self) -> str:
-        """Give the ISO time from which there is budget again."""
+        """Return the ISO time from which there is budget again."""
         return day_start(self._clock.now(), later_days=1)
 
     async def check_share(self, expected: int, weights: Weights, allowance: int = 0) -> None:
@@ -50,7 +50,7 @@ class Budget:
             )
 
     async def check(self, expected: Usage) -> None:
-        """Raise BudgetReached where a call like `expected` would pass a limit."""
+        """Raise BudgetReached if a call like `expected` would exceed a limit."""
         settings = self._settings
         if not settings.daily_tokens and not settings.daily_usd:
             return
@@ -77,7 +77,7 @@ class Budget:
 
 
 class MeteredLink:
-    """A review's way to its model, past the budget; it remembers why the last call failed."""
+    """A review's link to its model, checked against the budget; it remembers why the last call failed."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class MeteredLink:
 
 
 def _expected(info: ModelInfo, tokens: int) -> Usage:
-    """Give what a call of this size costs at the most, output left out."""
+    """Return the maximum cost of a call of this size, without its output."""
     price = info.input_usd_per_mtok
     return msgspec.structs.replace(
         Usage(total_tokens=tokens), cost_usd=None if price is None else tokens * price / 1e6

@@ -1,8 +1,9 @@
-"""Whether the person came back to what a turn had done: by where their message stands and what followed it.
+"""Decide whether the person corrected a turn, from the position of their message and the calls that followed.
 
-No word of it is looked up, so every language counts alike. A later message that states something is a
-correction where the turn that it began did the former turn's work again otherwise, or by a program that the
-message names; where the turn only looked and answered, it may be one. A false alarm costs one review at most.
+No words are looked up, so every language is treated alike. A later message that states something is a
+correction if its turn repeated the former turn's work in another way, or used a program that the message
+names. If its turn only looked and answered, it may be a correction. A false alarm costs one review at
+most.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _ALIKE = 0.6
 
 
 def correction(said: str, calls: Sequence[TurnCall], before: Sequence[TurnCall]) -> Correction:
-    """Say whether a message corrects the turn before it: work was redone, or something was only said.
+    """Return whether a message corrects the turn before it: work was redone, or something was only said.
 
-    `calls` are those of the turn that it began, `before` those of the turn before that.
+    `calls` are those of the turn that the message began, `before` those of the previous turn.
     """
     own = typed.split(said[:4_000])[0]
     stated = " ".join(one for one in units.sentences(own) if not units.is_question(one))
@@ -42,7 +43,7 @@ def correction(said: str, calls: Sequence[TurnCall], before: Sequence[TurnCall])
 
 
 def _is_again(call: TurnCall, one: TurnCall) -> bool:
-    """Whether a call is another one with something changed in it."""
+    """Return whether a call repeats an earlier one with a change."""
     if call.name != one.name or call.arguments == one.arguments or "looks" in tags_of(call.name):
         return False
     new, old = set(re.findall(r"[\w./-]+", call.arguments)), set(re.findall(r"[\w./-]+", one.arguments))

@@ -1,6 +1,8 @@
-"""A conversation as one text for another model: what the person said whole, everything else cut to fit.
+"""Write a conversation as one text for another model: the person's messages are kept longest, everything else
+is cut to fit.
 
-Text stays verbatim between the cuts, so that it can be quoted as evidence. It does not know who reads it.
+Text stays verbatim between the cuts, so that it can be quoted as evidence. This module does not know who
+reads it.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ _CAPS = (4_000, 2_000, 1_000, 500, 240, 120)
 
 
 def digest(messages: Sequence[Message], budget_tokens: int) -> str:
-    """Write `messages` as a text of at most `budget_tokens`: long parts are cut first, then the middle. Who
-    says something stands on a line of its own, so that every other line can be quoted as it is."""
+    """Write `messages` as a text of at most `budget_tokens`: long parts are cut first, then the middle.
+
+    The speaker is on a line of its own, so that every other line can be quoted verbatim.
+    """
     budget = budget_tokens * _CHARS_PER_TOKEN
     text = ""
     for cap in _CAPS:

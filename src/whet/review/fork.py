@@ -1,9 +1,10 @@
-"""A review's session: the reviewed conversation's very bytes, one message more, and almost nothing allowed.
+"""A review's session: the exact bytes of the reviewed conversation, one more message, and very few
+permissions.
 
-The fork is a child session of kind `review` that stores only what it says itself; what it inherits is read
+The fork is a child session of kind `review` that stores only its own messages; inherited messages are read
 from the parent's rows and never written. So the parent, its context engine, its plugins and its cache are
-not touched, and a crash loses nothing: the same child is opened again. Another model, which could not read
-the parent's cache, gets a digest of the conversation in place of its messages.
+not touched, and a crash loses nothing: the same child is opened again. A different model, which could not
+use the parent's cache, gets a digest of the conversation instead of its messages.
 """
 
 from __future__ import annotations
@@ -50,16 +51,19 @@ if TYPE_CHECKING:
     from whet.context.repair import HistoryRepair
 
 WRITES = frozenset[Tag](("notes", "skills"))
-"""The tags of the tools that a review learns with; others that it may call have the tag `probe`."""
+"""The tags of the tools that a review learns with; the other tools that it may call have the tag `probe`."""
 _OTHERS_TOKENS = 4_000
 DIGEST = "digest"
-"""What stands in place of a view where the review reads a digest."""
+"""Stored instead of a view if the review reads a digest."""
 
 
 class ForkParts(msgspec.Struct, frozen=True):
-    """What forks are made of. `tools`: every tool of the program by name. `policy`: a gate that asks nobody.
-    `bind` has a session's writes count as a review's, of whose memory is named last; `reopen` gives a
-    session's link what stands before its messages in every request (examples that it was begun with)."""
+    """The parts that forks are built from.
+
+    `tools`: every tool of the program by name. `policy`: a gate that asks no one. `bind` marks a session's
+    writes as a review's; its last argument is the person whose memory they go to. `reopen` adds the
+    examples that a session was started with to its link.
+    """
 
     database: StateDatabase
     clock: Clock
@@ -73,8 +77,8 @@ class ForkParts(msgspec.Struct, frozen=True):
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """An open review: its session, the message that begins it, its metered way to the model, and whose memory
-    it writes to (empty: the owner's)."""
+    """An open review: its session, the message that begins it, its metered link to the model, and the person
+    whose memory it writes to (empty: the owner's)."""
 
     session: Session
     opening: Message
@@ -85,9 +89,9 @@ class Fork(msgspec.Struct, frozen=True):
 async def open_fork(
     parts: ForkParts, job: Job, order: Order, provider: Provider, *, shares_prefix: bool
 ) -> Fork:
-    """Open the review's session, made on the first try and found again afterwards.
+    """Open the review's session; it is created on the first try and found again afterwards.
 
-    Raises NotFound where the reviewed session is gone, ConfigError without a model.
+    Raises NotFound if the reviewed session no longer exists, ConfigError without a model.
     """
     child_id = await parts.database.append(
         lambda db: _child(db, job, order, provider.info, (shares_prefix, parts))
@@ -111,7 +115,7 @@ async def open_fork(
     if is_digest:
         opening = f"{wording.TITLE}\n\n{digest(inherited, parts.digest_tokens)}\n\n{opening}"
         inherited = []
-    # A vendor may keep caches apart by the session's name, so the parent's goes out.
+    # A vendor may keep separate caches per session name, so the parent's name is sent.
     link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
     if not is_digest:
         link = await parts.reopen(parent.id, link)
@@ -133,7 +137,7 @@ async def open_fork(
 def _child(
     connection: apsw.Connection, job: Job, order: Order, info: ModelInfo, how: tuple[bool, ForkParts]
 ) -> str:
-    """Give the review's own session, made with the list that it begins with where there is none yet."""
+    """Return the id of the review's own session; create it with its first list if it does not exist yet."""
     shares_prefix, parts = how
     child_id, view = reviews.view_of(connection, job.id)
     if child_id:
@@ -163,13 +167,13 @@ def _child(
 
 
 def _newest(connection: apsw.Connection, key: int, order: Order) -> int:
-    """Give the last turn to look at: what was said since the order may take back what came before."""
+    """Return the last turn to review: messages after the job was queued may revoke earlier ones."""
     return max(order.turn, live.last_turn(connection, key))
 
 
 def _others(connection: apsw.Connection, ids: Sequence[str]) -> str:
-    """Write the other one-shots that are reviewed with this one, oldest first; those that are private by now
-    or gone are left out."""
+    """Write the other one-shots that are reviewed with this one, oldest first, without those that are private
+    or deleted by now."""
     texts: list[str] = []
     for id_ in reversed(ids):
         try:
@@ -185,7 +189,8 @@ def _others(connection: apsw.Connection, ids: Sequence[str]) -> str:
 
 
 def _seen_here(message: Message) -> Message:
-    """Leave out what came from elsewhere: nothing may rest on it, and it would reach another conversation."""
+    """Drop results that came from outside this machine: no lesson may rest on them, and they would reach
+    another conversation."""
     if message.role != "tool" or "local" in tags_of(message.tool_name):
         return message
     return msgspec.structs.replace(message, content="[left out: it came from elsewhere]")
@@ -232,13 +237,14 @@ def _allowed(specs: Sequence[ToolSpec], parts: ForkParts) -> tuple[str, ...]:
 
 
 def usable(tools: Iterable[Tool]) -> list[Tool]:
-    """Give the tools that a review may call, those that it learns with first."""
+    """Return the tools that a review may call, those that it learns with first."""
     found = [tool for tool in tools if tool.tags & {"probe", *WRITES}]
     return sorted(found, key=lambda tool: not tool.tags & WRITES)
 
 
 def _denied(spec: ToolSpec) -> Tool:
-    """Stand in for a tool that a review may not use: known, so that the gate says why it is denied."""
+    """Return a placeholder for a tool that a review may not use: its name is known, so that the gate can say
+    why it is denied."""
 
     async def run(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
         raise NotFound(f"{spec.name} is not part of a review")
@@ -247,14 +253,15 @@ def _denied(spec: ToolSpec) -> Tool:
 
 
 class ReviewGate:
-    """Lets memory and skill tools pass, probes by the policy of a program where nobody is, nothing else."""
+    """Allows memory and skill tools, decides probes by the policy for programs without a person, and denies
+    everything else."""
 
     def __init__(self, policy: Gate, allowed: Sequence[str]) -> None:
         self._policy = policy
         self._allowed = allowed
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
-        """Decide without asking anybody; a denial names what is allowed."""
+        """Decide without asking a person; a denial names the allowed tools."""
         name = call.tool.name
         if call.tool.tags & WRITES and name in self._allowed:
             return Decision("allow", "rule")
@@ -267,14 +274,13 @@ class ReviewGate:
         )
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
-        """Tell nobody: a review makes no call that a confirmation service decides on."""
+        """Report nothing: a confirmation service never decides on a review's calls."""
 
 
 class Inherited:
-    """The context of a fork: the parent's list, word for word, then the review's own messages.
+    """The context of a fork: the parent's list, unchanged, followed by the review's own messages.
 
-    No engine is asked or told anything, and nothing is compacted: a list that is too long is the worker's
-    business.
+    No engine is involved, and nothing is compacted: the worker handles a list that is too long.
     """
 
     def __init__(self, inherited: Sequence[Message], link: Callable[[], ModelLink]) -> None:
@@ -289,7 +295,7 @@ class Inherited:
     async def view(
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
     ) -> Sequence[Message]:
-        """Give the inherited list and what came since, repaired as the parent's was."""
+        """Return the inherited list and the messages since, repaired like the parent's."""
         self._repair, self._list = None, [*self._inherited, *transcript]
         return self._show()
 
@@ -317,7 +323,7 @@ class Inherited:
         return self._sent
 
     def observe(self, usage: Usage) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
     def sent_tokens(self) -> int:
         """Estimate the list's tokens."""
@@ -328,9 +334,9 @@ class Inherited:
         return "nothing"
 
     async def status(self) -> ContextStatus:
-        """Say what there is."""
+        """Return the status of the list."""
         window = self._link().info.window_tokens
         return ContextStatus("none", "review", window, 0, 0, counted=False, messages=len(self._inherited))
 
     async def aclose(self) -> None:
-        """End nothing."""
+        """Do nothing."""

@@ -1,8 +1,8 @@
-"""A learned procedure is improved on its own cases, by GEPA from its package: proposals are replayed on
-recorded sessions; what wins on cases that no proposal was made from comes into force if it loses on none.
+"""Improve a learned procedure on its own cases with the GEPA package: proposals are replayed on recorded
+sessions, and one that gains on held-out cases without losing on any case becomes active.
 
-The model proposes steps; the program writes them, and only commands that a session has seen succeed. Nothing
-is run. GEPA is loaded when it is asked for. Source of its face: the package's `GEPAAdapter`.
+The model proposes steps; the program writes them, using only commands that succeeded in a session. Nothing
+is run. GEPA is imported on demand. Source of the interface: the package's `GEPAAdapter`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ session to session. No command that no session shows. Give all of them, numbered
 ``` blocks."""
 
 Ask = Callable[[str], str]
-"""Puts a prompt to the model and gives its answer. Blocks."""
+"""Sends a prompt to the model and returns its answer. Blocks."""
 
 
 class Improvement(msgspec.Struct, frozen=True):
-    """What came of it: the steps, each case's score before and after by session, and which were held out.
-    `is_gain`: better on what was held out, worse on no case."""
+    """The result: the steps, each case's score before and after by session, and the held-out sessions.
+    `is_gain`: better on the held-out cases, worse on no case."""
 
     steps: tuple[str, ...]
     before: dict[str, float]
@@ -48,14 +48,14 @@ class Improvement(msgspec.Struct, frozen=True):
 
     @property
     def is_gain(self) -> bool:
-        """Whether it may come into force."""
+        """Whether the steps may become active."""
         gained = sum(self.after[one] - self.before[one] for one in self.held_out)
         return gained > 0 and all(self.after[one] >= self.before[one] for one in self.before)
 
 
 def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Improvement:
-    """Look for better steps with at most `budget` answers of the model. Raises NotFound where there are too
-    few cases to hold any out, ConfigError without the package."""
+    """Search for better steps with at most `budget` model answers. Raises NotFound if there are too few cases
+    to hold any out, ConfigError without the package."""
     steps = steps_of(text)
     if not steps:
         raise NotFound("the skill has no numbered steps", hint="whet skills show NAME")
@@ -64,7 +64,7 @@ def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Imp
             f"the skill has {len(cases)} cases, and one must be held out",
             hint="it gets a case with each session that it is learned from: whet skills check NAME",
         )
-    # Every second one is held out, so that old and new ones are on both sides.
+    # Every second case is held out, so that old and new ones are on both sides.
     shown, held = cases[::2], cases[1::2]
     search = _Search(ask, budget)
     found = search.run(steps, shown)
@@ -80,7 +80,7 @@ def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Imp
 
 
 def with_steps(text: str, steps: Sequence[str]) -> str:
-    """Give a skill's text with these steps in place of its numbered lines."""
+    """Return a skill's text with these steps instead of its numbered lines."""
     lines = text.splitlines()
     old = {at: found[0] for at, line in enumerate(lines) if (found := steps_of(line))}
     tails = {step: lines[at].partition(_ticked(step))[2] for at, step in old.items()}
@@ -91,8 +91,11 @@ def with_steps(text: str, steps: Sequence[str]) -> str:
 
 
 def score(steps: Sequence[str], case: SkillCase) -> float:
-    """Say how well steps tell what worked in a case, 0 to 1: those that succeeded there in order, against all
-    of them and against all that succeeded there. Nothing where one of them failed."""
+    """Return how well steps cover the commands that worked in a case, from 0 to 1.
+
+    It is the F1 score of the steps that succeeded there, in order: precision against all steps, recall
+    against all commands that succeeded. 0 if one of the steps failed.
+    """
     worked = list(dict.fromkeys(command for command, failed in case.commands if not failed))
     found = replay(steps, case)
     if found.failed or not steps or not worked:
@@ -113,7 +116,7 @@ class _Search:
         self._budget = budget
 
     def run(self, steps: Sequence[str], cases: Sequence[SkillCase]) -> list[str]:
-        """Give the best steps that were found on these cases."""
+        """Return the best steps found on these cases."""
         result = _gepa().optimize(
             seed_candidate={_STEPS: _numbered(steps)},
             trainset=list(cases),
@@ -141,7 +144,7 @@ class _Search:
     def make_reflective_dataset(
         self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Say of each case what worked in it and what became of the steps."""
+        """Return, for each case, the commands that worked and the results of the steps."""
         told = [
             {
                 "Inputs": {
@@ -169,7 +172,7 @@ class _Search:
 
 
 class _Silent:
-    """Takes GEPA's lines and shows none."""
+    """Takes GEPA's log lines and shows none."""
 
     def log(self, message: str) -> None:
         """Drop a line."""

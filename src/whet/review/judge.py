@@ -1,9 +1,10 @@
-"""A second model reads what a review is about to bring into force: do the quotes say what the lesson claims?
+"""Let a second model check the changes that a review is about to activate: do the quotes support the lesson's
+claim?
 
-The program writes a lesson from its sources, so only what the first model took it for can be wrong: another
-person's wish as the owner's, a question as a rule. One call a review, stored as a session of its own: it
-counts as a review's, and a worker that goes on after a crash finds the answer. It can only say no, and what
-it says no to waits for the person. What it makes nothing of stays as it was.
+The program writes a lesson from its sources, so only the first model's interpretation can be wrong:
+another person's wish taken as the owner's, a question taken as a rule. It makes one call per review,
+stored as a separate session: it counts as a review's, and a worker that resumes after a crash finds the
+answer. It can only reject, and rejected changes wait for the person. An unreadable answer changes nothing.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ _log = logging.getLogger("whet.review")
 
 
 class Checks(msgspec.Struct, frozen=True):
-    """What looks once more at what a review is about to keep: `look` runs what reads, `judge` gives the
-    second model (None: none is set)."""
+    """The checks of a review's changes: `look` runs read-only commands, `judge` returns the second model
+    (None: not configured)."""
 
     look: Look | None = None
     judge: Callable[[Order], Provider | None] | None = None
@@ -58,9 +59,9 @@ class Checks(msgspec.Struct, frozen=True):
 async def doubts(
     parts: ForkParts, fork: Fork, task_id: str, provider: Provider, *, by_hand: bool
 ) -> dict[int, str]:
-    """Give the staged rows whose quotes do not say what is claimed, by id, each with the reason.
+    """Return the staged rows whose quotes do not support the claim, by id, each with the reason.
 
-    Asks once, whatever comes of it; without an answer there is none. Raises StoreError.
+    Asks only once; without an answer no row is doubted. Raises StoreError.
     """
     rows = await parts.database.read(lambda db: claims(db, task_id))
     numbers = refused_by(await _asked(parts, fork, provider, question(rows), by_hand)) if rows else []
@@ -70,19 +71,19 @@ async def doubts(
 
 
 def refused_by(answer: str) -> list[int]:
-    """Give the numbers that an answer says no to: those of its last line that begins with NO:."""
+    """Return the numbers that an answer rejects: those of its last line that begins with NO:."""
     lines = _ANSWER.findall(answer)
     return [int(number) for number in re.findall(r"\d{1,3}", lines[-1])] if lines else []
 
 
 def claims(connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
-    """Give the staged rows of a review that a judge is asked about, twelve at most."""
+    """Return the staged rows of a review for the judge, twelve at most."""
     rows = ledger.of_task(connection, task_id, ("staged",))
     return [row for row in rows if row.remark and row.after and row.trust != "untrusted"][:_MOST]
 
 
 def question(rows: Sequence[LedgerRow]) -> str:
-    """Give one line of JSON for each claim, so that no text can pass for another's number."""
+    """Return one line of JSON for each claim, so that no text can pass for another claim's number."""
     lines: list[str] = []
     for number, row in enumerate(rows, 1):
         quotes = [f"{one.role}: {one.quote}" for one in row.evidence]
@@ -99,7 +100,7 @@ def question(rows: Sequence[LedgerRow]) -> str:
 
 
 async def _asked(parts: ForkParts, fork: Fork, provider: Provider, question: str, by_hand: bool) -> str:
-    """Give what the model answers, or answered before a crash; empty where it did not."""
+    """Return the model's answer, also one from before a crash; an empty string if it did not answer."""
     prompt = wording.prompt("judge.md")
     parent = fork.session.log.session
     child = asked_aside(parent, parent.parent_session_id, provider, f"judge-{fork.session.id}", prompt)
@@ -114,7 +115,7 @@ async def _asked(parts: ForkParts, fork: Fork, provider: Provider, question: str
 
 
 def asked_aside(parent: SessionRow, about: str, provider: Provider, id_: str, prompt: str) -> NewSession:
-    """Give the session in which another model is asked `about` a session; it counts as a review's."""
+    """Return a session for asking another model about a session; it counts as a review's."""
     return NewSession(
         id=id_,
         parent_session_id=about,
@@ -130,7 +131,7 @@ def asked_aside(parent: SessionRow, about: str, provider: Provider, id_: str, pr
 
 
 class OnceParts(msgspec.Struct, frozen=True):
-    """What a single question to a model needs of a process."""
+    """The parts of a process that a single question to a model needs."""
 
     database: StateDatabase
     clock: Clock
@@ -138,8 +139,8 @@ class OnceParts(msgspec.Struct, frozen=True):
 
 
 async def ask_once(parts: OnceParts, child: NewSession, link: ModelLink, question: str) -> tuple[str, str]:
-    """Ask over `link`, in a session of its own, unless that was asked before; gives the answer, and why there
-    is none. Raises StoreError."""
+    """Ask over `link`, in a session of its own, unless it was asked before. Return the answer, and the error
+    if there is no answer. Raises StoreError."""
 
     def create(connection: apsw.Connection) -> None:
         try:
@@ -170,4 +171,4 @@ async def ask_once(parts: OnceParts, child: NewSession, link: ModelLink, questio
 
 
 def _ignore(event: Event) -> None:
-    """Show nothing of it."""
+    """Show nothing."""

@@ -1,7 +1,7 @@
-"""What a review job is to do, as its payload says it: which session, since which turn, for what, by whom.
+"""The payload of a review job: which session, since which turn, what for, and who asked.
 
-Written in the turn's end transaction, read by whichever process runs the job. It holds no key, only the
-name of the variable that has it.
+It is written in the turn's end transaction and read by whichever process runs the job. It holds no key,
+only the name of the variable that holds the key.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from whet.store.jobs import NewJob, Queued
 Kind = Literal["memory", "skill"]
 KINDS: tuple[Kind, ...] = ("memory", "skill")
 TAG_OF: dict[Kind, Tag] = {"memory": "notes", "skill": "skills"}
-"""Which tools write what a review of a kind learns."""
+"""The tags of the tools that write the lessons of each kind of review."""
 
 
 class Runtime(msgspec.Struct, frozen=True):
-    """The model that answered the conversation: its settings, and which key of the pool was in use."""
+    """The model that answered the conversation: its settings, and the key of the pool that was in use."""
 
     model: ModelSettings
     key_name: str = ""
@@ -54,12 +54,12 @@ class Order(msgspec.Struct, frozen=True):
 
     @property
     def is_by_hand(self) -> bool:
-        """Whether a person asked for it."""
+        """Whether a person requested it."""
         return "asked" in self.reasons
 
 
 def read_order(payload: str) -> Order:
-    """Read a job's payload. Raises WhetError for one that another version wrote differently."""
+    """Parse a job's payload. Raises WhetError if another version wrote it in another format."""
     try:
         return from_json(payload, Order)
     except msgspec.DecodeError as error:
@@ -69,13 +69,13 @@ def read_order(payload: str) -> Order:
 
 
 def kinds_for(tools: Collection[str]) -> tuple[Kind, ...]:
-    """Give what a session with these tools can be reviewed for."""
+    """Return the kinds of reviews that a session with these tools can have."""
     tags = frozenset[str]().union(*map(tags_of, tools))
     return tuple(kind for kind in KINDS if TAG_OF[kind] in tags)
 
 
 def put(connection: apsw.Connection, order: Order, conversation_id: str, clock: Clock) -> Queued:
-    """Queue a review, or widen the one that waits for this conversation; it then sees the newer turn."""
+    """Queue a review, or extend the one that waits for this conversation; it then sees the newer turn."""
     found = jobs.waiting(connection, reviews.KIND, conversation_id)
     if found is not None and (merged := _merged(found.payload, order)) is not None:
         at_once = iso(time_of(connection, clock)) if order.is_by_hand else found.run_after
@@ -88,7 +88,7 @@ def put(connection: apsw.Connection, order: Order, conversation_id: str, clock: 
 
 
 def _merged(payload: str, new: Order) -> Order | None:
-    """Give one order for both; None where the old one is about another session or has begun."""
+    """Return one job for both, or None if the old one is about another session or can't be read."""
     try:
         old = read_order(payload)
     except WhetError:

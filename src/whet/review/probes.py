@@ -1,8 +1,8 @@
-"""Looks again at what a review is about to keep: the command that a fact rests on is run once more, and where
-it still prints the very line, the note says on which day.
+"""Verify the facts that a review is about to keep: run the command behind a fact once more, and if it still
+prints the same line, add the date to the note.
 
-A probe only confirms: what it finds otherwise changes nothing. Which commands may be run is the gate's and
-the sandbox's decision (`look`), and no word of the command is read here.
+A probe can only confirm; other results change nothing. The gate and the sandbox decide which commands may
+run (`look`); the command's words are not interpreted here.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from whet.store.ledger import LedgerRow, Quote, digest
 from whet.store.sessions import get as session_of
 
 MOST = 3
-"""The commands that one review runs."""
+"""The number of commands that one review may run."""
 
 Look = Callable[[str, str], str | None]
-"""Runs a command in a workspace where neither it nor the network can be changed or reached, and gives what it
-printed; None where that may not be, or where it failed. Blocks, for a limited time."""
+"""Runs a command in a read-only workspace without network and returns its output; None if it is not allowed
+or failed. Blocks, for a limited time."""
 
 
 def probe(database: StateDatabase, task_id: str, trusted: Collection[str], look: Look, day: str) -> list[int]:
-    """Run what the staged facts of a review rest on, and mark those that were seen again. Gives their rows.
+    """Run the commands behind the staged facts of a review and mark the facts that were confirmed. Return
+    their row ids.
 
-    Blocks. What was marked before, after a crash, is left as it is.
+    Blocks. Facts that were marked before a crash are skipped.
     """
     rows = database.read_now(lambda db: ledger.of_task(db, task_id, ("staged",)))
     replaced = {row.before for row in rows}
@@ -37,7 +38,7 @@ def probe(database: StateDatabase, task_id: str, trusted: Collection[str], look:
     seen: list[int] = []
     for row in rows:
         text = row.after if "(checked " in row.after else f"{row.after} (checked {day})"
-        # A note that a later one of the same review builds on has to keep its words.
+        # A note that a later note of the same review replaces must keep its words.
         if row.kind != "memory" or row.after in replaced or text == row.after or not _is_plain(row):
             continue
         for one in row.evidence:
@@ -51,8 +52,8 @@ def probe(database: StateDatabase, task_id: str, trusted: Collection[str], look:
 
 
 def _is_plain(row: LedgerRow) -> bool:
-    """Whether a row is a fact that nothing but this machine's own results showed."""
-    # Without evidence nothing would be run, and the note would say that it was checked.
+    """Return whether a row is a fact that rests only on this machine's own results."""
+    # Without evidence nothing would run, but the note would claim that it was checked.
     return row.trust == "observed" and bool(row.evidence) and not any(one.failed for one in row.evidence)
 
 

@@ -1,8 +1,9 @@
-"""When a finished turn calls for a review: counters per conversation, a correction, a recovered failure.
+"""Decide when a finished turn triggers a review: counters per conversation, a correction, a recovered
+failure.
 
 No model is asked. Everything is read and stored in the turn's own end transaction, so that the counters
-survive one-shots, crashes and gateways alike, and a job is queued exactly when its turn has ended. It does
-not know how a review is done.
+survive one-shots, crashes and gateways alike, and a job is queued exactly when its turn has ended. This
+module does not know how a review is done.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ _BATCH = 10
 
 
 class Occasion(msgspec.Struct, frozen=True):
-    """What calls for a review."""
+    """The reason for a review, and its kinds."""
 
     kinds: tuple[Kind, ...]
     reasons: tuple[str, ...]
 
 
 class ReviewObserver(TurnObserver):
-    """Counts at a turn's end, and queues a review where one is called for. `runtime` says which server, model
-    and key answer for a model."""
+    """Counts at a turn's end, and queues a review if one is triggered. `runtime` returns the server, model
+    and key that answer for a model."""
 
     def __init__(
         self, settings: ReviewSettings, clock: Clock, runtime: Callable[[ModelInfo], Runtime]
@@ -58,7 +59,7 @@ class ReviewObserver(TurnObserver):
         self._runtime = runtime
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
-        """Give what counts and queues."""
+        """Return the writes that count the turn and queue a review."""
         kinds = kinds_for(session.tools)
         if self._settings.writes == "off" or not kinds:
             return jobs.nothing
@@ -124,9 +125,12 @@ def _folder_key(session: SessionRow) -> str:
 def _count_folder(
     connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn, watch: _Watch
 ) -> Counters | None:
-    """Count a conversation's first turn for its folder too, and give the folder's counters: none of its
-    one-shots is long enough by itself, and what one of them called for while the day's share was used up
-    waits there for the next. A second turn takes it back, and gives None: that is no one-shot."""
+    """Count a conversation's first turn for its folder too, and return the folder's counters.
+
+    A single one-shot is too short to trigger a review, and a review that one triggered while the day's
+    share was used up waits there for the next. A second turn reverts the count and returns None, because
+    the conversation is not a one-shot.
+    """
     if session.source != _ONE_SHOTS or session.id != session.conversation_id or turn > 2:
         return None
     before = reviews.counters(connection, _folder_key(session))
@@ -141,13 +145,13 @@ def _count_folder(
 def count(
     before: Counters, facts: ReviewedTurn, settings: ReviewSettings, *, corrects: bool = False
 ) -> Counters:
-    """Add a turn to the counters; a memory write sets the turns back, a skill write the steps. `corrects`:
-    its message came back to what the turn before it had done."""
+    """Add a turn to the counters; a memory write resets the turns, a skill write the steps. `corrects`: its
+    message corrected the turn before it."""
     written = {kind: _written_at(facts.calls, kind) for kind in KINDS}
     last_skill = written["skill"]
     steps = len({call.step for call in facts.calls if call.step > last_skill})
     reasons = list(before.reasons)
-    # What was learned in the turn itself needs no review to be learned.
+    # A turn that wrote lessons itself needs no review for a correction or recovery.
     if not any(written.values()):
         if settings.on_correction and (corrects or len(facts.said) > 1):
             reasons.append("correction")
@@ -161,13 +165,14 @@ def count(
 
 
 def _written_at(calls: Sequence[TurnCall], kind: Kind) -> int:
-    """Give the last step that wrote what a review of this kind learns; 0 where none did."""
+    """Return the last step that wrote a lesson of this kind, or 0."""
     steps = (one.step for one in calls if not one.error_kind and TAG_OF[kind] in tags_of(one.name))
     return max(steps, default=0)
 
 
 def called_for(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]) -> Occasion | None:
-    """Say what the counters call for, as far as the session has the tools for it."""
+    """Return the review that the counters trigger, limited to the kinds that the session has tools for, or
+    None."""
     reasons = list(counted.reasons)
     kinds: set[Kind] = set(able) if reasons else set()
     if "memory" in able and settings.turns and counted.turns >= settings.turns:
@@ -181,7 +186,7 @@ def called_for(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]
 
 
 def after_review(counted: Counters, kinds: Sequence[Kind]) -> Counters:
-    """Give the counters as they start over once a review for `kinds` is queued."""
+    """Return the counters as they restart after a review for `kinds` is queued."""
     return Counters(
         turns=0 if "memory" in kinds else counted.turns, steps=0 if "skill" in kinds else counted.steps
     )
@@ -238,13 +243,13 @@ def has_room(settings: ReviewSettings, spent: DaySpending, expected_tokens: int)
 
 
 def day_start(now: datetime, later_days: int = 0) -> str:
-    """Give the ISO time at which the person's day began, or begins so many days later."""
+    """Return the ISO time at which the person's day began, or begins `later_days` later."""
     day = now.astimezone().date() + timedelta(days=later_days)
     return iso(datetime.combine(day, time.min).astimezone())
 
 
 _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
-# Their failures are about a text or a path that the model had wrong, not about how the work is done.
+# Their failures come from a wrong text or path, not from how the work is done.
 _PLAIN = frozenset[Tag](("path", "tasks", "notes", "skills"))
 _LOOKING = frozenset(
     {"ls", "cat", "head", "tail", "grep", "rg", "find", "pwd", "echo", "which", "type", "wc", "tree", "file"}
@@ -255,8 +260,8 @@ _WORD = re.compile(r"[^\W_][\w-]{2,}")
 
 
 def recovered(calls: Sequence[TurnCall]) -> bool:
-    """Say whether a failure was got round in these calls, which stand in the order they were asked for: by
-    another call, or by one that its error asked for, after which the same call worked."""
+    """Return whether these calls, in the order requested, recovered from a failure: by another call, or by a
+    call that the error asked for, after which the same call worked."""
     doing = [call for call in calls if not tags_of(call.name) & _PLAIN and not _is_looking(call)]
     for at, failed in enumerate(doing):
         if failed.error_kind not in _FAILURES:
@@ -272,13 +277,13 @@ def recovered(calls: Sequence[TurnCall]) -> bool:
 
 
 def _is_asked_for(call: TurnCall, failed: TurnCall) -> bool:
-    """Whether a failure's own words name what this call has and the failed one had not."""
+    """Return whether a failure's own words name something that this call has and the failed one lacked."""
     new = set(_WORD.findall(call.arguments)) - set(_WORD.findall(failed.arguments))
     return bool(new & set(_WORD.findall(failed.error)))
 
 
 def _is_looking(call: TurnCall) -> bool:
-    """Whether a command only looks around, as far as its first word tells."""
+    """Return whether a command only looks around, judging by its first word."""
     command = arguments_of(call.arguments).get("command")
     if not isinstance(command, str):
         return False

@@ -1,7 +1,7 @@
-"""What a review is told, and what a person is told of it afterwards.
+"""The texts of a review: its prompts, and the summary that a person reads afterwards.
 
-The prompts are the Markdown files beside this module. The summary is made from the review's own settled rows
-of the ledger and nothing else, so that nothing it merely read or tried can appear in it.
+The prompts are the Markdown files beside this module. The summary is built only from the review's own
+settled ledger rows, so that text which it merely read or tried can't appear in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DONE = {
 
 
 def review_message(kinds: Sequence[Kind], focus: str, allowed: Sequence[str]) -> str:
-    """Give the one message that a review adds to the conversation; it begins with `TITLE`."""
+    """Return the one message that a review adds to the conversation; it begins with `TITLE`."""
     tasks = "".join(prompt(f"{kind}.md") for kind in kinds)
     wanted = f"\nThe person asks to look above all at: {focus.strip()}\n" if focus.strip() else ""
     text = prompt("review.md")
@@ -36,20 +36,20 @@ def review_message(kinds: Sequence[Kind], focus: str, allowed: Sequence[str]) ->
 
 
 def others(texts: Sequence[str]) -> str:
-    """Give what a review is told of the other conversations that it looks at; empty for none."""
+    """Return the text about the other conversations that a review looks at; empty if there are none."""
     if not texts:
         return ""
     return "\n\n".join(("", prompt("others.md").strip(), *texts))
 
 
 def prompt(name: str) -> str:
-    """Give the text of a prompt file."""
+    """Return the text of a prompt file."""
     return (Path(__file__).parent / "prompts" / name).read_text("utf-8").rstrip() + "\n"
 
 
 def summary(rows: Sequence[LedgerRow]) -> str:
-    """Say in a line what a review has saved: "Memory updated · Skill 'deploy' patched (2 quotes)"; empty
-    where it saved nothing."""
+    """Return one line on the saved changes of a review: "Memory updated · Skill 'deploy' patched (2 quotes)";
+    empty if nothing was saved."""
     active = [row for row in rows if row.state == "active"]
     groups: dict[str, list[LedgerRow]] = {}
     for row in active:

@@ -1,8 +1,8 @@
-"""Runs review jobs: lease, fork, converse, and settle everything that was saved in one transaction.
+"""Run review jobs: lease, fork, converse, and settle all saved changes in one transaction.
 
-The same worker runs in a chat's process, in one of its own after a one-shot, and in `whet worker`. Whatever
-kills it, the job is leased again and its child session goes on; what the review saved comes into force
-exactly once, together with the job's completion. One of the four places that may catch everything.
+The same worker runs in a chat's process, in a separate one after a one-shot, and in `whet worker`. If it
+is killed, the job is leased again and its child session continues; the saved changes become active exactly
+once, together with the job's completion. This is one of the four modules that may catch everything.
 """
 
 from __future__ import annotations
@@ -59,21 +59,24 @@ _OPERATOR_BACKOFF_S, _OPERATOR_BACKOFF_BY = 600.0, 3.0
 
 
 class _Pointless(WhetError):
-    """There is nothing to review, or nothing will come of it."""
+    """There is nothing to review, or a review can't succeed."""
 
 
-# What another try can't mend.
+# Errors that another try can't fix.
 _FINAL = (_Pointless, NotFound, ModelRefused, BadRequest)
-# What whoever runs this has to mend first: tried again, but not soon.
+# Errors that the operator has to fix first: tried again, but not soon.
 _NEEDS_OPERATOR = (AuthRejected, QuotaExhausted, ConfigError)
 
 Connect = Callable[[Order], tuple[Provider, bool]]
-"""Gives an order's provider and whether it can read the conversation's prefix cache. Raises ConfigError."""
+"""Returns a job's provider and whether it can read the conversation's prefix cache. Raises ConfigError."""
 
 
 class ReviewWorker:
-    """Runs the reviews of one home, one after the other. `desk_of` gives a person's desk ("" the owner's),
-    `tell` gets what came of each, `checks` look again at what it is about to keep."""
+    """Runs the reviews of one home, one after the other.
+
+    `service_of` returns a person's learning service ("" for the owner's), `tell` receives the result of
+    each review, `checks` verify its changes before they are kept.
+    """
 
     def __init__(
         self,
@@ -96,21 +99,22 @@ class ReviewWorker:
         self._is_healed = False
 
     async def drain(self) -> list[ReviewFinished]:
-        """Run every job that is due, those that become due meanwhile included."""
+        """Run every due job, including those that become due meanwhile."""
         done: list[ReviewFinished] = []
         while (finished := await self.run_one()) is not None:
             done.append(finished)
         return done
 
     async def run_one(self, job_id: str = "") -> ReviewFinished | None:
-        """Take one job that is due, or that one, and bring it as far as it goes; None where there is none or
-        reviews are off.
+        """Run one due job, or the given one, as far as possible. Return None if there is none or reviews are
+        off.
 
-        Raises CancelledError (the job is free for the next worker then) and StoreError; nothing else.
+        Raises CancelledError (the job is then free for the next worker) and StoreError; nothing else.
         """
         if self._settings.writes == "off":
             return None
-        if not self._is_healed:  # a worker that died between a review's completion and its files left those
+        # write the files of reviews whose worker died between their completion and their files
+        if not self._is_healed:
             await self._desk_of("").apply()
             self._is_healed = True
         while (job := await self._lease(job_id)) is not None:
@@ -131,7 +135,7 @@ class ReviewWorker:
         await finish_shielded(self._write(lambda db: jobs.release(db, job)))
 
     async def _guarded(self, job: Job) -> ReviewFinished:
-        """Run the job; every failure becomes one line and a next try, or its end."""
+        """Run the job; every failure becomes one line and a next try, or the job's end."""
         order: Order | None = None
         try:
             order = read_order(job.payload)
@@ -164,8 +168,8 @@ class ReviewWorker:
         return await self._settle(job, order, fork, (note, refused))
 
     async def _look_again(self, job: Job, order: Order, fork: Fork) -> dict[int, str]:
-        """Look again at what the staged rows rest on, where that can be done safely, and have the judge read
-        them where there is one; give the rows that it says no to, with the reasons."""
+        """Verify the facts behind the staged rows if that is safe, and let the judge read them if there is
+        one. Return the rejected rows with the reasons."""
         checks = self._checks
         if checks.look is not None and self._settings.probes:
             trusted, day = self._desk_of(fork.profile).changes.trusted_tools, self._clock.now().astimezone()
@@ -190,9 +194,9 @@ class ReviewWorker:
             yield provider, shares_prefix and not order.is_excerpt
 
     async def _converse(self, fork: Fork) -> str:
-        """Bring the review's conversation to its end and give a note on how it ended, empty for well.
+        """Run the review's conversation to its end and return a note on how it ended, empty if it ended well.
 
-        Where an earlier try has ended it, nothing is asked. Raises WhetError where it failed.
+        If an earlier try has ended it, nothing is asked. Raises WhetError if it failed.
         """
         session = fork.session
         if (reason := await self._ended(fork)) in ("answered", "budget"):
@@ -205,7 +209,7 @@ class ReviewWorker:
             return end.error
         failure = fork.link.failure
         if isinstance(failure, BudgetReached) and session.log.session.usage.total_tokens:
-            return failure.message  # what it saved until here has been paid for, and holds
+            return failure.message  # the changes saved so far are paid for and stay valid
         raise failure or WhetError(end.error, hint=end.hint)
 
     async def _ended(self, fork: Fork) -> str:
@@ -213,7 +217,7 @@ class ReviewWorker:
         return await self._database.read(lambda db: turns.last_reason(db, sessions.key_of(db, child)))
 
     async def _next_message(self, fork: Fork) -> Message:
-        """Give the opening; after a failed try that had got somewhere, the word to go on."""
+        """Return the opening message, or the message to continue if a failed try had made progress."""
         log = fork.session.log
         if any(message.role == "assistant" for message in log.messages):
             return Message(role="user", content=wording.GO_ON)
@@ -224,8 +228,8 @@ class ReviewWorker:
     async def _settle(
         self, job: Job, order: Order, fork: Fork, how: tuple[str, dict[int, str]]
     ) -> ReviewFinished:
-        """Bring everything that was saved into force together with the job's completion, then the files.
-        `how`: the note on its end, and the rows that the judge says no to."""
+        """Activate all saved changes together with the job's completion, then write the files. `outcome`: the
+        note on its end, and the rows that the judge rejects."""
         note, refused = how
         now, child, desk = iso(self._clock.now()), fork.session.id, self._desk_of(fork.profile)
 
@@ -289,7 +293,7 @@ def _about(
 
 
 def retry_in_s(error: WhetError, failures: int) -> float | None:
-    """Say when to try again after so many failures, None for never."""
+    """Return the seconds until the next try after so many failures, or None for no more tries."""
     if isinstance(error, _FINAL) or failures >= _TRIES:
         return None
     first_s, by = _BACKOFF_S, _BACKOFF_BY
@@ -306,7 +310,7 @@ def _note(reason: str, max_steps: int) -> str:
 
 
 def _line(error: WhetError) -> str:
-    """Give an error as one line without secrets."""
+    """Return an error as one line without secrets."""
     return mask(" ".join(error.message.split()))[:300]
 
 

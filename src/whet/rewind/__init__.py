@@ -1,1 +1,1 @@
-"""Files that can be taken back: a workspace's state before and after each step, and the way back to it."""
+"""Rewinding files: records a workspace before and after each step, and restores an earlier state."""

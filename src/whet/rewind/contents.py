@@ -1,7 +1,8 @@
-"""Reads files into the record, and gives them back: each content once, by its hash, packed where that helps.
+"""Stores file contents in the record and reads them back: each content once, by its hash, compressed if that
+helps.
 
-A file that changes while it is read is read again; where it never holds still, what was read last counts, and
-the next look reads it again.
+A file that changes while it is read is read again. If it keeps changing, the last version read is stored,
+and the next look reads it again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _COARSE_NS = 2_000_000_000
 
 
 class Contents:
-    """The contents of one look. `began_ns` is when it began, `budget_bytes` what it may add to the file."""
+    """The contents read during one look. `began_ns`: when it began. `budget_bytes`: how much it may add to
+    the file."""
 
     def __init__(self, file: RecordFile, root_fd: int, began_ns: int, budget_bytes: int) -> None:
         self._file = file
@@ -47,7 +49,8 @@ class Contents:
         self._folder = ("", -1)
 
     def read(self, path: str, seen: os.stat_result, most_bytes: int, old: Known | None) -> Known | None:
-        """Read a file or a link; None where it is gone. What can't be read or is too large is left out."""
+        """Read a file or a link, or return None if it is gone. Unreadable and too large files are left
+        out."""
         try:
             folder, name = self._parent(path)
             if stat.S_ISLNK(seen.st_mode):
@@ -64,7 +67,7 @@ class Contents:
     def _read_locked(
         self, path: str, seen: os.stat_result, most_bytes: int, old: Known | None
     ) -> Known | None:
-        """Read a file that keeps its owner out."""
+        """Read a file whose mode denies its owner access, by changing the mode temporarily."""
         mode = unlock(self._root_fd, path, stat.S_IRUSR)
         if mode is None:
             return _unreadable(seen, old)
@@ -77,7 +80,7 @@ class Contents:
         return Known(msgspec.structs.replace(found.state, mode=mode), None)
 
     def flush(self) -> None:
-        """Store what was read; durable on return."""
+        """Store the contents that were read. Durable on return."""
         self._settle()
         if self._blobs or self._parts:
             blobs, parts = self._blobs, self._parts
@@ -119,7 +122,7 @@ class Contents:
             for _ in range(_TRIES):
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
-                    return None  # replaced while we looked; the next look sees by what
+                    return None  # replaced during the look; the next look finds the replacement
                 if before.st_size > most_bytes:
                     return Known(left_out("too large", before), stamp_of(before))
                 hash_, size = self._take(handle)
@@ -135,7 +138,8 @@ class Contents:
             os.close(handle)
 
     def _take(self, handle: int) -> tuple[bytes | None, int]:
-        """Read an open file to its end; gives its hash and size, None where the record has no room."""
+        """Read an open file to its end and return its hash and size. The hash is None if the record has no
+        space left."""
         first = _read(handle, _PART_BYTES)
         if len(first) < _PART_BYTES:
             hash_ = hashlib.sha256(first).digest()
@@ -174,8 +178,11 @@ class Contents:
         return True
 
     def _stamp(self, seen: os.stat_result) -> tuple[int, int, int, int] | None:
-        """Give what the next look compares with; None for a file so new that another change of it could come
-        in the same tick of the file system's clock."""
+        """Return the stamp for the next look to compare with.
+
+        Returns None for a file so new that another change could happen in the same tick of the file
+        system's clock.
+        """
         coarse = seen.st_ctime_ns % 1_000_000_000 == 0
         safe_ns = self._began_ns - (_COARSE_NS if coarse else _RACY_NS)
         return stamp_of(seen) if max(seen.st_ctime_ns, seen.st_mtime_ns) < safe_ns else None
@@ -223,7 +230,8 @@ def _pack_all(contents: list[tuple[bytes, bytes]]) -> list[tuple[bytes, int, byt
 
 
 def _unreadable(seen: os.stat_result, old: Known | None) -> Known:
-    """Give the state of a file that may not be read: what is known of it, where only its mode has changed."""
+    """Return the state of an unreadable file: the known content if only its mode has changed, else left
+    out."""
     if old is not None and old.state.kind == "file" and old.stamp is not None:
         size, mtime_ns, _, inode = old.stamp
         if (size, mtime_ns, inode) == (seen.st_size, seen.st_mtime_ns, seen.st_ino):
@@ -253,12 +261,12 @@ def pack(data: bytes) -> tuple[int, bytes]:
 
 
 def unpacked(connection: apsw.Connection, hash_: bytes) -> Iterator[bytes]:
-    """Give a stored content in pieces."""
+    """Yield a stored content in pieces."""
     for codec, data in database.blob_rows(connection, hash_):
         yield zlib.decompress(data) if codec else data
 
 
 def content_of(connection: apsw.Connection, state: PathState) -> bytes | None:
-    """Give a file's whole content; None where it is not stored, or something else than what its hash says."""
+    """Return a file's complete content, or None if it is not stored or does not match its hash."""
     data = b"".join(unpacked(connection, state.content))
     return data if hashlib.sha256(data).digest() == state.content else None

@@ -1,8 +1,8 @@
-"""What is recorded of one workspace, in a SQLite file of its own: contents by hash, every path's states by
-version, the steps between which they changed, and a rewind under way.
+"""The record of one workspace, in its own SQLite file: contents by hash, each path's states by version, the
+steps, and an unfinished rewind.
 
-A version is a number that grows with every look that found a change. An entry holds from the version `since`
-until before the version `until`. Every function takes a connection inside a transaction.
+The version number grows with every look that found a change. An entry is valid from version `since` until
+before version `until`. Every function takes a connection inside a transaction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whet.rewind.states import Known, PathState, Stamp, Tree, split
 from whet.sqlite.database import DatabaseFile, Layout
 
 OPEN = 1 << 62
-"""The `until` of what holds now."""
+"""The `until` of current entries."""
 RecordKind = Literal["step", "rewind"]
 
 _SCHEMA = """
@@ -79,7 +79,7 @@ class RecordFile(DatabaseFile):
     )
 
     def compact(self) -> None:
-        """Rewrite the file without what was deleted; where somebody else uses it, SQLite does so later."""
+        """Rewrite the file without deleted data. If another process is using it, SQLite does so later."""
         connection = self._connect()
         try:
             connection.execute("VACUUM")
@@ -113,13 +113,13 @@ _RECORD = (
 
 
 def version(connection: apsw.Connection) -> int:
-    """Give the number of the last version."""
+    """Return the number of the last version."""
     row = connection.execute("SELECT value FROM facts WHERE name = 'version'").fetchone()
     return row[0] if row else 0
 
 
 def fact(connection: apsw.Connection, name: str) -> str:
-    """Give a fact about the file, empty without it."""
+    """Return a fact about the file, or an empty string."""
     row = connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return str(row[0]) if row else ""
 
@@ -130,7 +130,7 @@ def set_fact(connection: apsw.Connection, name: str, value: str | int) -> None:
 
 
 def load(connection: apsw.Connection) -> tuple[int, Tree]:
-    """Give the last version and the whole tree of it."""
+    """Return the last version and its complete tree."""
     tree: Tree = {}
     for path, kind, mode, size, content, mtime_ns, ctime_ns, inode in connection.execute(
         "SELECT path, kind, mode, size, content, mtime_ns, ctime_ns, inode FROM entries WHERE until = ?",
@@ -143,7 +143,7 @@ def load(connection: apsw.Connection) -> tuple[int, Tree]:
 
 
 def advance(connection: apsw.Connection, changed: Iterable[tuple[str, Known]], gone: Iterable[str]) -> int:
-    """Begin a version in which these paths are so and those are gone; gives its number."""
+    """Begin a version with these changed and deleted paths, and return its number."""
     number = version(connection) + 1
     set_fact(connection, "version", number)
     changes = list(changed)
@@ -166,7 +166,7 @@ def advance(connection: apsw.Connection, changed: Iterable[tuple[str, Known]], g
 
 
 def restamp(connection: apsw.Connection, seen: Iterable[tuple[str, Stamp | None]]) -> None:
-    """Note that files with other times are still the same."""
+    """Update the stamps of files whose times changed but whose content did not."""
     connection.executemany(
         "UPDATE entries SET mtime_ns = ?, ctime_ns = ?, inode = ? WHERE path = ? AND until = ?",
         [(*_stamp_columns(stamp), os.fsencode(path), OPEN) for path, stamp in seen],
@@ -178,7 +178,7 @@ def _stamp_columns(stamp: Stamp | None) -> tuple[int, int, int]:
 
 
 def state_at(connection: apsw.Connection, path: str, number: int) -> PathState | None:
-    """Give what a path was in a version; None where it was not there."""
+    """Return a path's state in a version, or None if it did not exist."""
     row = connection.execute(
         "SELECT kind, mode, size, content FROM entries WHERE path = ? AND since <= ? AND until > ?",
         (os.fsencode(path), number, number),
@@ -187,7 +187,7 @@ def state_at(connection: apsw.Connection, path: str, number: int) -> PathState |
 
 
 def between(connection: apsw.Connection, first: int, last: int) -> set[str]:
-    """Give the paths that differ between two versions."""
+    """Return the paths that differ between two versions."""
     if first == last:
         return set()
     found = connection.execute(
@@ -200,7 +200,7 @@ def between(connection: apsw.Connection, first: int, last: int) -> set[str]:
 
 
 def below_now(connection: apsw.Connection, folder: str) -> list[str]:
-    """Give the paths that are below a folder now."""
+    """Return the paths that are currently below a folder."""
     low = os.fsencode(folder) + b"/"
     found = connection.execute(
         "SELECT path FROM entries WHERE path > ? AND path < ? AND until = ?", (low, low[:-1] + b"0", OPEN)
@@ -209,7 +209,7 @@ def below_now(connection: apsw.Connection, folder: str) -> list[str]:
 
 
 def left_out_now(connection: apsw.Connection) -> list[tuple[str, PathState]]:
-    """Give what is there now and not recorded."""
+    """Return the paths that exist now but are not recorded."""
     found = connection.execute(
         "SELECT path, kind, mode, size, content FROM entries WHERE until = ? AND kind = 'left_out'", (OPEN,)
     )
@@ -217,8 +217,8 @@ def left_out_now(connection: apsw.Connection) -> list[tuple[str, PathState]]:
 
 
 def begin_record(connection: apsw.Connection, new: Record, plan: bytes = b"") -> int:
-    """Store the beginning of a step or a rewind. A step that is there stays as it was begun first; gives its
-    number."""
+    """Store the beginning of a step or a rewind, and return its number. A step that exists already is not
+    changed."""
     if new.kind == "step":
         row = connection.execute(
             "SELECT id FROM records WHERE session = ? AND turn = ? AND step = ? AND kind = 'step'",
@@ -235,39 +235,41 @@ def begin_record(connection: apsw.Connection, new: Record, plan: bytes = b"") ->
 
 
 def end_record(connection: apsw.Connection, number: int, after: int) -> int:
-    """Store what a step or a rewind led to; gives the version that it began at, `after` where its record was
-    taken away meanwhile."""
+    """Store the end of a step or a rewind, and return the version at its beginning.
+
+    Returns `after` if its record was deleted in the meantime.
+    """
     sql = "UPDATE records SET after = ?, plan = x'' WHERE id = ? RETURNING before"
     row = connection.execute(sql, (after, number)).fetchone()
     return row[0] if row else after
 
 
 def records(connection: apsw.Connection, session: str, first: int = 0) -> list[Record]:
-    """Give a session's steps and rewinds from number `first` on, oldest first."""
+    """Return a session's steps and rewinds from number `first` on, oldest first."""
     found = connection.execute(f"{_RECORD} WHERE session = ? AND id >= ? ORDER BY id", (session, first))
     return [Record(*row) for row in found]
 
 
 def sessions(connection: apsw.Connection) -> set[str]:
-    """Give the sessions that have records here."""
+    """Return the sessions that have records here."""
     return {row[0] for row in connection.execute("SELECT DISTINCT session FROM records")}
 
 
 def records_since(connection: apsw.Connection, first_version: int) -> list[Record]:
-    """Give all sessions' records that ended after a version."""
+    """Return the records of all sessions that ended after a version."""
     found = [Record(*row) for row in connection.execute(f"{_RECORD} ORDER BY id")]
     return [one for one in found if one.after > first_version and one.after > one.before]
 
 
 def unfinished(connection: apsw.Connection) -> tuple[Record, bytes] | None:
-    """Give the rewind that was begun and not ended, with its plan; None without one."""
+    """Return the unfinished rewind and its plan, or None."""
     row = connection.execute(
         "SELECT id, plan FROM records WHERE kind = 'rewind' AND after IS NULL ORDER BY id LIMIT 1"
     ).fetchone()
     if row is None:
         return None
     found = connection.execute(f"{_RECORD} WHERE id = ?", (row[0],)).fetchone()
-    assert found is not None  # it was there a moment ago
+    assert found is not None  # it was read in the same transaction
     return Record(*found), row[1]
 
 
@@ -283,7 +285,7 @@ def has_blob(connection: apsw.Connection, hash_: bytes) -> bool:
 
 
 def blob_rows(connection: apsw.Connection, hash_: bytes) -> Iterator[tuple[int, bytes]]:
-    """Give the packed pieces of a content, in order; none where it is not stored."""
+    """Yield the compressed pieces of a content, in order. Yields nothing if it is not stored."""
     row = connection.execute("SELECT codec, data FROM blobs WHERE hash = ?", (hash_,)).fetchone()
     if row is not None:
         yield row
@@ -300,12 +302,12 @@ def put_blobs(
     blobs: Sequence[tuple[bytes, int, bytes]],
     parts: Sequence[tuple[bytes, int, bytes]] = (),
 ) -> None:
-    """Store contents: (hash, codec, data), and which are parts of a larger one: (whole, number, part)."""
+    """Store contents as (hash, codec, data), and the parts of larger ones as (whole, number, part)."""
     connection.executemany("INSERT OR IGNORE INTO blobs (hash, codec, data) VALUES (?, ?, ?)", blobs)
     connection.executemany("INSERT OR IGNORE INTO parts VALUES (?, ?, ?)", parts)
 
 
 def used_bytes(connection: apsw.Connection) -> int:
-    """Give how much of the file is in use."""
+    """Return how many bytes of the file are in use."""
     pages = connection.pragma("page_count") - connection.pragma("freelist_count")
     return int(pages) * int(connection.pragma("page_size"))

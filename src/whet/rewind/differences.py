@@ -1,4 +1,5 @@
-"""What changed between two versions, as unified diffs with counts; what is no text is only named."""
+"""The changes between two versions as unified diffs with line counts. Files that are not text are only
+named."""
 
 from __future__ import annotations
 
@@ -18,8 +19,11 @@ _LARGEST_BYTES = 1_000_000
 
 
 class FileDiff(msgspec.Struct, frozen=True):
-    """How one path differs. `lines` is a unified diff without line ends, empty where `note` says instead what
-    happened: a binary file, a folder, a mode."""
+    """The difference of one path.
+
+    `lines` is a unified diff without line ends. It is empty if `note` describes the change instead: a
+    binary file, a folder, a mode.
+    """
 
     path: str
     what: Literal["added", "removed", "changed"]
@@ -30,8 +34,8 @@ class FileDiff(msgspec.Struct, frozen=True):
 
 
 def differences(connection: apsw.Connection, records: Sequence[Record]) -> list[FileDiff]:
-    """Give what `records`, oldest first, changed, by path: from before the first that touched a path to after
-    the last that did."""
+    """Return the changes of `records` (oldest first) by path, from before the first record that touched it to
+    after the last."""
     spans: dict[str, tuple[int, int]] = {}
     for record in records:
         for path in database.between(connection, record.before, record.after):
@@ -50,7 +54,7 @@ def differences(connection: apsw.Connection, records: Sequence[Record]) -> list[
 def difference(
     connection: apsw.Connection, path: str, old: PathState | None, new: PathState | None
 ) -> FileDiff:
-    """Give how a path differs."""
+    """Return the difference between two states of a path."""
     what: Literal["added", "removed", "changed"] = (
         "added" if old is None else "removed" if new is None else "changed"
     )

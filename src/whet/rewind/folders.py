@@ -1,4 +1,4 @@
-"""Opens folders below a workspace one name at a time, so that no link leads out of it, at any depth."""
+"""Opens folders below a workspace one name at a time, so that no symlink leads outside, at any depth."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_root(root: str) -> int:
-    """Open the workspace itself; it may be named through a link."""
+    """Open the workspace itself, which may be a symlink."""
     return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def open_folder(root_fd: int, folder: str) -> int:
-    """Open a folder; every part of its path must be a folder and no link. Raises OSError."""
+    """Open a folder. Every part of its path must be a folder, not a symlink. Raises OSError."""
     current = os.dup(root_fd)
     if folder:
         for name in folder.split("/"):
@@ -33,7 +33,7 @@ def open_folder(root_fd: int, folder: str) -> int:
 
 @contextmanager
 def parent_of(root_fd: int, path: str) -> Generator[tuple[int, str]]:
-    """Give the open folder that a path is in, and its name there. Raises OSError."""
+    """Open the folder that contains a path, and yield its handle and the name in it. Raises OSError."""
     folder, name = split(path)
     handle = open_folder(root_fd, folder)
     try:
@@ -43,8 +43,10 @@ def parent_of(root_fd: int, path: str) -> Generator[tuple[int, str]]:
 
 
 def unlock(root_fd: int, path: str, bits: int) -> int | None:
-    """Let the owner of a file or folder, who we are, in with `bits`; gives the mode to set again, None where
-    that is not ours to do."""
+    """Add `bits` to the owner's permissions of our own file or folder, and return the mode to restore.
+
+    Returns None if it is not ours or nothing needs to change.
+    """
     try:
         with parent_of(root_fd, path) as (folder, name):
             seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -59,26 +61,26 @@ def unlock(root_fd: int, path: str, bits: int) -> int | None:
 
 
 def lock(root_fd: int, path: str, mode: int) -> None:
-    """Set a mode again that `unlock` gave."""
+    """Restore a mode that `unlock` returned."""
     with suppress(OSError), parent_of(root_fd, path) as (folder, name):
         set_mode(folder, name, mode)
 
 
 def set_mode(folder: int, name: str, mode: int) -> None:
-    """Set the mode of a file or folder in an open folder, never of what a link leads to that has taken its
-    place meanwhile. Raises OSError."""
+    """Set the mode of a file or folder in an open folder, never that of a symlink's target. Raises
+    OSError."""
     if sys.platform == "darwin":
         os.chmod(name, mode, dir_fd=folder, follow_symlinks=False)
         return
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
-        os.chmod(f"/proc/self/fd/{handle}", mode)  # a link has none that could be set
+        os.chmod(f"/proc/self/fd/{handle}", mode)  # fails for a symlink, which has no mode of its own
     finally:
         os.close(handle)
 
 
 def open_for_listing(root_fd: int, folder: str) -> int:
-    """Open a folder to list it, by its whole path where the system takes one so long. Raises OSError."""
+    """Open a folder to list it, by its whole path if the system accepts one so long. Raises OSError."""
     if not folder:
         return os.open(".", _FOLDER, dir_fd=root_fd)
     if len(folder) < 1_000:

@@ -1,4 +1,4 @@
-"""Takes away what was recorded for sessions that are gone, in every workspace of a home."""
+"""Deletes the records of deleted sessions, in every workspace of a home."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whet.rewind.recorder import locked
 
 
 def forget_all_but(folder: Path, existing: Callable[[set[str]], set[str]], clock: Clock) -> int:
-    """Take away the records of sessions that `existing` does not give back; gives how many there were."""
+    """Delete the records of sessions that `existing` does not return, and return how many there were."""
     count = 0
     for path in sorted(folder.glob("*/files.db")):
         with locked(path.parent), closing(RecordFile.open_file(path, clock.now().isoformat(), 10.0)) as file:

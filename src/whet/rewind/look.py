@@ -1,6 +1,6 @@
-"""One look at a workspace: which paths differ from what is known, by a stat of every one of them.
+"""One look at a workspace: finds the paths that differ from the known state, by calling stat on each of them.
 
-Nothing is read here but folders. A folder that can't be entered keeps what is known of it.
+Only folders are read here. If a folder can't be entered, its known state is kept.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _FOLDER_BITS = stat.S_IFDIR
 
 
 class WorkspaceTooLarge(WhetError):
-    """The workspace has more paths than are recorded."""
+    """The workspace has more paths than the limit allows."""
 
 
 class LookIsShort(Exception):
-    """A short look met what only a whole one can judge."""
+    """A short look found a change that needs a full look."""
 
 
 class Look(msgspec.Struct):
@@ -40,7 +40,7 @@ class Look(msgspec.Struct):
 
 
 class Looker:
-    """Looks at one workspace. `skipped` are folders that are not a part of it, by path: Whet's home."""
+    """Looks at one workspace. `skipped` are folders to leave out, by path: Whet's home."""
 
     def __init__(
         self, root_fd: int, tree: Tree, skipped: frozenset[str], most_paths: int, watch: FolderWatch
@@ -58,7 +58,7 @@ class Looker:
         self._found = Look()
 
     def look(self) -> Look:
-        """Give what differs. Raises WorkspaceTooLarge, and OSError where the workspace itself is gone."""
+        """Return the differences. Raises WorkspaceTooLarge, and OSError if the workspace itself is gone."""
         self._watch.begin()
         self._list("", is_new=True)
         self._list_pending()
@@ -70,12 +70,13 @@ class Looker:
             try:
                 self._list(folder, is_new=True)
             except (FileNotFoundError, NotADirectoryError):
-                self._forget(folder)  # it went while we looked; it will be seen to be gone
+                self._forget(folder)  # deleted during the look; the next one will see that it is gone
             except OSError:
                 self._list_locked(folder)
 
     def _list_locked(self, folder: str) -> None:
-        """List a folder that keeps its owner out; it stays open until the look's contents are read."""
+        """List a folder whose mode denies its owner access. It stays open until the look's contents are
+        read."""
         mode = unlock(self._root_fd, folder, stat.S_IRWXU)
         if mode is None:
             return self._assume(folder)
@@ -91,16 +92,16 @@ class Looker:
         self._pending.clear()
 
     def look_in(self, changed: Changed, also: Iterable[str]) -> Look:
-        """Give what differs in these folders and in those that were made, with all that is in them.
+        """Return the differences in these folders and in new folders, including everything below them.
 
-        Raises LookIsShort, and OSError where one can't be listed.
+        Raises LookIsShort, and OSError if one can't be listed.
         """
         self._is_short, self._made = True, changed.made
         for folder in changed.folders.union(also):
             try:
                 self._list(folder)
             except (FileNotFoundError, NotADirectoryError):
-                continue  # the folder that it was in has changed, too
+                continue  # its parent folder has changed, too
         self._list_pending()
         return self._found
 
@@ -176,7 +177,7 @@ class Looker:
 
     def _changed(self, path: str, seen: os.stat_result, old: Known | None) -> None:
         if self._is_short and seen.st_nlink > 1:
-            raise LookIsShort  # it has changed under its other names, too
+            raise LookIsShort  # the change affects its other names, too
         if old is not None and old.state.kind == "folder":
             self._forget_below(path)
         if stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
@@ -194,7 +195,8 @@ class Looker:
         self._found.gone += below(self._tree, path)
 
     def _assume(self, folder: str) -> None:
-        """Keep what is known of a folder that can't be entered; where nothing is, say that it is left out."""
+        """Keep the known state of a folder that can't be entered. If it has no known state, mark it as left
+        out."""
         parent, name = split(folder)
         old = self._tree.get(parent, {}).get(name)
         state = self._found.settled.get(folder)
@@ -204,7 +206,7 @@ class Looker:
 
 
 def below(tree: Tree, folder: str) -> Iterator[str]:
-    """Give every path that is known below a folder."""
+    """Yield every known path below a folder."""
     for name in tree.get(folder, ()):
         path = joined(folder, name)
         yield path

@@ -1,8 +1,8 @@
-"""Works out what taking steps back comes to, path by path, without touching a file.
+"""Plans how to undo steps, path by path, without touching a file.
 
-Each record is undone from the last to the first. A path that is as the record left it becomes what it was
-before. One that somebody changed since is merged where both changes are apart, and is a conflict otherwise:
-a conflict is left as it is, unless the person says that the record's side counts.
+The records are undone from last to first. If a path is still as the record left it, it is restored to its
+state before. If it was changed since, the two changes are merged if they don't overlap. Otherwise it is a
+conflict, which is left as it is unless the person chooses the record's side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _LARGEST_BYTES = 2_000_000
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What becomes of one path: None is not there. `merged`: somebody's later change is kept in it."""
+    """The change of one path; a state of None means that it does not exist. `merged`: a later change is
+    kept."""
 
     path: str
     now: PathState | None
@@ -36,7 +37,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """A path that is left as it is, and why. `can_force`: it can be set back all the same."""
+    """A path that is left as it is, and why. `can_force`: it can be restored anyway."""
 
     path: str
     why: str
@@ -44,7 +45,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct):
-    """What a rewind would do. `texts` are contents that only a merge made, by hash."""
+    """The plan of a rewind. `texts` are contents that exist only as the result of a merge, by hash."""
 
     changes: dict[str, Change] = {}
     conflicts: dict[str, Conflict] = {}
@@ -52,12 +53,12 @@ class Plan(msgspec.Struct):
 
 
 class Planner:
-    """Plans on one connection, inside a transaction. `now` is the version of a look just made."""
+    """Plans on one connection, inside a transaction. `now` is the version of a look that was just taken."""
 
     def __init__(
         self, connection: apsw.Connection, now: int, family: Collection[str], *, force: bool = False
     ) -> None:
-        """`family` are the sessions whose records may overlap: those that work for each other."""
+        """`family`: sessions that work for each other, whose records may overlap."""
         self._db = connection
         self._now = now
         self._family = frozenset(family)
@@ -67,7 +68,7 @@ class Planner:
         self._is_merged: set[str] = set()
 
     def plan(self, records: Sequence[Record]) -> Plan:
-        """Give the plan that takes `records` back; they are a session's last ones, oldest first."""
+        """Return the plan that undoes `records`, which are a session's last ones, oldest first."""
         others = self._others(records)
         for record in reversed(records):
             at_once = set[str]()
@@ -139,7 +140,7 @@ class Planner:
         self._plan.changes.pop(path, None)
 
     def _settle(self) -> None:
-        """Refuse what can't be done, until nothing more follows from it."""
+        """Refuse changes that are not possible, and repeat until no further ones depend on them."""
         for path, change in list(self._plan.changes.items()):
             if change.then is not None and change.then.kind == "left_out":
                 self._refuse(path, UNRECORDED_THEN, can_force=False)
@@ -153,7 +154,7 @@ class Planner:
                     self._refuse(path, why, can_force=False)
 
     def _obstacle(self, path: str, change: Change) -> str:
-        """Say why a path can't become what it was: something else is in its way that stays."""
+        """Return why a path can't be restored because of another one in its way, or an empty string."""
         if _leaves_folder(change):
             for below in database.below_now(self._db, path):
                 planned = self._plan.changes.get(below)
@@ -175,7 +176,8 @@ def _leaves_folder(change: Change) -> bool:
 
 
 def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:
-    """Give a text with both sides' changes of `base`; None where they touch each other, or it is no text."""
+    """Return a text with both sides' changes of `base`, or None if they touch each other or it is not
+    text."""
     if mine == other or other == base:
         return mine
     if mine == base:
@@ -192,7 +194,7 @@ def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:
     for edit in edits:
         first, end, text = edit
         if edit == last:
-            continue  # both sides did the same
+            continue  # both sides made the same change
         if last is not None and first <= last[1]:
             return None
         made += [*lines[at:first], *text]

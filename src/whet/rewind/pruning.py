@@ -1,6 +1,7 @@
-"""Takes old records away: those past their age, the oldest where the file is full; then what only they held.
+"""Deletes old records: those past their age, and the oldest if the file is full; then all data that only they
+used.
 
-What is there now and what the records that stay need is kept, whatever its age.
+The current state and all data that the remaining records need is kept, whatever its age.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ _KEPT = 0.7
 
 
 def prune_old(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
-    """Take away what is older than the limits allow; gives how many records went."""
+    """Delete the records that are older than the limit, and return how many there were."""
     return file.write_now(partial(_drop, where="at_ms < ?", value=now_ms - limits.days * _DAY_MS))
 
 
 def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
-    """Take away what is too old; then the older half, until there is room. Gives how many records went."""
+    """Delete the records that are too old, then the older half until there is room. Returns how many were
+    deleted."""
     gone = prune_old(file, limits, now_ms)
     while file.read_now(database.used_bytes) > limits.total_bytes * _KEPT:
         middle = file.read_now(_middle)
@@ -35,9 +37,11 @@ def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
 
 
 def forget(file: RecordFile, sessions: Collection[str]) -> int:
-    """Take away the records of sessions, and what only they held; where no record is left, everything.
+    """Delete the records of sessions and the data that only they used. If no record is left, delete
+    everything.
 
-    The file is rewritten, so that nothing of it is left in it. Hold the workspace's lock meanwhile.
+    The file is rewritten, so that none of it stays in the file. Call it while holding the workspace's
+    lock.
     """
     gone = sum(file.write_now(partial(_drop, where="session = ?", value=one)) for one in sessions)
     if gone:
@@ -71,7 +75,8 @@ def _empty_if_unused(connection: apsw.Connection) -> None:
 
 
 def _collect(connection: apsw.Connection) -> None:
-    """Take away the states that no record and no present needs, then the contents that no state needs."""
+    """Delete the states that neither a record nor the present needs, then the contents that no state
+    needs."""
     row = connection.execute("SELECT min(before) FROM records").fetchone()
     oldest = row[0] if row and row[0] is not None else OPEN
     connection.execute("DELETE FROM entries WHERE until <= ? AND until < ?", (oldest, OPEN))

@@ -1,7 +1,7 @@
-"""Records a workspace: looks at it, stores what is new, and keeps in memory what the last look saw.
+"""Records a workspace: looks at it, stores changes, and keeps the last look's state in memory.
 
-One process records one workspace at a time, behind a file lock; others wait. What is stored becomes visible
-when the transaction that makes a version of it is on the disk.
+One process records one workspace at a time, behind a file lock; others wait. Stored data becomes visible
+when the transaction that adds a version is committed to disk.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROOM = 0.9
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
-    """What is in the workspace and not recorded."""
+    """A path in the workspace that is not recorded."""
 
     path: str
     why: str
@@ -45,10 +45,10 @@ class Unrecorded(msgspec.Struct, frozen=True):
 
 
 class Workspace:
-    """The record of one workspace. Used on any thread; every call is one look, or needs none."""
+    """The record of one workspace. Can be used from any thread. Every call takes one look or needs none."""
 
     def __init__(self, root: Path, home: Path, limits: RecordLimits, clock: Clock) -> None:
-        """`home` is Whet's home, which is never a part of what is recorded."""
+        """`home` is Whet's home, which is never recorded."""
         self.root: str = os.path.realpath(root)
         self.limits = limits
         self.clock = clock
@@ -71,7 +71,7 @@ class Workspace:
 
     @property
     def file(self) -> RecordFile:
-        """The open file; it is made at the first use."""
+        """The open file, created on first use."""
         if self._file is None:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = self._folder / "files.db"
@@ -84,31 +84,31 @@ class Workspace:
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Keep every other thread and process from recording or changing this workspace meanwhile.
+        """Prevent all other threads and processes from recording or changing this workspace in the meantime.
 
-        Raises StoreBusy where another one takes too long.
+        Raises StoreBusy if another one takes too long.
         """
         with self._lock, locked(self._folder):
             yield
 
     def note(self, new: Record, plan: bytes = b"") -> int:
-        """Store the beginning of a step or a rewind; gives the record's number. Durable on return."""
+        """Store the beginning of a step or a rewind, and return the record's number. Durable on return."""
         return self.file.write_now(lambda db: database.begin_record(db, new, plan))
 
     def look(self, *, short: bool = False) -> int:
-        """Bring the record up to date, while `alone`; gives the version that holds now. Durable on return.
+        """Update the record while `exclusive`, and return the current version. Durable on return.
 
-        `short`: where the kernel has told what changed since the last look, look only there. Raises
-        WorkspaceTooLarge, NotFound without the workspace, StoreError.
+        `short`: look only in folders with changes reported by the kernel, if it reported any. Raises
+        WorkspaceTooLarge, NotFound if there is no workspace, StoreError.
         """
         try:
             return self._look_and_store(short=short)
         except BaseException:
-            self._watch.close()  # what it has told is not stored
+            self._watch.close()  # its reports were not stored
             raise
 
     def left_out(self) -> list[Unrecorded]:
-        """Give what the last look left out."""
+        """Return the paths that the last look left out."""
         if self._version < 0 or self._left_out[0] != self._version:
             found = self.file.read_now(database.left_out_now)
             named = [Unrecorded(shown(path), why_left_out(state), state.size) for path, state in found]
@@ -116,12 +116,12 @@ class Workspace:
         return self._left_out[1]
 
     def known(self, path: str) -> Known | None:
-        """Give what the last look knows of a path."""
+        """Return a path's state as of the last look, or None."""
         folder, name = split(path)
         return self._tree.get(folder, {}).get(name)
 
     def paths_in(self, folder: str) -> list[str]:
-        """Give the paths that the last look found in a folder."""
+        """Return the paths that the last look found in a folder."""
         return [joined(folder, name) for name in self._tree.get(folder, {})]
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class Workspace:
         return self._store(seen, found.gone)
 
     def _refresh(self) -> bool:
-        """Take in what another process recorded; gives whether there was nothing."""
+        """Load changes recorded by another process. Returns True if there were none."""
         if self._version == self.file.read_now(database.version):
             return True
         self._version, self._tree = self.file.read_now(database.load)
@@ -169,13 +169,14 @@ class Workspace:
                 self._linked |= found.linked
                 return found
             except (LookIsShort, OSError):
-                looker.forget()  # a whole look knows
+                looker.forget()  # a full look covers it
         found = looker.look()
         self._looked_s, self._linked = now_s, found.linked
         return found
 
     def _budget(self) -> int:
-        """Give how much may be added; records past their age go, and more where there is little room."""
+        """Return how many bytes may be added. Old records are pruned first, and more of them if space is
+        short."""
         if not self._is_pruned:
             self._is_pruned = True
             prune_old(self.file, self.limits, self.clock.unix_ms())
@@ -217,10 +218,10 @@ class Workspace:
         for path, new in same:
             folder, name = split(path)
             self._tree[folder][name] = (
-                new  # also where nothing is stored: what is compared must be what is there
+                new  # also if nothing is stored: the next comparison needs the current stamp
             )
         if not changed and not gone and not any(new.stamp for _, new in same):
-            return self._version  # only files that are too new to be sure of
+            return self._version  # only files that are too new to be certain
         number = self.file.write_now(work)
         for path in gone:
             folder, name = split(path)
@@ -235,7 +236,7 @@ class Workspace:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Hold the lock of one workspace's record. Raises StoreBusy where another process holds it too long."""
+    """Hold the lock of one workspace's record. Raises StoreBusy if another process holds it too long."""
     name, how = folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
         handle = os.open(name, how, 0o600)
@@ -250,7 +251,7 @@ def locked(folder: Path) -> Generator[None]:
 
 
 def left_out_line(found: Sequence[Unrecorded]) -> str:
-    """Say in a line what can't be taken back; empty where that is nothing."""
+    """Return a line on the paths that can't be restored, or an empty string."""
     if not found:
         return ""
     largest = sorted(found, key=lambda one: -one.size)

@@ -1,7 +1,7 @@
-"""Makes files what a plan says. It may be killed anywhere and begun again with the same plan.
+"""Restores files to the states of a plan. It may be killed at any point and restarted with the same plan.
 
-A file is written beside its place, put on the disk, and moved there. Links are never followed. What is not
-as it was when the plan was made is left alone.
+A file is written beside its path, synced to disk, and renamed into place. Symlinks are never followed. A
+path that has changed since the plan was made is left alone.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ _OWNER = 0o700
 
 
 class Restored(msgspec.Struct):
-    """What came of a plan: how many paths were changed, and those that could not be, with why."""
+    """The result of a plan: how many paths were changed, and the ones that could not be, with the reason."""
 
     paths: int = 0
     failed: dict[str, str] = {}
 
 
 class Restorer:
-    """Carries out one plan in a workspace, while `Workspace.alone`; `number` names its temporary files."""
+    """Carries out one plan in a workspace, while `Workspace.exclusive`. `number` is part of temporary file
+    names."""
 
     def __init__(self, workspace: Workspace, number: int, modes: Mapping[str, int]) -> None:
-        """`modes` are what folders have at the end; an earlier run may have opened them for its work."""
+        """`modes`: the final modes of folders. An earlier, interrupted run may have opened them."""
         self._workspace = workspace
         self._number = number
         self._root_fd = -1
@@ -48,7 +49,7 @@ class Restorer:
         self._synced_one_by_one = True
 
     def restore(self, changes: Sequence[Change]) -> Restored:
-        """Carry out the changes that are not done yet. A look has come before it."""
+        """Carry out the changes that are not done yet. Call it after a look."""
         self._root_fd = open_root(self._workspace.root)
         self._synced_one_by_one = len(changes) <= _SYNCED_ONE_BY_ONE
         try:
@@ -96,7 +97,7 @@ class Restorer:
         return False
 
     def _clear(self, changes: Sequence[Change]) -> None:
-        """Remove what an earlier, killed run left beside the files."""
+        """Remove temporary files that an earlier, killed run left behind."""
         for folder in {split(one.path)[0] for one in changes}:
             with contextlib.suppress(OSError):
                 handle = open_folder(self._root_fd, folder)
@@ -112,8 +113,10 @@ class Restorer:
         return f".whet-rewind-{self._number}.tmp"
 
     def _enter(self, path: str) -> None:
-        """See to it that the folders above a path are there and can be written in; their modes are set at the
-        end. Raises OSError."""
+        """Make sure that the folders above a path exist and are writable. Their modes are set at the end.
+
+        Raises OSError.
+        """
         folder = ""
         for name in split(path)[0].split("/"):
             above, folder = folder, joined(folder, name)
@@ -147,7 +150,7 @@ class Restorer:
 
     def _make(self, change: Change) -> None:
         then = change.then
-        assert then is not None  # the list has no others
+        assert then is not None  # the list contains no others
         self._enter(change.path)
         with parent_of(self._root_fd, change.path) as (folder, name):
             if then.kind == "folder":
@@ -166,7 +169,7 @@ class Restorer:
             self._touched.add(split(change.path)[0])
 
     def _refuse_if_moved(self, folder: int, name: str, change: Change) -> None:
-        """Raise WhetError where a file is not the one that the look saw a moment ago."""
+        """Raise WhetError if a file is not the one that the last look saw."""
         known: Known | None = self._workspace.known(change.path)
         if known is None or known.stamp is None or known.state.kind != "file":
             return
@@ -174,7 +177,7 @@ class Restorer:
             seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return
-        size, mtime_ns, _, inode = known.stamp  # our own work on another name of it moves the ctime
+        size, mtime_ns, _, inode = known.stamp  # restoring another name of the file changes its ctime
         if (seen.st_size, seen.st_mtime_ns, seen.st_ino) != (size, mtime_ns, inode):
             raise WhetError("changed while the rewind was under way")
 
@@ -209,7 +212,7 @@ class Restorer:
                     set_mode(folder, name, mode)
 
     def _sync(self) -> None:
-        """Put the names on the disk; the contents are there, where they are few."""
+        """Sync the names to disk. If there are few files, their contents are synced already."""
         if not self._synced_one_by_one:
             os.sync()
             return
@@ -245,7 +248,7 @@ def _depth(path: str) -> int:
 
 
 def _stays(change: Change) -> bool:
-    """Whether a path is replaced or changed where it is, rather than removed first."""
+    """Return whether a path is replaced or changed in place, and not removed first."""
     if change.now is None or change.then is None:
         return False
     return (change.now.kind == "folder") == (change.then.kind == "folder")
@@ -262,8 +265,11 @@ def _only_mode(change: Change) -> bool:
 
 
 def _is_half_done(state: PathState | None, change: Change) -> bool:
-    """Whether a killed run can have left this: a folder whose mode was opened for the work, or nothing where
-    a folder gives way to a file or the reverse."""
+    """Return whether a killed run can have left this state.
+
+    That is a folder whose mode was opened for the work, or no path if a folder replaces a file or the
+    reverse.
+    """
     if state is None:
         return change.now is not None and change.then is not None and not _stays(change)
     return state.kind == "folder" and any(

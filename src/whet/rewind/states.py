@@ -1,6 +1,7 @@
-"""What is recorded of one path, and the limits of what is.
+"""The recorded state of one path, and the limits of recording.
 
-Paths are relative to the workspace, with `/`, as Python decodes file names: every sequence of bytes survives.
+Paths are relative to the workspace, with `/`, decoded as Python decodes file names, so every byte sequence
+is preserved.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import msgspec
 
 Kind = Literal["file", "folder", "link", "left_out"]
 Stamp = tuple[int, int, int, int]
-"""Size, mtime and ctime in nanoseconds, inode: while they are the same, so is a file's content."""
+"""Size, mtime and ctime in nanoseconds, inode. While they are equal, so is a file's content."""
 
 
 class PathState(msgspec.Struct, frozen=True, gc=False):
-    """What one path is. `content` is a file's SHA-256, where a link points to, or why it was left out; a link
-    has no mode and a folder no size."""
+    """The state of one path.
+
+    `content` is a file's SHA-256, a symlink's target, or the reason why it was left out. Symlinks have
+    mode 0 and folders have size 0.
+    """
 
     kind: Kind
     mode: int
@@ -27,7 +31,7 @@ class PathState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """A state and what told it from others when it was read; None where the next look must read again."""
+    """A state and its stamp when it was read. A stamp of None makes the next look read it again."""
 
     state: PathState
     stamp: Stamp | None
@@ -38,8 +42,10 @@ Tree = dict[str, dict[str, Known]]
 
 
 class RecordLimits(msgspec.Struct, frozen=True):
-    """What is recorded at most: bytes of one file, bytes in all that one workspace takes, files and folders
-    of one workspace, days that a record is kept."""
+    """The limits of recording.
+
+    Bytes per file, total bytes and number of paths per workspace, and days until a record is deleted.
+    """
 
     file_bytes: int = 50_000_000
     total_bytes: int = 2_000_000_000
@@ -48,42 +54,42 @@ class RecordLimits(msgspec.Struct, frozen=True):
 
 
 def joined(folder: str, name: str) -> str:
-    """Give the path of `name` in `folder`."""
+    """Return the path of `name` in `folder`."""
     return f"{folder}/{name}" if folder else name
 
 
 def split(path: str) -> tuple[str, str]:
-    """Give a path's folder and name."""
+    """Return a path's folder and name."""
     folder, _, name = path.rpartition("/")
     return folder, name
 
 
 def shown(path: str) -> str:
-    """Give a path as text that can be printed and sent: bytes that are no UTF-8 are spelled out."""
+    """Return a path as printable text. Bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def stamp_of(seen: os.stat_result) -> Stamp:
-    """Give what tells this state of a file from others."""
+    """Return the stamp that identifies this state of a file."""
     return seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
 
 
 def mode_of(seen: os.stat_result) -> int:
-    """Give the permission bits."""
+    """Return the permission bits."""
     return stat.S_IMODE(seen.st_mode)
 
 
 def left_out(why: str, seen: os.stat_result) -> PathState:
-    """Give the state of what is there and not recorded; a change of it is still seen."""
+    """Return the state of a path that is not recorded. Later changes of it are still noticed."""
     told = f"{why}|{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}"
     return PathState("left_out", mode_of(seen), seen.st_size, os.fsencode(told))
 
 
 def why_left_out(state: PathState) -> str:
-    """Give the reason in words."""
+    """Return the reason as text."""
     return os.fsdecode(state.content).partition("|")[0]
 
 
 def is_work(path: str) -> bool:
-    """Whether a file is more than a by-product, as caches are and what tools keep in hidden folders."""
+    """Return whether a file is not a by-product, such as caches and files in hidden folders."""
     return not any(part.startswith(".") or part == "__pycache__" for part in path.split("/"))

@@ -1,6 +1,7 @@
-"""Records a workspace before and after a step: what of it every turn with commands needs, and no more.
+"""Records a workspace before and after a step. This is all that turns with commands need.
 
-A rewind that was cut off is carried out first, and what counts lines and takes back is imported then.
+An interrupted rewind is finished first. The modules that count lines and roll back are imported only when
+needed.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ _MOST_NAMED = 1_000
 
 
 def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tuple[int, TakenBack | None]:
-    """Record the workspace before a step; gives the record's number, and what came of a rewind that was cut
-    off before, which is finished first."""
+    """Record the workspace before a step.
+
+    Returns the record's number, and the result of an interrupted rewind that was finished first, or None.
+    """
     with workspace.alone():
         finished = _finished(workspace)
         before = workspace.look(short=True)
@@ -40,8 +43,10 @@ def _finished(workspace: Workspace) -> TakenBack | None:
 
 
 def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
-    """Record the workspace after a step; gives the files that it changed, with the lines that came and went.
-    Folders are left out."""
+    """Record the workspace after a step, and return the files that it changed, with lines added and removed.
+
+    Folders are left out.
+    """
     with workspace.alone():
         after = workspace.look(short=True)
         before = workspace.file.write_now(lambda db: database.end_record(db, record, after))

@@ -1,7 +1,7 @@
-"""Takes steps back in a workspace, and that back again: a look, a plan, a journal, the files, a look.
+"""Undoes steps in a workspace, and redoes them: a look, a plan, a journal, the files, a look.
 
-The plan is on the disk before the first file changes. Whoever comes next after a kill, be it another rewind
-or the next step, carries the plan out to its end first.
+The plan is on disk before the first file changes. After a crash, the next rewind or step carries the plan
+out to its end first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class _Journal(msgspec.Struct, frozen=True):
 
 
 class TakenBack(msgspec.Struct, frozen=True):
-    """What a rewind of files did, or would do. `changes` are planned; `failed` were not carried out."""
+    """The result of rewinding files, or the plan of it. `changes` are planned; `failed` were not carried
+    out."""
 
     changes: Sequence[Change]
     conflicts: Sequence[Conflict]
@@ -48,8 +49,10 @@ class TakenBack(msgspec.Struct, frozen=True):
 def changed_since(
     workspace: Workspace, session: str, steps: Collection[tuple[int, int]], *, short: bool = False
 ) -> dict[tuple[int, int], list[str]]:
-    """Give the files that are not now what they were when steps (turn, number) of a session ended, whoever
-    changed them; nothing for a step without a record. `short` as for a look."""
+    """Return the files that have changed, by anyone, since steps (turn, number) of a session ended.
+
+    Steps without a record are left out. `short` is as for a look.
+    """
     with workspace.alone():
         now = workspace.look(short=short)
 
@@ -72,7 +75,7 @@ def _is_folder(connection: apsw.Connection, path: str, versions: Sequence[int]) 
 
 
 def finish(workspace: Workspace) -> TakenBack | None:
-    """Carry out a rewind that was cut off; None where there is none."""
+    """Finish an interrupted rewind. Returns None if nothing was interrupted."""
     with workspace.alone():
         return finish_alone(workspace)
 
@@ -80,7 +83,7 @@ def finish(workspace: Workspace) -> TakenBack | None:
 def plan(
     workspace: Workspace, first: int, session: str, family: Collection[str], *, force: bool
 ) -> TakenBack:
-    """Say what taking back a session's records from number `first` on would do now."""
+    """Return what undoing a session's records from number `first` on would do now."""
     with workspace.alone():
         finish_alone(workspace)
         made = _plan(workspace, workspace.look(), _records(workspace, session, first), family, force=force)
@@ -90,10 +93,11 @@ def plan(
 def take_back(
     workspace: Workspace, first: int, new: Record, family: Collection[str], *, force: bool
 ) -> TakenBack:
-    """Take back a session's records from number `first` on, as a record of its own: `new` without versions.
+    """Undo a session's records from number `first` on. The rewind is stored as a record: `new` without
+    versions.
 
-    Conflicts are left as they are; with `force` the records' side counts. Raises StoreFull in the middle, and
-    StoreError; the plan is carried out by whoever comes next then.
+    Conflicts are left as they are; with `force` the record's side is used. Raises StoreFull while files
+    are changing, and StoreError; the next rewind or step then finishes the plan.
     """
     with workspace.alone():
         finish_alone(workspace)
@@ -128,7 +132,7 @@ def _plan(
 
 
 def _modes(workspace: Workspace, changes: Sequence[Change]) -> list[tuple[bytes, int]]:
-    """Give the modes of the folders that must be opened for the work, as they are to be at its end."""
+    """Return the final modes of the folders that must be opened for the work."""
     planned = {change.path: change for change in changes}
     found: dict[str, int] = {}
     for change in changes:
@@ -157,7 +161,7 @@ def _carry_out(
 
 
 def finish_alone(workspace: Workspace) -> TakenBack | None:
-    """Do so where `workspace` is kept `alone` already."""
+    """Like `finish`, for a caller that already holds `exclusive`."""
     found = workspace.file.read_now(database.unfinished)
     if found is None:
         return None

@@ -34,14 +34,15 @@ _FILES_SHARE = 3  # the part of the user's watches that files may take: editors 
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Folders in which something changed, and folders that were made, which nobody hears of yet."""
+    """Folders with changes, and new folders, which are not watched yet."""
 
     folders: set[str]
     made: set[str]
 
 
 class FolderWatch:
-    """The folders of one workspace. `begin` and `add` at a whole look, `changed` from then on."""
+    """The watched folders of one workspace. Call `begin` and `add` during a full look, `read_changes`
+    afterwards."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -53,7 +54,7 @@ class FolderWatch:
         self._works = sys.platform == "linux" and _is_local(root)
 
     def begin(self) -> None:
-        """Get ready for a whole look, which names every folder; what is heard already is kept."""
+        """Prepare for a full look, which adds every folder. Events received so far are kept."""
         if self._fd >= 0 or not self._works:
             return
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -62,13 +63,13 @@ class FolderWatch:
         self._files_left = _user_watches() // _FILES_SHARE
 
     def add(self, folder: str, handle: int) -> None:
-        """Hear of changes in a folder, which is open, from now on: before it is listed."""
+        """Watch an open folder from now on. Call it before the folder is listed."""
         if self._fd < 0 or self._libc is None:
             return
         path = b"/proc/self/fd/%d" % handle
         number = self._libc.inotify_add_watch(self._fd, path, _WANTED | _ONLY_FOLDERS)
         if number < 0 or len(self._folders) >= _MOST_FOLDERS:
-            self._works = False  # the system's limit: this workspace is looked at whole each time
+            self._works = False  # the system's limit: this workspace always gets full looks
             self.close()
         else:
             self._folders[number] = folder
@@ -95,7 +96,7 @@ class FolderWatch:
         return True
 
     def changed(self) -> Changed | None:
-        """Give where something changed since the last call; None: look at everything."""
+        """Return the changes since the last call, or None if everything must be looked at."""
         if self._fd < 0:
             return None
         found = Changed(set(), set())
@@ -116,7 +117,7 @@ class FolderWatch:
                 at += length
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop watching."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
@@ -124,7 +125,7 @@ class FolderWatch:
         self._files.clear()
 
     def _take(self, found: Changed, number: int, mask: int, padded: bytes) -> bool:
-        """Take in one event; False where a whole look must tell what it means."""
+        """Record one event. Returns False if only a full look can interpret it."""
         if mask & _UNCLEAR:
             return False
         folders = self._files.get(number)
@@ -136,15 +137,15 @@ class FolderWatch:
             return True
         folder = self._folders.get(number)
         if folder is None:
-            return bool(mask & _IGNORED)  # the last word on a folder that is gone
+            return bool(mask & _IGNORED)  # the last event of a deleted folder
         if mask & _DELETE_SELF:
             del self._folders[number]
             return folder != ""
         if mask & _IS_FOLDER:
             if mask & _MOVED:
-                return False  # what is below it has other paths now
+                return False  # all paths below it have changed
             if not padded:
-                return True  # the folder that this one is in is told the same
+                return True  # the parent folder reports the same change
             if mask & _CREATE:
                 found.made.add(joined(folder, os.fsdecode(padded.rstrip(b"\0"))))
         found.folders.add(folder)
@@ -161,7 +162,7 @@ def _user_watches() -> int:
 
 
 def _is_local(root: str) -> bool:
-    """Whether all changes of a folder go through this kernel."""
+    """Return whether all changes of a folder go through this kernel."""
     try:
         device = os.stat(root).st_dev
         with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:

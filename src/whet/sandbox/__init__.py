@@ -1,5 +1,5 @@
-"""Where commands run: what they may reach is decided by a policy and held by the kernel.
+"""Run commands under a policy that the kernel enforces.
 
-`policy` is a value, `engine` finds out what this machine can hold it with, `jail` runs commands in it. What a
-command means, and who may open more, is not known here.
+`policy` is a value, `engine` finds the best enforcement that this machine offers, `jail` runs commands.
+This package doesn't interpret commands and doesn't decide who may open more.
 """

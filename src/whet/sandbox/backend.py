@@ -1,5 +1,6 @@
-"""Where commands run: here, in a container, or on another machine by ssh. What it takes to start, run and end
-them there, as command lines; nothing is started.
+"""Where commands run: on this machine, in a container, or on another machine by ssh.
+
+Builds the command lines that start, run and end them there. Starts nothing itself.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from whet.late import late_pattern
 from whet.sandbox.policy import SandboxPolicy
 
 BackendKind = Literal["local", "container", "ssh"]
-# What a command's environment says of this machine means nothing on another one.
+# Only these variables mean the same on another machine.
 _PORTABLE = late_pattern(
     r"GIT_(CONFIG_(COUNT|KEY_\d+|VALUE_\d+)|PAGER|EDITOR|TERMINAL_PROMPT|OPTIONAL_LOCKS)|TERM"
 )
 _ALSO = frozenset(
     ("PAGER", "MANPAGER", "SYSTEMD_PAGER", "PYTHONUNBUFFERED", "DEBIAN_FRONTEND", "NO_COLOR", "LANG", "TZ")
 )
-# A person's own settings may give a host their keys' agent, their screen, and ports of this machine.
+# The user's ssh settings may forward their key agent, their display and ports of this machine to a host.
 _NO_WAY_BACK = ("ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes")
 _NUMBER = "${TMPDIR:-/tmp}/.whet-"
 _GROUP = 'cut -d" " -f5 /proc/$$/stat 2>/dev/null'
-# crun starts a command in a group that has no number inside, by which it could be ended.
+# crun starts a command in a process group that has no number inside the container, so it could not be killed.
 _GROUPED = f'test "$({_GROUP})" = 0 && command -v setsid > /dev/null && exec setsid sh -c "$1"; eval "$1"'
 
 
 class CommandBackend(msgspec.Struct, frozen=True):
-    """`target` is a container's image, or a host as ssh takes it; `folder` is the workspace's place there."""
+    """`target` is a container's image, or an ssh host; `folder` is the path of the workspace on that host."""
 
     kind: BackendKind = "local"
     target: str = ""
@@ -53,13 +54,15 @@ def read_backend(text: str) -> CommandBackend:
 
 
 def portable(environment: Mapping[str, str]) -> dict[str, str]:
-    """Give what of a command's environment holds on another machine, too."""
+    """Return the environment variables that also apply on another machine."""
     return {name: value for name, value in environment.items() if _PORTABLE.fullmatch(name) or name in _ALSO}
 
 
 def wrapped(argv: Sequence[str], environment: Mapping[str, str], cwd: str, mark: str) -> str:
-    """Give shell text that runs a command in `cwd` and notes the number of its group under `mark`, by which
-    `ending` ends it. A shell is the one that the place has."""
+    """Return shell text that runs a command in `cwd` and records its process group under `mark`.
+
+    `kill_line` ends the command by that mark. If the command is bash, sh is used on machines without bash.
+    """
     given = [f"{name}={value}" for name, value in environment.items()]
     first = '"$(command -v bash || echo sh)"' if argv[0].endswith("/bash") else shlex.quote(argv[0])
     file = f'"{_NUMBER}{mark}"'
@@ -70,19 +73,19 @@ def wrapped(argv: Sequence[str], environment: Mapping[str, str], cwd: str, mark:
 
 
 def ending(mark: str) -> str:
-    """Give shell text that kills the group of a command, and forgets it."""
+    """Return shell text that kills a command's process group and removes its record."""
     file = f'"{_NUMBER}{mark}"'
-    # Written in the one way that dash, bash and busybox all take.
+    # This form works in dash, bash and busybox alike.
     return f'g=$(cat {file}) && {{ kill -9 "-$g" || kill -9 "$g"; }}; rm -f {file}'
 
 
 def place_of(folder: str) -> str:
-    """Give a folder as the shell there takes it; `~/` is the home there."""
+    """Quote a folder for the shell there. A leading `~/` means the home on that machine."""
     return '"$HOME"/' + shlex.quote(folder[2:]) if folder.startswith("~/") else shlex.quote(folder)
 
 
 class ContainerLines:
-    """The command lines of docker and podman, which are the same ones."""
+    """The command lines of docker and podman, which take the same arguments."""
 
     def __init__(self, program: str, image: str, name: str) -> None:
         self._program = program
@@ -90,8 +93,11 @@ class ContainerLines:
         self._name = name
 
     def start(self, policy: SandboxPolicy, write: Iterable[Path], read: Iterable[Path]) -> list[str]:
-        """Give what starts the container. It says "ready", and lasts as long as its input: no kill of this
-        program leaves it behind. Its first process is a shell, which reaps what others leave."""
+        """Return the command line that starts the container.
+
+        It prints "ready" and runs until its input ends, so killing this program never leaves it behind.
+        Its first process is a shell, which reaps orphaned processes.
+        """
         mounts = [(policy.workspace, ""), *((path, "") for path in write), *((path, ":ro") for path in read)]
         mounts += [(path, ":ro") for path in policy.protected_paths() if os.path.lexists(path)]
         limits = policy.limits
@@ -108,7 +114,7 @@ class ContainerLines:
         ]
 
     def run(self, text: str, *, tty: bool) -> list[str]:
-        """Give what runs shell text in it."""
+        """Return the command line that runs shell text in the container."""
         terminal = ["--tty"] if tty else []
         return [
             self._program,
@@ -124,12 +130,12 @@ class ContainerLines:
         ]
 
     def remove(self) -> list[str]:
-        """Give what ends it with all that runs in it."""
+        """Return the command line that ends the container and all processes in it."""
         return [self._program, "rm", "--force", self._name]
 
 
 class SshLines:
-    """The command lines of OpenSSH, over one connection whose socket is `control`."""
+    """The command lines of OpenSSH, over one connection whose control socket is `control`."""
 
     def __init__(self, program: str, host: str, control: Path) -> None:
         self._program = program
@@ -138,11 +144,11 @@ class SshLines:
         self._options = [word for one in settings for word in ("-o", one)]
 
     def start(self) -> list[str]:
-        """Give what makes the connection, which lasts until `stop`."""
+        """Return the command line that opens the connection, which lasts until `stop`."""
         return [self._program, *self._options, "-o", "ControlMaster=yes", "-N", "-f", "--", self._host]
 
     def run(self, text: str, *, tty: bool = False) -> list[str]:
-        """Give what runs shell text there."""
+        """Return the command line that runs shell text on the host."""
         how = ["-tt"] if tty else ["-T"]
         return [
             self._program,
@@ -156,5 +162,5 @@ class SshLines:
         ]
 
     def stop(self) -> list[str]:
-        """Give what ends the connection."""
+        """Return the command line that closes the connection."""
         return [self._program, *self._options, "-O", "exit", "--", self._host]

@@ -1,6 +1,6 @@
-"""A policy as the arguments of bubblewrap: a root of chosen mounts, and namespaces of its own.
+"""Translate a policy into the arguments of bubblewrap: a root of chosen mounts, and its own namespaces.
 
-What the policy does not grant is not mounted, so it is not there. It does not run anything.
+Only granted paths are mounted; everything else doesn't exist inside. This module runs nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-ne
 
 
 def find_bubblewrap(workspace: Path) -> str | None:
-    """Give the program's path; one in the workspace is passed over."""
+    """Return the program's path, ignoring one in the workspace."""
     return find_outside("bwrap", workspace)
 
 
 def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, home: Path) -> list[str]:
-    """Give the command line up to the program that is run inside."""
+    """Return the command line up to the program that runs inside."""
     made = [program, *_NAMESPACES, "--cap-drop", "ALL", "--hostname", "sandbox"]
     for name in sorted(os.listdir("/")):
         path = "/" + name
@@ -35,7 +35,7 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
     for _, flag, path in mounts:
         made += _mount(flag, path)
     anchors, protected = guarded(policy)
-    # What is gone by then is held by none of them, and looked after as what was never there.
+    # A path that disappears before the mount is skipped, and then guarded like a path that never existed.
     for path in anchors:
         made += ["--bind-try", str(path), str(path)]
     for path in protected:
@@ -45,15 +45,17 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
         made += (
             [] if os.path.realpath(alias.parent) != str(alias.parent) else ["--symlink", target, str(alias)]
         )
-    # Only now: what is granted in a hidden folder had to be mounted there before.
+    # Only now: grants inside a hidden folder had to be mounted there first.
     for path in (one for _, flag, one in mounts if flag == "hide" and one.is_dir()):
         made += ["--remount-ro", str(path)]
-    # Root's own name is enough to write the kernel's settings, and a like name to write another's memory.
+    # Without this, root inside could write kernel settings, and a process of the same user could write
+    # another's memory.
     return [*made, "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/", "--"]
 
 
 def _mounts(policy: SandboxPolicy) -> list[tuple[int, str, Path]]:
-    """Give (depth, kind, path): outer ones are mounted first, and what is hidden after what it lies in."""
+    """Return (depth, kind, path) of each mount. Outer paths are mounted first, hidden paths after the folders
+    that hold them."""
     found: list[tuple[int, str, Path]] = []
     for path in policy.read:
         found.append((2 * len(path.parts), "read", path))

@@ -1,7 +1,9 @@
-"""Which jail a call's command runs in: the everyday policy of its workspace, and what a person opened for it.
+"""Choose the sandbox of each call: the default policy of its workspace, plus the openings that a person
+approved.
 
-One per program. Openings are for one call, or for a session; lasting ones are the settings' or the gate's to
-bring. A session's jails share private folders. Jails that run nothing are closed when there are many.
+There is one Confinement per program. Openings apply to one call or to one session; permanent ones come
+from the settings or the gate. The sandboxes of a session share its private folders. Idle ones are closed
+when there are too many.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, in_temporary
 from whet.sandbox.scratch import Scratch, remove_abandoned
 from whet.sandbox.status import Engine, EngineStatus
 
-if TYPE_CHECKING:  # 15 ms with all that they stand on, which is for nothing where commands run unconfined
+if TYPE_CHECKING:  # imports 15 ms of modules that unconfined commands don't need
     from whet.sandbox.denial import Denial
     from whet.sandbox.elsewhere import Elsewhere
     from whet.sandbox.jail import Jail
@@ -32,11 +34,11 @@ if TYPE_CHECKING:  # 15 ms with all that they stand on, which is for nothing whe
 SandboxMode = Literal["auto", "strict", "off"]
 _MOST_IDLE_JAILS = 16
 _MOST_DENIALS = 200
-_KNOWN_S = 60.0  # looking for what a machine has takes 12 ms
+_KNOWN_S = 60.0  # finding the installed toolchains takes 12 ms
 
 
 class ConfinementSettings(msgspec.Struct, frozen=True):
-    """How a program confines: `home` is Whet's own."""
+    """How a program confines its commands. `home` is Whet's own."""
 
     mode: SandboxMode
     home: Path
@@ -45,7 +47,7 @@ class ConfinementSettings(msgspec.Struct, frozen=True):
 
 
 class Confinement:
-    """Gives each call its jail. Thread-safe; nothing is started before the first command."""
+    """Assigns each call its sandbox. Thread-safe. Starts nothing before the first command."""
 
     def __init__(self, settings: ConfinementSettings, environment: Mapping[str, str] | None = None) -> None:
         self._settings = settings
@@ -60,16 +62,16 @@ class Confinement:
 
     @property
     def mode(self) -> SandboxMode:
-        """What the settings say."""
+        """The sandbox mode of the settings."""
         return self._settings.mode
 
     @property
     def is_local(self) -> bool:
-        """Whether the shell's commands run on this machine's own system."""
+        """Whether shell commands run on this machine."""
         return self._settings.backend.kind == "local"
 
     def status(self) -> EngineStatus:
-        """Say what holds here; the first call tries it out."""
+        """Return which engine works here. The first call tries it out."""
         if self._settings.mode == "off":
             return EngineStatus("none", known.OFF)
         return self._probed()
@@ -77,8 +79,11 @@ class Confinement:
     def standing(
         self, workspace: Path | None = None, session_id: str = "", call_id: str = ""
     ) -> EngineStatus:
-        """Say what holds the shell's commands, wherever they run. Where that is not known, it is tried out in
-        the jail of this call's command, whose launcher goes on to run it."""
+        """Return what confines shell commands, wherever they run.
+
+        If that is not known yet, try it out in the sandbox of this call's command. Its launcher is kept
+        and runs the command.
+        """
         if not self.is_local:
             return self._elsewhere.status()
         if workspace is None or self.settled is not None:
@@ -116,18 +121,18 @@ class Confinement:
 
     @property
     def settled(self) -> EngineStatus | None:
-        """What `standing` says, where that is known without trying anything out."""
+        """The result of `command_status` if it is known without trying anything out, else None."""
         here = self._settings.backend.kind == "local"
         return self.status() if here and (self._is_kept or self._settings.mode == "off") else None
 
     def open(self, whose: str, openings: Iterable[Opening]) -> None:
-        """Let the commands of `whose`, a session's id or a call's, do this much more."""
+        """Add openings for the commands of `owner_id`, which is a session's id or a call's."""
         with self._lock:
             kept = self._opened.get(whose, ())
             self._opened[whose] = tuple(dict.fromkeys((*kept, *openings)))
 
     def open_call(self, session_id: str, call_id: str, openings: Iterable[Opening]) -> None:
-        """Let one call do this much more, and nothing that a call of the same id was opened before."""
+        """Set the openings of one call. Openings of an earlier call with the same id are dropped."""
         with self._lock:
             self._denials.pop(call_id, None)
             given = tuple(openings)
@@ -137,7 +142,7 @@ class Confinement:
                 self._opened.pop(_call_key(session_id, call_id), None)
 
     def policy(self, workspace: Path, session_id: str = "", call_id: str = "") -> SandboxPolicy:
-        """Give what a command of this call may do."""
+        """Return the policy for a command of this call."""
         if self._settings.backend.kind != "local":
             return self._elsewhere.policy(workspace)
         return self._local(workspace, session_id, call_id)
@@ -147,16 +152,19 @@ class Confinement:
         return self._everyday(workspace).opened(one for one in wanted if one.kind != "run")
 
     def private(self, session_id: str) -> tuple[Path, ...]:
-        """Give the temporary folders that are a session's own, by the names that its commands know."""
+        """Return the session's own temporary folders, by the paths that its commands use."""
         with self._lock:
             scratch = self._scratches.get(session_id)
         own = (scratch.root,) if scratch is not None else ()
         return (*TEMPORARY, *own) if self.standing().engine.own_temporary else own
 
     def place(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
-        """Give what a command of the shell runs in: a jail here, or where the settings say that they run. A
-        person's yes to all rights is for this machine; on another one there are no others. Raises ToolError,
-        and ToolDenied."""
+        """Return the sandbox for a shell command: on this machine, or on the configured backend. None if it
+        runs unconfined.
+
+        A person's permission to run unconfined applies to this machine only, so with an ssh backend it
+        changes nothing. Raises ToolError and ToolDenied.
+        """
         backend = self._settings.backend
         if backend.kind == "local":
             return self.jail(workspace, session_id, call_id)
@@ -171,8 +179,11 @@ class Confinement:
             return self._jails[key]
 
     def jail(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
-        """Give the jail here that something runs in; None where it runs unconfined, because the settings or a
-        person said so, or nothing holds here. Raises ToolDenied where the settings are strict then."""
+        """Return the sandbox on this machine, or None if the command runs unconfined.
+
+        A command runs unconfined if the settings or a person allow that, or if no engine works here.
+        Raises ToolDenied if no engine works and the mode is strict.
+        """
         if self._settings.mode == "off":
             return None
         if any(one.kind == "run" for one in self._openings(session_id, call_id)):
@@ -203,8 +214,10 @@ class Confinement:
     def look(
         self, argv: list[str], environment: Mapping[str, str], workspace: Path, limit_s: float
     ) -> str | None:
-        """Run a command that may read what the workspace's commands may, write nothing but folders of its
-        own, and reach nobody. Gives what it printed; None where nothing would hold it or it failed."""
+        """Run a command that can read the workspace, but write only to a scratch folder and reach no network.
+
+        Returns its output, or None if it can't be confined or failed.
+        """
         if not self.is_local or not (status := self.status()).holds:
             return None
         scratch = Scratch()
@@ -230,7 +243,8 @@ class Confinement:
         return None if code else printed
 
     def explain(self, call_id: str, jail: Jail, said: tuple[str, str, Path]) -> Denial | None:
-        """Say how the wall stopped a failed command, from (command, output, cwd), and keep it."""
+        """Explain how the sandbox stopped a failed command, given (command, output, cwd), and remember the
+        explanation."""
         from whet.sandbox.denial import Denial, explain  # noqa: PLC0415  3 ms, and few commands meet the wall
 
         command, output, cwd = said
@@ -245,12 +259,12 @@ class Confinement:
         return found
 
     def denied(self, call_id: str) -> Denial | None:
-        """Give what the wall stopped a call at, with the openings that would let it through."""
+        """Return why the sandbox stopped a call and the openings that would allow it, or None."""
         with self._lock:
             return self._denials.get(call_id)
 
     def close(self) -> None:
-        """End every jail and remove the private folders, also those that killed programs left."""
+        """Close every sandbox and remove the private folders, including those that killed programs left."""
         with self._lock:
             had_folders = bool(self._scratches)
             for jail in self._jails.values():
@@ -269,7 +283,7 @@ class Confinement:
         return Elsewhere(self._settings)
 
     def _everyday(self, workspace: Path) -> SandboxPolicy:
-        """Give the workspace's policy; what is installed meanwhile is noticed within a minute."""
+        """Return the workspace's default policy. Newly installed toolchains are noticed within a minute."""
         git = workspace / ".git"
         key = (workspace, git.is_dir(), git.is_file())
         with self._lock:
@@ -293,5 +307,5 @@ class Confinement:
 
 
 def _call_key(session_id: str, call_id: str) -> str:
-    """Give what a call's openings are kept under: models use their call ids twice, in other sessions too."""
+    """Return the key of a call's openings. The session is part of it because models reuse call ids."""
     return f"{session_id}\0{call_id}"

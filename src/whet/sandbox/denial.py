@@ -1,8 +1,8 @@
-"""Why a command failed, where it was the sandbox's wall, and the one opening that would let it through.
+"""Explain why the sandbox made a command fail, and name the opening that would allow it.
 
-The kernel says only an error number to the program, so this reads what the program printed about it: a path
-or host beside the number's own words. A path counts where the policy really refuses it; a name nobody could
-resolve where there is no network. What can't be tied to the wall is no denial.
+The program receives only an error number from the kernel, so this module reads the program's output: a
+path or host next to the error text. A path counts only if the policy really refuses it, an unresolved name
+only if there is no network. Failures that can't be attributed to the sandbox are not denials.
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ _SCP = late_pattern(r"\b[\w.-]+@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+):")
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """What the wall stopped. `openings` are exact, most likely first; none where no opening would help."""
+    """An access that the sandbox stopped. `openings` are exact, most likely first; empty if no opening would
+    help."""
 
     what: str
     openings: tuple[Opening, ...] = ()
 
     @property
     def line(self) -> str:
-        """What model and person read after the command's own output."""
+        """The line that the model and the person read after the command's own output."""
         offer = " or ".join(f'"{one.words}"' for one in self.openings)
         return f"[the sandbox stopped this: {self.what}" + (f"; it would need {offer}]" if offer else "]")
 
@@ -67,8 +68,10 @@ class Denial(msgspec.Struct, frozen=True):
 def explain(
     policy: SandboxPolicy, command: str, output: str, cwd: Path, refused: Sequence[str] = ()
 ) -> Denial | None:
-    """Say how the wall stopped a command that failed, from what it printed and the hosts that the proxy
-    refused it; None where the wall did not."""
+    """Explain how the sandbox stopped a failed command, from its output and the hosts that the proxy refused.
+
+    Returns None if the sandbox was not the cause.
+    """
     if refused:
         hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MOST]
         return Denial("no network to " + ", ".join(one.target for one in hosts), hosts)
@@ -124,8 +127,12 @@ def _candidates(line: str) -> Iterator[str]:
 
 
 def _offer(policy: SandboxPolicy, wanted: Opening) -> Opening | None:
-    """Give what would have to be opened: what is to be made needs its folder. The home as a whole, what holds
-    it, and Whet's own are never offered."""
+    """Return the opening that would allow this one. A missing path needs the nearest existing folder above
+    it.
+
+    Returns None for the whole home, for folders that contain it, and for Whet's own home: these are never
+    offered.
+    """
     path = Path(wanted.target)
     while not path.exists():
         path = path.parent
@@ -157,13 +164,16 @@ def _is_loopback(host: str) -> bool:
 
 
 def shown(path: Path) -> str:
-    """Write a path as denials do."""
+    """Format a path as denials show it."""
     return shorten(str(path))
 
 
 def needed(policy: SandboxPolicy, command: str, cwd: Path) -> tuple[Opening, ...]:
-    """Give what a command names that the policy does not grant, by its words alone: paths to be read or
-    written as far as that shows (`>` before it), hosts in addresses. It may do more than it names."""
+    """Return the openings that a command needs beyond the policy, judged by its text alone.
+
+    Finds paths to read or write (`>` before a path means write) and hosts in addresses. The command may
+    need more than it names.
+    """
     found: dict[Opening, None] = {}
     for match in _ABSOLUTE.finditer(command):
         path = Path(os.path.realpath(os.path.expanduser(match.group(1))))

@@ -1,7 +1,7 @@
-"""Jails that are not on this machine's system: a container, or another machine by ssh.
+"""Sandboxes that are not on this machine: a container, or another machine by ssh.
 
-They have a jail's face. A command in them is a process here (`whet.sandbox.remote`), which ends what it
-stands for when it is ended.
+They share Jail's interface. Each remote command is represented by a local process (`whet.sandbox.remote`).
+When that process ends, it ends the remote command.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _START_S = 60
 
 
 class ElsewhereJail(Jail):
-    """What both have in common. A command there gets no descriptor but its three."""
+    """Base of both kinds. A remote command gets only its three standard descriptors."""
 
     is_here = False
 
@@ -46,12 +46,12 @@ class ElsewhereJail(Jail):
 
     @property
     def is_busy(self) -> bool:
-        """Whether one of its commands still runs."""
+        """Whether one of its commands is still running."""
         self._running = [one for one in self._running if one.poll() is None]
         return bool(self._running)
 
     def environment(self, source: Mapping[str, str]) -> dict[str, str]:
-        """Give a command's environment there: what means the same on another machine."""
+        """Return the environment of a remote command: the variables that mean the same on another machine."""
         return {**portable(source), "WHET_SANDBOX": self.plan.engine.name}
 
     def _sent(
@@ -80,7 +80,7 @@ class ElsewhereJail(Jail):
 
 
 class ContainerJail(ElsewhereJail):
-    """A container that lasts as long as the jail; without network, with the workspace at its own path."""
+    """A container that lasts as long as this object, without network, with the workspace at its own path."""
 
     def __init__(self, plan: JailPlan, image: str) -> None:
         super().__init__(plan)
@@ -88,7 +88,7 @@ class ContainerJail(ElsewhereJail):
         self._container: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
-        """Start the container unless it runs. Raises ToolError."""
+        """Start the container unless it is running. Raises ToolError."""
         if self._container is not None and self._container.poll() is None:
             return
         self._links.separate(whole=True)
@@ -112,7 +112,7 @@ class ContainerJail(ElsewhereJail):
         self._container = started
 
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
-        """Run a command in it. Raises ToolError where it can't be started."""
+        """Run a command in the container. Raises ToolError if the container can't be started."""
         self.open()
         self._links.separate(whole=False)
         mark = secrets.token_hex(8)
@@ -127,7 +127,7 @@ class ContainerJail(ElsewhereJail):
         return self._sent(remote, command, handles)
 
     def close(self) -> None:
-        """End the container and all that runs in it."""
+        """End the container and all processes in it."""
         self._end_all()
         started, self._container = self._container, None
         if started is not None:
@@ -136,8 +136,10 @@ class ContainerJail(ElsewhereJail):
 
 
 class SshJail(ElsewhereJail):
-    """Another machine, to which the workspace is brought before each command, and back after it. Nothing but
-    that machine's own rights holds what runs there."""
+    """Another machine. The workspace is copied there before each command and back after it.
+
+    Commands there are limited only by the rights of that machine's account.
+    """
 
     def __init__(self, plan: JailPlan, host: str, folder: str) -> None:
         super().__init__(plan)
@@ -150,7 +152,7 @@ class SshJail(ElsewhereJail):
         self._is_connected = False
 
     def open(self) -> None:
-        """Connect unless that is so. Raises ToolError."""
+        """Connect unless connected. Raises ToolError."""
         if self._is_connected:
             return
         with tempfile.TemporaryFile() as errors:
@@ -170,7 +172,7 @@ class SshJail(ElsewhereJail):
         self._is_connected = True
 
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
-        """Run a command there. Raises ToolError where there is no connection."""
+        """Run a command on the machine. Raises ToolError if it can't be reached."""
         self.open()
         mark = secrets.token_hex(8)
         policy = self.plan.policy
@@ -187,7 +189,7 @@ class SshJail(ElsewhereJail):
         return self._sent(remote, command, handles)
 
     def close(self) -> None:
-        """End the connection and the commands."""
+        """End the commands and the connection."""
         self._end_all()
         if self._is_connected:
             self._is_connected = False
@@ -195,7 +197,7 @@ class SshJail(ElsewhereJail):
 
 
 class Elsewhere:
-    """The backend of one program's settings."""
+    """The backend that a program's settings choose."""
 
     def __init__(self, settings: ConfinementSettings) -> None:
         self._settings = settings
@@ -203,13 +205,14 @@ class Elsewhere:
         self._status: EngineStatus | None = None
 
     def status(self) -> EngineStatus:
-        """Say what holds there; the first call tries a container out."""
+        """Return what confines commands on the backend. The first call tries a container out."""
         if self._status is None:
             self._status = self._looked()
         return self._status
 
     def policy(self, workspace: Path) -> SandboxPolicy:
-        """Give what a command may do there: all that is there, and of this machine the workspace."""
+        """Return the policy of commands there: everything on that machine, and of this machine only the
+        workspace."""
         wishes = self._settings.wishes
         return SandboxPolicy(
             workspace,
@@ -221,8 +224,10 @@ class Elsewhere:
         )
 
     def jail(self, workspace: Path, scratch: Scratch) -> Jail:
-        """Give what runs commands there. Raises ToolDenied where nothing holds and the settings are strict,
-        ToolError where there is no container to be had."""
+        """Return the sandbox that runs commands there.
+
+        Raises ToolDenied for an ssh backend in strict mode, and ToolError if no container can be started.
+        """
         status, wishes = self.status(), self._settings.wishes
         home = Path(os.path.expanduser("~"))
         mounts = SandboxPolicy(
@@ -262,7 +267,7 @@ class Elsewhere:
 
 
 def container_program(image: str) -> tuple[str, str]:
-    """Give the program that can run a container of this image here, or why none can."""
+    """Return the program that can run a container of this image here, or "" and the reason why none can."""
     problems: list[str] = []
     for name in ("docker", "podman"):
         program = find_outside(name, Path.cwd())
@@ -281,7 +286,7 @@ def container_program(image: str) -> tuple[str, str]:
 
 
 def _last(said: bytes) -> str:
-    """Give the last line of a complaint; that docker has a help page is none."""
+    """Return the last line of an error message, ignoring Docker's pointer to its help page."""
     lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     told = [line for line in lines if not re.search(r"'docker .*--help'", line)]
     return (told or ["it ended without a word"])[-1].strip()

@@ -1,4 +1,5 @@
-"""Puts protected names back when a command ends, and once more when nothing that it left running is there."""
+"""Restore protected names when a command ends, and again when the processes that it left running have
+ended."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ _LOOK_S = 0.5
 
 
 class CommandEnds:
-    """For the commands of one jail. `has_left`: whether something runs in it that is none of them."""
+    """Restores protected names for the commands of one sandbox.
+
+    `has_left` says whether processes other than its commands still run in it.
+    """
 
     def __init__(self, guard: Guard, holding: Holding, has_left: Callable[[], bool]) -> None:
         self._guard = guard
@@ -25,7 +29,8 @@ class CommandEnds:
         self._is_watched = False
 
     def ended(self, before: Before) -> list[Path]:
-        """Put back what a command changed; gives that, and what was put back since the last one's end."""
+        """Restore the names that a command changed. Returns the restored paths, with those restored since the
+        last command ended."""
         changed = self._restored(before)
         with self._lock:
             changed, self._late = list(dict.fromkeys((*self._late, *changed))), []
@@ -39,7 +44,7 @@ class CommandEnds:
         return changed
 
     def settle(self) -> None:
-        """Once nothing is left, put back what was changed after the commands' ends."""
+        """Restore what leftover processes changed after their commands ended, once none is left."""
         if not self._left or self._has_left():
             return
         with self._lock:

@@ -1,7 +1,8 @@
-"""Which engine holds on this machine, found out by really running `true` in a jail, and why not a better one.
+"""Find the best engine on this machine by running `true` in a sandbox, and record why better ones don't work.
 
-Bubblewrap first; Landlock with namespaces of its own, Landlock alone; sandbox-exec on a Mac. The answer is
-kept for the process. Nothing is chosen in silence: `EngineStatus.line` says what holds and what it lacks.
+Bubblewrap is tried first, then Landlock with its own namespaces, then Landlock alone; on a Mac
+sandbox-exec. The result is cached for the process. `EngineStatus.line` reports which engine is used and
+its gaps.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ _kept: dict[EngineName | None, EngineStatus] = {}
 
 
 def probe(only: EngineName | None = None, own: MakeJail | None = None) -> EngineStatus:
-    """Find the best engine that works here, or say whether `only` does; the first call takes 0.2 s. A jail
-    that `own` makes is tried first, and stays open where it holds: it is the caller's."""
+    """Return the best engine that works here, or whether `only` works. The first call takes 0.2 s.
+
+    A jail made by `make_jail` is tried first. If it works, it stays open and belongs to the caller.
+    """
     with _lock:
         if only not in _kept:
             _kept[only] = _probe(only, own)
@@ -66,7 +69,7 @@ def _probe(only: EngineName | None, own: MakeJail | None) -> EngineStatus:
 
 
 def candidates() -> list[tuple[str, Engine, str]]:
-    """Give (name for a person, engine, why it can't even be tried), best first."""
+    """Return (display name, engine, why it can't be tried) of each engine, best first."""
     program, abi = find_bubblewrap(Path.cwd()), landlock_abi()
     old = ""
     if abi < OLDEST_ABI:
@@ -79,7 +82,7 @@ def candidates() -> list[tuple[str, Engine, str]]:
 
 
 def works(engine: Engine) -> str:
-    """Run `true` in a jail of this engine; gives why it does not work, or ""."""
+    """Run `true` under this engine. Returns why it does not work, or an empty string if it does."""
     scratch = Scratch()
     try:
         with tempfile.TemporaryDirectory(prefix="whet-probe-") as folder:
@@ -99,7 +102,7 @@ def works(engine: Engine) -> str:
 
 
 def _holds(jail: Jail) -> bool:
-    """Whether a jail holds; one that does not is closed, and what is wrong with it may be its policy."""
+    """Whether this jail works. Closes it if not; its policy may be the cause."""
     try:
         if not _tried(jail):
             return True

@@ -1,7 +1,8 @@
-"""The system calls that a jail refuses, as a program for the kernel's filter (seccomp), on x86-64 and ARM64.
+"""The system calls that a sandbox refuses, as a seccomp program for x86-64 and ARM64.
 
-It looks at numbers and plain arguments only; what lies behind a pointer can change after the look, so calls
-that hide their meaning there (clone3, io_uring) are refused as a whole. Files are not its business.
+The program checks call numbers and plain arguments only. Memory behind a pointer can change after the
+check, so calls that take their arguments there (clone3, io_uring) are refused entirely. File access is not
+its concern.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ _LOAD, _AND, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x54, 0x15, 0
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET and TIME
 _TERMINAL_REQUESTS = (0x5412, 0x541C)  # TIOCSTI types into a terminal, TIOCLINUX pastes into a console
-# Attributes and version of a file, which may be changed where it can only be read: FS_IOC_SETFLAGS, ...
+# Requests that change a file's attributes or version even through a read-only descriptor: FS_IOC_SETFLAGS,
+# ...
 _FILE_REQUESTS = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602)
-_LEASES = (1024, 1040)  # F_SETLEASE, F_SETDELEG: whoever opens the file outside waits for this one
+_LEASES = (1024, 1040)  # F_SETLEASE, F_SETDELEG: would make outside programs wait when they open the file
 _FAST_OPEN = 0x20000000
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# Name: (x86-64, ARM64); None where a machine has no such call.
+# Name: (x86-64, ARM64). None if the machine has no such call.
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -74,7 +76,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "landlock_create_ruleset": (444, 444),
     "file_setattr": (469, 469),
 }
-# Memory, semaphores and queues that have names or numbers for the whole machine.
+# Memory, semaphores and queues that have system-wide names or numbers.
 _SHARED: dict[str, tuple[int, int]] = {
     "shmget": (29, 194),
     "shmat": (30, 196),
@@ -124,9 +126,9 @@ SUPERVISED: dict[str, tuple[int | None, int | None]] = {
     "lchown": (94, None),
     "fchownat": (260, 54),
 }
-"""Changes of modes, times and owners, which Landlock does not look at: the launcher's watch makes those
-that the policy grants, and no others."""
-# A process id that is not one's own (0) may be somebody else's where ids are shared: argument, numbers.
+"""Changes of modes, times and owners, which Landlock does not check. The launcher's supervisor makes those
+that the policy grants and refuses the rest."""
+# A process id other than 0 (the caller) may belong to another program if ids are shared: argument, numbers.
 _OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
     (0, (302, 261)),  # prlimit64
     (1, (141, 140)),  # setpriority
@@ -138,13 +140,13 @@ _OF_OTHERS: tuple[tuple[int, tuple[int, int]], ...] = (
     (0, (256, 238)),  # migrate_pages
     (0, (279, 239)),  # move_pages
 )
-# Nor may all processes of a user be meant, whichever number stands for the user: which is for what, numbers.
+# A call must not address all processes of a user either, by whichever number: value of `which`, numbers.
 _OF_A_USER: tuple[tuple[int, tuple[int, int]], ...] = (
     (2, (141, 140)),  # setpriority, PRIO_USER
     (3, (251, 30)),  # ioprio_set, IOPRIO_WHO_USER
 )
-# What would run as its owner, whoever starts it. A folder may have the group's mark, so a file's is refused
-# only where it is made: argument of the mode, bits, numbers; for `open`, arguments of flags and of the mode.
+# Set-id bits make a file run as its owner. Folders may have the set-group-id bit, so files are checked only
+# when created: argument of the mode, bits, numbers; for `open`, arguments of flags and mode.
 _SET_IDS, _SET_UID, _MAKES = 0o6000, 0o4000, 0o100 | 0o20000000
 _MODES: tuple[tuple[int, int, tuple[int | None, int | None]], ...] = (
     (1, _SET_UID, (90, None)),  # chmod
@@ -165,28 +167,31 @@ _STREAM, _SEQUENCED, _KIND_BITS = 1, 5, 0xF
 
 
 def has_filter(machine: str) -> bool:
-    """Whether the calls of this kind of machine are known."""
+    """Whether the system call numbers of this machine type are known."""
     return machine in _ARCHES
 
 
 def filter_program(machine: str, *, own_network: bool, unix: bool = True) -> bytes:
-    """Give the filter. With namespaces (network, mounts) of its own, a jail's internet sockets end in it, and
-    its Unix ones where nothing of others is mounted (`unix`). Without, only pairs of sockets can be made,
-    attributes of files can't be changed, and the launcher's watch is asked about modes, times, owners."""
+    """Build the seccomp filter.
+
+    With its own network and mount namespaces, a sandbox may make internet sockets, which end inside it,
+    and Unix sockets if no foreign socket is mounted (`unix`). Without, it may only make socket pairs, file
+    attributes can't be changed, and the launcher's supervisor decides about modes, times and owners.
+    """
     which = 0 if machine == "x86_64" else 1
     program = _Program()
     program.load(_ARCH_AT)
     program.unless_equal(_ARCHES[machine], _ENOSYS)
     program.load(_NUMBER_AT)
     if machine == "x86_64":
-        program.refuse_above(0x40000000, _ENOSYS)  # the x32 calls, which have numbers of their own
+        program.refuse_above(0x40000000, _ENOSYS)  # the x32 calls, which have their own numbers
     for pair in _REFUSED.values():
         program.refuse_call(pair[which], _EPERM)
     if not own_network:
         _watch_files(program, which)
     _keep_ids(program, which)
     program.refuse_call(_CLONE3[which], _ENOSYS)
-    program.refuse_call(_OPENAT2[which], _ENOSYS)  # its flags and mode lie behind a pointer
+    program.refuse_call(_OPENAT2[which], _ENOSYS)  # its flags and mode are behind a pointer
     for pair in (_CLONE, _UNSHARE):
         program.refuse_bits(pair[which], 0, _NEW_NAMESPACES)
     program.refuse_values(_IOCTL[which], 1, (*_TERMINAL_REQUESTS, *_FILE_REQUESTS))
@@ -226,7 +231,7 @@ def _watch_files(program: _Program, which: int) -> None:
 
 
 class _Program:
-    """A filter as it is put together; after every part, the call's number is loaded again."""
+    """A filter under construction. After each part, the call's number is loaded again."""
 
     def __init__(self) -> None:
         self._rows: list[bytes] = []
@@ -266,7 +271,7 @@ class _Program:
         self.load(_NUMBER_AT)
 
     def refuse_both(self, number: int, one: tuple[int, int], other: tuple[int, int]) -> None:
-        """Refuse a call where two arguments each have some of their bits: (argument, bits)."""
+        """Refuse a call if both arguments have some of their bits set: (argument, bits)."""
         self.add(_JUMP_EQUAL, number, 0, 6)
         self.load(_ARGUMENTS_AT + 8 * one[0])
         self.add(_JUMP_BITS, one[1], 0, 3)
@@ -284,7 +289,8 @@ class _Program:
         self.load(_NUMBER_AT)
 
     def allow_families(self, number: int, families: Sequence[int]) -> None:
-        """Let `socket` make these families, and NETLINK's routing one, which lists the own interfaces."""
+        """Let `socket` create these families, and NETLINK's routing protocol, which lists the sandbox's
+        interfaces."""
         self.add(_JUMP_EQUAL, number, 0, 6 + len(families))
         self.load(_ARGUMENTS_AT)
         for position, family in enumerate(families):
@@ -304,8 +310,8 @@ class _Program:
         self.add(_RETURN, _ERRNO | _EPERM)
 
     def connected_pairs(self, number: int) -> None:
-        """Let pairs be made whose ends stay with each other. One of datagrams could be turned to any socket
-        whose path is known."""
+        """Allow connected pairs only. A datagram pair could be reconnected to any socket whose path is
+        known."""
         self.add(_JUMP_EQUAL, number, 0, 8)
         self.load(_ARGUMENTS_AT)
         self.add(_JUMP_EQUAL, _UNIX, 0, 4)

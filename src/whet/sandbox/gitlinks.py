@@ -1,8 +1,8 @@
-"""Which repositories programs outside enter from a repository by themselves.
+"""Find the repositories that outside programs enter from a repository on their own.
 
-`git status` looks into those that the index names as submodules, whoever put them there. Editors look into
-those that lie in the folders of what they have open. Each is under its own configuration; that of a second
-working tree is where a file in the repository says.
+`git status` enters those that the index lists as submodules, whoever added them. Editors enter those in
+the folders they have open. Each is governed by its own configuration; a second working tree's
+configuration is at the path that a file in the repository names.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ _MOST_BYTES, _MOST_POINTER_BYTES = 100_000_000, 4_096
 
 
 class Entered:
-    """Finds them; an index that is the same as before is not read again."""
+    """Finds nested repositories. An unchanged index is not read again."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], list[str]]] = {}
 
     def repositories(self, top: str) -> list[str]:
-        """Give the git folders of the repositories that git or an editor enters from `top`: those that its
-        index names, at any depth, a folder that is not there yet, too; those right in one of its folders;
-        of its second working trees; and `top` and its folders where they look like git's own."""
+        """Return the git folders of the repositories that git or an editor enters from `top`.
+
+        These are the ones its index lists, at any depth and even if the folder does not exist yet; the
+        ones in its direct subfolders; its second working trees; and `top` and its subfolders if they look
+        like bare repositories.
+        """
         folders = _folders(top)
         found = dict.fromkeys((*_second_trees(git_folder(top)), *filter(_is_bare, (top, *folders))))
         own = [one for one in folders if os.path.lexists(one + "/.git")][:_MOST_REPOSITORIES]
@@ -58,7 +61,7 @@ class Entered:
 
 
 def _folders(top: str) -> list[str]:
-    """Give the folders right below: editors ask git about each, and people go there."""
+    """Return the direct subfolders. Editors query git for each of them, and people change into them."""
     try:
         with os.scandir(top) as entries:
             names = [one.path for one in entries if one.is_dir(follow_symlinks=False) and one.name != ".git"]
@@ -68,8 +71,10 @@ def _folders(top: str) -> list[str]:
 
 
 def _is_bare(folder: str) -> bool:
-    """Whether git takes a folder for a repository without `.git`: one that it is called in, or finds above,
-    where that is not whole."""
+    """Whether git takes a folder for a repository without `.git`.
+
+    Git does so for the current folder and the ones above it, even if the repository is incomplete.
+    """
     if not os.path.lexists(folder + "/HEAD"):
         return False
     return any(os.path.lexists(f"{folder}/{name}") for name in ("objects", "commondir"))
@@ -84,7 +89,7 @@ def _second_trees(git: str) -> list[str]:
 
 
 def git_folder(tree: str) -> str:
-    """Give where the repository of a working tree is: `.git`, or where the file or link there leads."""
+    """Return the git folder of a working tree: `.git`, or the target of the link or pointer file there."""
     git = tree + "/.git"
     if os.path.islink(git):
         return os.path.realpath(git)
@@ -96,10 +101,11 @@ def git_folder(tree: str) -> str:
 
 
 def gitlinks(index: bytes) -> Iterator[str]:
-    """Give the paths that an index has as other repositories. Raises ValueError, struct.error for none."""
+    """Yield the paths that an index lists as submodules. Raises ValueError or struct.error if the index is
+    malformed."""
     mark = struct.pack(">I", _GITLINK)
     if mark not in index:
-        return  # as nearly always: nothing need be taken apart
+        return  # the common case: the index needn't be parsed
     version, count = struct.unpack_from(">4xII", index)
     at, name = 12, b""
     for _ in range(count):

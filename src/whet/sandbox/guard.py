@@ -1,11 +1,11 @@
-"""Takes back what a command made of protected names that no mount holds: those that were not there; those
-that a program outside has replaced by another file, as `git config` does (the kernel then takes the mount
-away); and, where an engine has no mounts of its own, all of them.
+"""Undo a command's changes to protected names that no mount protects.
 
-Looked at when a command ends. What it made is moved aside, never deleted; what it changed is put back as it
-was. A person may have changed the same meanwhile, which nothing tells apart: theirs is kept aside, too, and
-the result says where. Between the change and the command's end it stands: that is said in the threat model.
-A fresh repository keeps what `git init` itself makes.
+These are names that did not exist before; names whose file an outside program replaced, as `git config`
+does (the kernel then removes the mount); and all names if the engine has no mounts. The check runs when a
+command ends. New files are moved aside, never deleted; changed files are restored. A person may have
+changed the same file meanwhile, which can't be distinguished; their version is moved aside as well, and
+the result says where. Until the command ends, its change is effective (see the threat model). A fresh
+repository keeps what `git init` creates.
 """
 
 from __future__ import annotations
@@ -52,8 +52,11 @@ _PLAIN_CONFIG = {
 
 
 class Held(msgspec.Struct, frozen=True):
-    """One file as it was: its mode, and its bytes or where it links to; a folder has None. So has a file that
-    is too large to be held: `stamp` tells whether it was changed, and then it is only moved aside."""
+    """One file as recorded: its mode, and its bytes or link target. `data` is None for folders and for files
+    that are too large to record.
+
+    For a large file, `stamp` shows whether it changed; if so, it is only moved aside.
+    """
 
     mode: int
     data: bytes | None = None
@@ -61,13 +64,14 @@ class Held(msgspec.Struct, frozen=True):
 
 
 Shape = Mapping[str, Held] | None
-"""What a protected name holds, by paths below it ("" is itself); None: it is not there."""
+"""The recorded files of a protected name by their path below it ("" is the name itself), or None if it does
+not exist."""
 Looked = Mapping[str, os.stat_result]
-"""The state of each path that is there."""
+"""The state of each path that exists."""
 
 
 def look(paths: Iterable[str]) -> Looked:
-    """Look at paths, links as links; what is not there is left out."""
+    """Return the states of the paths that exist. Links are not followed."""
     found: dict[str, os.stat_result] = {}
     for path in paths:
         try:
@@ -78,8 +82,11 @@ def look(paths: Iterable[str]) -> Looked:
 
 
 class Before(msgspec.Struct, eq=False):
-    """How protected names were before a command that runs, the look that found it, which of the names mounts
-    hold, and which hold a file that has a second name: by that one it can be written."""
+    """The state of protected names before a running command.
+
+    `mounted` are the names that mounts protect. `shared` are names holding a file with a second hard link,
+    through which it can be written.
+    """
 
     shapes: dict[str, Shape]
     looked: Looked
@@ -87,14 +94,18 @@ class Before(msgspec.Struct, eq=False):
     shared: Collection[str] = ()
 
 
-# All of this program's: what one command's end takes back must not come again with another's.
+# All running commands of this program. A change that one command's end undoes must not be restored by
+# another's.
 _running: list[Before] = []
 _lock = threading.Lock()
 
 
 class Guard:
-    """Looks after one policy's protected names. `aside` takes what was made; `paths` are what it looks at:
-    the names, the repositories that they lie in, and what is hidden in granted folders."""
+    """Guards the protected names of one policy. New files are moved to `aside`.
+
+    `paths` are the names it checks: the protected names, the repositories that hold them, and the hidden
+    paths in granted folders.
+    """
 
     def __init__(self, policy: SandboxPolicy, aside: Path) -> None:
         self._git_of = {name: _git_above(name) for name in map(str, policy.protected_paths())}
@@ -114,8 +125,8 @@ class Guard:
         self._first = {path: path.removeprefix(self._top).partition("/")[0] for path in self.paths}
 
     def look(self) -> Looked:
-        """Look at the names. That is done three times with each command, and most of them are not there: what
-        the workspace does not list need not be asked for."""
+        """Read the states of the names. This runs three times per command, so names that the workspace
+        listing lacks are skipped."""
         try:
             listed = frozenset(os.listdir(self._top))
         except OSError:
@@ -125,12 +136,12 @@ class Guard:
         )
 
     def record(self) -> Before:
-        """Note how the names are before a command."""
+        """Record the state of the names before a command."""
         with _lock:
             looked = self.look()
             found: dict[str, Shape] = {}
             for git in _leading_elsewhere(self._git_of.values(), looked):
-                found[git] = self._shape(git)  # a second working tree's file, or a link
+                found[git] = self._shape(git)  # a second working tree's pointer file, or a link
             for path in self._git_of:
                 found[path] = self._shape(path) if path in looked else None
             for path, is_there in self._below().items():
@@ -140,8 +151,11 @@ class Guard:
             return made
 
     def restore(self, was: Before, mounts: Collection[str], looked: Looked | None = None) -> list[Path]:
-        """Put the names back as they were, but those that a mount has held all the time, by those that hold
-        now and a look from just now; gives those that a command had changed."""
+        """Restore the names, except those that a mount has protected all the time. Returns the names that the
+        command had changed.
+
+        `mounts` and `states` must be current.
+        """
         with _lock:
             looked = self.look() if looked is None else looked
             changed: list[str] = []
@@ -151,7 +165,7 @@ class Guard:
                 if path in was.mounted and path in mounts and path not in was.shared:
                     continue
                 if git in elsewhere and git not in was.shapes:
-                    # A link or a file in its place would lead git to another folder's configuration.
+                    # A link or a file instead of the folder would point git to another configuration.
                     changed += self._take(git) if shape is None else ()
                 elif shape is None:
                     changed += self._take(path) if path in looked or path not in self._git_of else ()
@@ -165,14 +179,15 @@ class Guard:
             return [Path(path) for path in dict.fromkeys(changed)]
 
     def forget(self, was: Before) -> None:
-        """Note that nothing of the command runs any more, or that it never began."""
+        """Record that the command and its processes have ended, or that it never started."""
         with _lock:
             _running.remove(was)
 
     def _put_back(self, path: str, shape: Mapping[str, Held]) -> bool:
-        """Make a name what it was; gives whether it was something else."""
+        """Restore a name. Returns whether it had changed."""
         state = look((path,)).get(path)
-        most = _MOST_FILES if len(shape) >= _MOST_FILES else sys.maxsize  # else all the others are new
+        # if fewer were recorded, all others are new
+        most = _MOST_FILES if len(shape) >= _MOST_FILES else sys.maxsize
         now = self._shape(path, most) if state is not None else {}
         if now is shape:
             return False
@@ -187,10 +202,11 @@ class Guard:
         return bool(other or missing)
 
     def _below(self) -> dict[str, bool]:
-        """Give the names in the repositories that programs outside enter from the workspace's by themselves,
-        and whether each is there now."""
+        """Return the names in the nested repositories that outside programs enter by themselves, and whether
+        each exists."""
         found = (git for tree in self._trees for git in self._entered.repositories(tree))
-        # A file says where a working tree's repository is: a foreign one is none of ours to mend.
+        # A pointer file names a working tree's repository. Repositories outside the workspace are not ours to
+        # restore.
         inside = [
             git for git in dict.fromkeys(found) if any(f"{git}/".startswith(f"{one}/") for one in self._roots)
         ]
@@ -199,7 +215,7 @@ class Guard:
         return {name: name in looked for name in names}
 
     def _take(self, path: str) -> list[str]:
-        """Move aside what was made under a name, but what a fresh repository has by itself."""
+        """Move aside files created under a name, except those that a fresh repository has."""
         if not os.path.lexists(path):
             return []
         one, made = Path(path), [path]
@@ -230,20 +246,20 @@ class Guard:
                     self._shared.add(path)
                 if len(found) >= most:
                     break
-            if stamps and len(found) == len(stamps):  # nothing in it could not be read
+            if stamps and len(found) == len(stamps):  # everything in it could be read
                 self._flat[path] = (stamps, found)
         return found
 
     def _root(self, path: str) -> str:
-        """Give the outermost folder around a path that commands may write in; they can't exchange it."""
+        """Return the outermost writable folder around a path, which commands can't replace."""
         if path not in self._root_of:
             around = (one for one in self._roots if path.startswith(one + "/"))
             self._root_of[path] = min(around, key=len, default=os.path.dirname(path))
         return self._root_of[path]
 
     def _held(self, path: str, place: tuple[int, str], state: os.stat_result, most: int) -> Held:
-        """Give a file as it is; one whose stamp is the same as before is not read again. No program can set
-        the time of a change back."""
+        """Return the recorded form of a file. A file with an unchanged stamp is not read again: programs
+        can't set the change time."""
         stamp = stamp_of(state)
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
@@ -265,7 +281,7 @@ class Guard:
                 shutil.rmtree(held) if _is_plain_folder(Path(held)) else os.unlink(held)
 
     def _put(self, path: str, shape: Mapping[str, Held]) -> None:
-        """Write a name as it was."""
+        """Write the recorded files of a name."""
         for name, held in shape.items():
             one = os.path.join(path, name) if name else path
             if held.stamp:
@@ -275,7 +291,7 @@ class Guard:
 
 
 def _is_same_file(path: str, before: Looked, now: Looked) -> bool:
-    """Whether a name is the same regular file that nobody has written: no program sets a change's time."""
+    """Whether a name is the same unmodified regular file. Programs can't set the change time."""
     was, state = before.get(path), now.get(path)
     if was is None or state is None or not stat.S_ISREG(state.st_mode):
         return False
@@ -283,8 +299,8 @@ def _is_same_file(path: str, before: Looked, now: Looked) -> bool:
 
 
 def _tell_others(was: Before, changed: Iterable[str]) -> None:
-    """Have the commands that still run know the names as they were before this one: they may have begun with
-    what it made of them."""
+    """Update the records of commands that still run with the state before this one, since they may have
+    started with its changes."""
     for path in changed:
         for other in _running:
             if path in other.shapes:
@@ -292,13 +308,13 @@ def _tell_others(was: Before, changed: Iterable[str]) -> None:
 
 
 def _git_above(name: str) -> str:
-    """Give the repository that a protected name lies in, "" for none."""
+    """Return the git folder that holds a protected name, or an empty string."""
     above = os.path.dirname(name)
     return above if os.path.basename(above) == ".git" else ""
 
 
 def _leading_elsewhere(gits: Iterable[str], looked: Looked) -> set[str]:
-    """Give those where a link or a file stands in a repository's place."""
+    """Return the git folders that were replaced by a link or a file."""
     return {git for git in gits if git in looked and not stat.S_ISDIR(looked[git].st_mode)}
 
 
@@ -307,7 +323,7 @@ def _is_plain_folder(path: Path) -> bool:
 
 
 def _is_plain_config(path: Path) -> bool:
-    """Whether a git configuration is a file that only says what every fresh or cloned repository says."""
+    """Whether a git configuration is a file with only the settings of a fresh or cloned repository."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return False
@@ -326,13 +342,14 @@ def _is_plain_config(path: Path) -> bool:
 
 
 def _is_submodules(config: Path, tree: str) -> bool:
-    """Whether a repository's working tree is said to be where a submodule's is: in the one that holds it."""
+    """Whether a repository's working tree setting points to a submodule's folder in the repository that
+    contains it."""
     above, modules, _ = str(config).partition("/.git/modules/")
     return bool(modules) and (config.parent / tree).resolve().is_relative_to(above)
 
 
 def _is_own(commondir: Path) -> bool:
-    """Whether a second working tree's repository is the one that its folder lies in."""
+    """Whether a second working tree's pointer leads to the repository that contains its folder."""
     with contextlib.suppress(OSError):
         return commondir.parts[-3] == "worktrees" and read_regular(commondir, 100).strip() == b"../.."
     return False

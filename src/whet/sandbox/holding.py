@@ -1,7 +1,7 @@
-"""Which protected and hidden names the mounts of a running launcher still hold, as the kernel says it.
+"""Which protected and hidden names the mounts of a running launcher still cover, according to the kernel.
 
-Where a program outside puts another file in a name's place, as `git config` does, the kernel takes away the
-mount on it, in every namespace. The list of mounts is read again only where a name has become another file.
+If an outside program replaces a name's file, as `git config` does, the kernel removes the mount on it in
+every namespace. The mount list is read again only if a name has become another file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Stamps = dict[str, tuple[int, int]]
 
 
 class Holding:
-    """Looks after the names of one policy; `has_mounts`: the engine holds those that are there by mounts."""
+    """Tracks the mounts of one policy's names. `has_mounts`: the engine covers existing names by mounts."""
 
     def __init__(self, policy: SandboxPolicy, *, has_mounts: bool) -> None:
         names = (*policy.protected_paths(), *policy.hidden_inside())
@@ -29,18 +29,18 @@ class Holding:
         self._looked: tuple[_Stamps, frozenset[str]] = ({}, frozenset())
 
     def plan(self) -> None:
-        """Note which names are there, before a launcher mounts something on them."""
+        """Record which names exist, before a launcher mounts over them."""
         self._planned = frozenset(look(self._marks))
 
     def started(self, pid: int) -> None:
-        """Note what the launcher with this number has mounted."""
+        """Record the mounts of the launcher with this process id."""
         self._pid = pid
         self._looked = ({}, frozenset())
         self._mounted = self._planned & self.mounts(look(self._marks))
 
     def mounts(self, looked: Looked) -> frozenset[str]:
-        """Give the names that mounts hold now, by a look at them from just now."""
-        # What tells another file under a name: its number may be an old one, given away again.
+        """Return the names that mounts cover now. `states` must be current."""
+        # The inode alone doesn't identify a file: its number may have been reused.
         stamps = {
             path: (state.st_ino, state.st_ctime_ns) for path, state in looked.items() if path in self._marks
         }
@@ -51,8 +51,8 @@ class Holding:
         return found
 
     def has_news(self, mounts: frozenset[str]) -> bool:
-        """Whether a name has come to be since the launcher began, or one of its mounts is gone; `mounts` have
-        just been looked at."""
+        """Whether a name has appeared since the launcher started, or lost its mount. `mounts` must be
+        current."""
         return not (self._looked[0].keys() <= self._planned and self._mounted <= mounts)
 
     def _read(self) -> frozenset[str]:
@@ -65,6 +65,6 @@ class Holding:
 
 
 def _mark(path: Path) -> bytes:
-    """Give a path as it stands in the kernel's list of mounts."""
+    """Return a path as written in the kernel's mount list."""
     octal = re.sub(rb"[ \t\n\\#]", lambda found: b"\\%03o" % found[0][0], os.fsencode(path))
     return b" " + octal + b" "

@@ -1,7 +1,7 @@
-"""Lists of hosts by name, for the settings; none of them is open until somebody writes its name there.
+"""Named lists of hosts for the settings. None of them is allowed until a person names it.
 
-Code hosts are known. Which index packages come from is the person's own choice, so that list is read from
-what their pip and npm are set to, in the environment and in the usual files.
+The code hosts are a fixed list. The package indexes are read from the user's pip and npm settings, in the
+environment and the usual files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NPM_REGISTRY = late_pattern(r"^(?:@[^:=]+:)?registry\s*=\s*(\S+)", re.MULTILINE
 
 
 def named_hosts(names: Iterable[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Give hosts with the presets among them written out: code-hosts, package-indexes."""
+    """Expand the presets code-hosts and package-indexes in a list of host names."""
     found: list[str] = []
     for name in names:
         if name == "code-hosts":
@@ -65,7 +65,7 @@ def index_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def package_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the hosts that the person's pip and npm are set to; none where they are not set."""
+    """Return the hosts of the user's pip and npm settings, or an empty tuple if there are none."""
     urls = [url for name in _VARIABLES for url in environment.get(name, "").split()]
     for name in (*_PIP_FILES, environment.get("PIP_CONFIG_FILE", "")):
         urls += _from_pip(name)

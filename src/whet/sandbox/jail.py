@@ -47,8 +47,10 @@ Handles = tuple[int, int, int]
 
 
 class JailedCommand(msgspec.Struct, frozen=True):
-    """What is run: `environment` is the whole one, `cwd` lies in what the policy grants. With `tty`, its
-    output is the terminal that it gets as its own."""
+    """A command to run. `environment` is complete; `cwd` is inside a granted folder.
+
+    With `tty`, its output is a terminal that becomes its controlling terminal.
+    """
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -57,11 +59,11 @@ class JailedCommand(msgspec.Struct, frozen=True):
 
 
 Started = JailedProcess | subprocess.Popen[bytes]
-"""A confined command; a Popen where the system's own program confines it."""
+"""A confined command, or a Popen if the system's own program confines it."""
 
 
 class Jail:
-    """Runs commands under one policy. Thread-safe. `is_here`: on this machine's own system."""
+    """Runs commands under one policy. Thread-safe. `is_here`: it is on this machine."""
 
     is_here: bool = True
 
@@ -82,16 +84,17 @@ class Jail:
 
     @property
     def policy(self) -> SandboxPolicy:
-        """What holds inside."""
+        """The policy that is enforced."""
         return self.plan.policy
 
     @property
     def is_busy(self) -> bool:
-        """Whether one of its commands still runs."""
+        """Whether one of its commands is still running."""
         return any(command.poll() is None for command in list(self._commands))
 
     def environment(self, source: Mapping[str, str]) -> dict[str, str]:
-        """Give a command's environment inside: no way to sockets outside, the private folders' names."""
+        """Return the environment of a command inside: without addresses of outside sockets, with the private
+        folders."""
         if not self.plan.can_reach:
             return self.plan.environment(source)
         self.open()
@@ -100,18 +103,19 @@ class Jail:
 
     @property
     def launcher_pid(self) -> int:
-        """The process that holds it all, 0 where none runs."""
+        """The launcher's process id, or 0 if it is not running."""
         return 0 if self._launcher is None else self._launcher.pid
 
     @property
     def received_bytes(self) -> int | None:
-        """How many bytes came to its commands from the network so far; None where nothing counts them."""
+        """The number of bytes that its commands received from the network, or None if they are not
+        counted."""
         if self.plan.engine.name in ("seatbelt", "ssh"):
             return None
         return self._received_bytes + (self._proxy.received_bytes if self._proxy is not None else 0)
 
     def take_refused(self) -> list[str]:
-        """Give the hosts that its commands asked the proxy for in vain since the last look."""
+        """Return the hosts that the proxy refused since the last call."""
         if self._proxy is None:
             return []
         taken = list(self._proxy.refused)
@@ -119,15 +123,18 @@ class Jail:
         return taken
 
     def open(self) -> None:
-        """Start the launcher unless it runs. Raises ToolError where that can't be."""
+        """Start the launcher unless it is running. Raises ToolError if it can't be started."""
         if self.plan.engine.name == "seatbelt":
             return
         with self._lock:
             self._renewed(self._guard.look())
 
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> Started:
-        """Run a command; the descriptors stay the caller's. It gets `more`, too, and its number there as a
-        last argument. Raises OSError as Popen does, and ToolError where the jail itself can't be started."""
+        """Run a command. The descriptors stay the caller's.
+
+        If `more` is a descriptor, the command inherits it and gets its number as an additional last
+        argument. Raises OSError as Popen does, and ToolError if the sandbox can't be started.
+        """
         given = handles if more < 0 else (*handles, more)
         if self.plan.engine.name == "seatbelt":
             self._links.separate(whole=True)
@@ -148,7 +155,8 @@ class Jail:
             return started
 
     def spawn_piped(self, command: JailedCommand) -> Started:
-        """Run a command with a pipe for each of its three descriptors, which are the process's files then."""
+        """Run a command with a pipe for each standard descriptor; the process's file objects are the other
+        ends."""
         pipes = [os.pipe() for _ in range(3)]
         inside = (pipes[0][0], pipes[1][1], pipes[2][1])
         outside = (pipes[0][1], pipes[1][0], pipes[2][0])
@@ -166,8 +174,10 @@ class Jail:
         return started
 
     def run(self, command: JailedCommand, timeout_s: float) -> tuple[int, str]:
-        """Run a command to its end without input; gives its exit code (124 past the limit, when it is killed
-        with its group) and what it printed. Blocks."""
+        """Run a command without input and return its exit code and output. Blocks.
+
+        A command that exceeds the limit is killed with its process group and returns code 124.
+        """
         with tempfile.TemporaryFile() as printed, open(os.devnull, "rb") as nothing:
             out = printed.fileno()
             started = self.spawn(command, (nothing.fileno(), out, out))
@@ -188,12 +198,12 @@ class Jail:
         self._ends.settle()
 
     def _has_left(self) -> bool:
-        """Whether something runs in here that is no command, nor a child of one."""
+        """Whether processes run in here that are neither commands nor children of one."""
         if self._launcher is None:
             return False
         children = _children_of(self._inside)
         if children is None:
-            return self._launcher.poll() is None  # not to be found out: until it ends
+            return self._launcher.poll() is None  # unknown, so assume yes while the launcher runs
         commands = {command.pid for command in list(self._commands) if command.returncode is None}
         return bool(children - commands)
 
@@ -213,14 +223,15 @@ class Jail:
             raise
 
     def _request(self, command: JailedCommand, handles: Sequence[int]) -> socket.socket:
-        """Send a command; gives where the answer comes. Raises OSError where it can't have arrived."""
+        """Send a command and return the socket for its answer. Raises OSError if the launcher can't have
+        received it."""
         assert self._control is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         whole = _framed(command)
         try:
             with theirs:
                 sent = socket.send_fds(self._control, [whole], [*handles[:3], theirs.fileno(), *handles[3:]])
-                if sent < len(whole):  # else it has all, and may have begun and be gone
+                if sent < len(whole):  # otherwise it has everything, and may already have started and ended
                     self._control.sendall(whole[sent:])
             return ours
         except BaseException:
@@ -230,7 +241,8 @@ class Jail:
     def _open(self) -> None:
         self._links.separate(whole=True)
         said, why, left = b"", b"", _STARTS
-        while not said and left:  # a name that goes as it is mounted ends bubblewrap before it says a word
+        # a path that disappears while it is mounted ends bubblewrap before it reports anything
+        while not said and left:
             (said, why), left = self._begun(), left - 1
         if said != b"+":
             raise ToolError(
@@ -239,7 +251,7 @@ class Jail:
             )
 
     def _begun(self) -> tuple[bytes, bytes]:
-        """Start the launcher; gives what it said, b"+" if all is well, and why that is not so."""
+        """Start the launcher. Returns its report, which is b"+" on success, and the error text."""
         ours, theirs = socket.socketpair()
         ours.settimeout(_START_S)
         self._holding.plan()
@@ -259,7 +271,7 @@ class Jail:
         except TimeoutError as error:
             said = b"!" + str(error).encode()
         except OSError:
-            said = b""  # it ended before it read: its own words say why
+            said = b""  # it ended before it read the setup; its error output says why
         if said != b"+":
             why = said[1:] or _last_words(self._launcher)
             ours.close()
@@ -272,8 +284,11 @@ class Jail:
         return said, b""
 
     def _renewed(self, looked: Looked) -> frozenset[str]:
-        """Start the launcher where none runs, and again where there is news and nothing runs that this would
-        end; gives the names that mounts hold."""
+        """Start the launcher if it is not running, and restart it if names have changed and no command is
+        running.
+
+        Returns the names that mounts cover.
+        """
         mounts = self._holding.mounts(looked)
         is_gone = self._launcher is None or self._launcher.poll() is not None or self._is_stopped()
         if is_gone or (self._holding.has_news(mounts) and not self.is_busy):
@@ -283,7 +298,7 @@ class Jail:
         return mounts
 
     def _is_stopped(self) -> bool:
-        """Whether a command has stopped the launcher: it would never answer."""
+        """Whether a command has stopped (SIGSTOP) the launcher, which then never answers."""
         try:
             return os.pread(self._state, 200, 0).rpartition(b")")[2].split()[0] == b"T"
         except (OSError, IndexError):
@@ -320,8 +335,11 @@ def _children_of(pid: int) -> set[int] | None:
 
 
 def _end(launcher: subprocess.Popen[bytes], inside: int, *, is_stopped: bool) -> None:
-    """Wait for the launcher's end, which its socket's end brings. One that was stopped or hangs is killed by
-    its own handle, and its watcher then ends what it left: bubblewrap's first process is only its parent."""
+    """Wait for the launcher to end, which closing its socket causes.
+
+    A launcher that is stopped or hangs is killed by its own handle, and its watcher then ends the
+    remaining processes. With bubblewrap, the first process is only the launcher's parent.
+    """
     if launcher.stderr is not None:
         launcher.stderr.close()
     for within_s in (0.0 if is_stopped else 3.0, 3.0):
@@ -345,7 +363,7 @@ def _script() -> bytes:
 
 
 def _under_sandbox_exec(plan: JailPlan, command: JailedCommand, handles: Sequence[int]) -> Started:
-    """Run a command under macOS's own program, which needs no launcher: it starts in a millisecond."""
+    """Run a command under macOS's sandbox-exec, which needs no launcher: it starts in a millisecond."""
     profile = seatbelt_profile(plan.policy, plan.scratch)
     return subprocess.Popen(
         [SANDBOX_EXEC, "-p", profile, *command.argv, *map(str, handles[3:])],
@@ -389,8 +407,11 @@ def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
 
 
 def _answered(ours: socket.socket, command: JailedCommand, is_stopped: Callable[[], bool]) -> JailedProcess:
-    """Give the command as the launcher says it runs. Raises OSError where it can't be run, and ToolError
-    where the launcher ends or is stopped first: the command may have done that, and is not run again."""
+    """Wait for the launcher to confirm that the command runs, and return its handle.
+
+    Raises OSError if the command can't be run, and ToolError if the launcher ends or stops first. The
+    command may have caused that, so it is not run again.
+    """
     said, handles = b"", list[int]()
     ours.settimeout(_LOOK_S)
     deadline = time.monotonic() + _ANSWER_S
@@ -408,7 +429,7 @@ def _answered(ours: socket.socket, command: JailedCommand, is_stopped: Callable[
     ours.settimeout(None)
     if said.startswith(b"P") and handles:
         pid = _pid_of(handles[0])
-        with contextlib.suppress(OSError):  # gone since: the command's end says so
+        with contextlib.suppress(OSError):  # ended meanwhile: the command's end reports that
             ours.send(b"+")
         return JailedProcess(ours, pid, handles[0])
     number = int(said[1:] or b"5")
@@ -416,7 +437,7 @@ def _answered(ours: socket.socket, command: JailedCommand, is_stopped: Callable[
 
 
 def _pid_of(pidfd: int) -> int:
-    """Give the number that this side knows a process by; the launcher's own namespace has others."""
+    """Return the outside process id of a process. Its id in the launcher's namespace differs."""
     handle = os.open(f"/proc/self/fdinfo/{pidfd}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         said = os.read(handle, 4096)

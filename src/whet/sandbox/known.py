@@ -1,7 +1,7 @@
-"""What the last look for an engine found, kept in Whet's home so that a start can say it without looking.
+"""Cache that no sandbox works, in Whet's home, so that a start can report it without probing.
 
-Only "nothing holds" is kept, with what it was found with: the kernel and its start, the user, bubblewrap's
-program. Imports next to nothing: every start asks.
+Only that result is stored, with the facts it depends on: kernel, boot, user and bubblewrap's program. This
+module imports little because every start reads the cache.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ OFF = "no sandbox: sandbox.mode is off; only the gate's reading holds"
 
 
 def keep(home: Path, line: str) -> None:
-    """Note that nothing holds, or with "" that something does. What can't be written is looked for again."""
+    """Record that no sandbox works, or remove the record if `line` is empty. A write error is ignored; then
+    the next start probes again."""
     try:
         if line:
             (home / FILE).write_text(f"{_found_with()}\n{line}\n", "utf-8")
@@ -26,8 +27,8 @@ def keep(home: Path, line: str) -> None:
 
 
 def unheld(mode: str, home: Path) -> str:
-    """Give the line to say at a start where nothing holds but the gate's reading, "" where something does or
-    nobody has looked yet."""
+    """Return the line that a start reports if only the gate protects, or an empty string if a sandbox works
+    or none was tried yet."""
     if mode == "off":
         return OFF
     try:

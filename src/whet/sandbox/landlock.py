@@ -1,7 +1,8 @@
-"""A policy as rules of Landlock, which only grants: nothing can be carved out of a granted folder.
+"""Translate a policy into Landlock rules.
 
-So a folder that holds something hidden is opened entry by entry: it can be listed, what is in it is granted
-one by one, and nothing new can be made right in it. Rights are the kernel's bits.
+Landlock can only grant: nothing can be excluded from a granted folder. A folder that holds something
+hidden is therefore granted entry by entry: it can be listed, but nothing new can be created directly in
+it. Rights are the kernel's bits.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import msgspec
 
 from whet.sandbox.policy import SandboxPolicy
 
-OLDEST_ABI = 3  # before it, a file that may not be written could be cut short
+OLDEST_ABI = 3  # earlier versions let a read-only file be truncated
 _EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _DEVICE_REQUESTS = 1 << 14, 1 << 15
 _LAST_RIGHT_OF_ABI = {3: 14, 4: 14, 5: 15}
 _READING = _EXECUTE | _READ | _LIST
 _OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE_REQUESTS
-_NODES = (1 << 6) | (1 << 11)  # character and block devices are never made
+_NODES = (1 << 6) | (1 << 11)  # character and block devices must never be created
 _TCP = 0b11
 _SCOPES = 0b11  # abstract sockets, signals
 _CREATE_RULESET = 444
@@ -31,8 +32,11 @@ _KERNEL_FACTS = ("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/ke
 
 
 class LandlockRules(msgspec.Struct, frozen=True):
-    """What the launcher gives the kernel: the rights that count (files, TCP), (path, rights) granted, and the
-    scopes, which keep signals and abstract sockets within the jail."""
+    """The rules that the launcher passes to the kernel.
+
+    `handled` are the restricted rights (files, TCP), `granted` are (path, rights), and `scoped` confines
+    signals and abstract sockets to the sandbox.
+    """
 
     handled: tuple[int, int, int]
     granted: tuple[tuple[str, int], ...]
@@ -40,7 +44,7 @@ class LandlockRules(msgspec.Struct, frozen=True):
 
 
 def landlock_abi() -> int:
-    """Give the kernel's version of Landlock, 0 where there is none."""
+    """Return the kernel's Landlock version, or 0 if it has none."""
     try:
         return max(0, ctypes.CDLL(None).syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1)))
     except (OSError, AttributeError):
@@ -50,8 +54,10 @@ def landlock_abi() -> int:
 def landlock_rules(
     policy: SandboxPolicy, abi: int, private: Iterable[Path], *, own_network: bool
 ) -> LandlockRules:
-    """Give the rules. `private` are folders of the jail's own, granted whole; with a network of its own, a
-    jail may use TCP and terminals there."""
+    """Build the rules. `private` are the sandbox's own folders, granted entirely.
+
+    With its own network, a sandbox may use TCP and its own terminals.
+    """
     every = (1 << (_LAST_RIGHT_OF_ABI.get(min(abi, 5), 14) + 1)) - 1
     writing = every & ~_NODES & ~_DEVICE_REQUESTS
     hidden = frozenset(map(str, policy.hidden()))
@@ -70,7 +76,7 @@ def landlock_rules(
         grant(path, writing)
     for name in _DEVICES:
         grant(Path("/dev") / name, _READ | _WRITE | _DEVICE_REQUESTS)
-    if own_network:  # and terminals of its own; else these are a person's, who types there
+    if own_network:  # the terminals are the sandbox's own; otherwise they belong to people who type there
         grant(Path("/dev/pts"), _READ | _WRITE | _LIST | _DEVICE_REQUESTS)
     grant(Path("/proc"), _READ | _LIST)
     for name in _KERNEL_FACTS:
@@ -85,8 +91,10 @@ def landlock_rules(
 def _carved(
     path: str, rights: int, hidden: frozenset[str], above: frozenset[str]
 ) -> Iterator[tuple[str, int]]:
-    """Give the rules that grant a path but not what is hidden below it; links are not followed. `above` are
-    the folders that hold something hidden."""
+    """Yield the rules that grant a path without the hidden paths below it. Links are not followed.
+
+    `above` are the folders that hold something hidden.
+    """
     try:
         mode = os.lstat(path).st_mode
     except OSError:

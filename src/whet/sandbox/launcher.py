@@ -1,11 +1,12 @@
-"""Runs inside the jail: forks commands on request and takes all of them with it when it ends.
+"""The launcher, which runs inside the sandbox: it starts commands on request and ends all of them when it
+ends.
 
-Whet sends this file's code to a bare interpreter (`setup.LAUNCH`), so that it imports the standard library
-only and little of it. Its argument is the descriptor of a socket to Whet. The first message says how to shut
-the door behind oneself (namespaces, Landlock, seccomp, limits); each further one brings a command and four
-descriptors: its input, its two outputs, and a socket on which its pid and its end are reported. A fifth is
-the command's, too, and its number here becomes the last argument. Messages are four bytes of length, then
-JSON. When the socket ends, or this process does, whatever still runs is killed.
+Whet sends this file's code to a bare interpreter (`setup.LAUNCH`), so it imports little, and only from the
+standard library. Its argument is the descriptor of a socket to Whet. The first message says how to confine
+the process (namespaces, Landlock, seccomp, limits). Each further message brings a command and four
+descriptors: its input, its two outputs, and a socket for reporting its pid and its end. A fifth descriptor
+is passed on to the command, and its number becomes the last argument. Messages are four bytes of length,
+then JSON. When the socket or this process ends, all commands are killed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any, NoReturn
 from whet.sandbox.descriptors import keep_descriptors, receive_descriptors
 from whet.sandbox.watch import supervise
 
-# These are checked by the launcher's own tests in a real jail; the kernel's numbers, equal on both machines.
+# Kernel numbers, equal on both machine types. Tested by the launcher's own tests in a real sandbox.
 SYS = {
     "mount_setattr": 442,
     "landlock_create_ruleset": 444,
@@ -53,7 +54,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def check(result: int, what: str) -> int:
-    """Raise OSError where a call of the C library failed."""
+    """Raise OSError if a call of the C library failed."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
@@ -61,32 +62,35 @@ def check(result: int, what: str) -> int:
 
 
 def syscall(name: str, *arguments: Any) -> int:
-    """Make one of the calls that Python has no name for."""
+    """Make a system call that Python has no function for."""
     return check(LIBC.syscall(ctypes.c_long(SYS[name]), *arguments), name)
 
 
 def prctl(option: int, *values: Any) -> int:
-    """Change something of this process."""
+    """Call prctl on this process."""
     padded = [ctypes.c_ulong(one) if isinstance(one, int) else one for one in (*values, 0, 0, 0, 0)[:4]]
     return check(LIBC.prctl(option, *padded), f"prctl {option}")
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: bytes | None = None) -> None:
-    """Mount, or change a mount."""
+    """Mount a file system, or change a mount."""
     arguments = [one.encode() if one is not None else None for one in (source, target, kind)]
     check(LIBC.mount(*arguments, ctypes.c_ulong(flags), options), f"mount {target}")
 
 
 def set_read_only(path: str, *, recursive: bool, wanted: bool = True) -> None:
-    """Set or clear the read-only mark of a mount, and of those below it."""
+    """Set or clear the read-only flag of a mount, and optionally of those below it."""
     attributes = struct.pack("QQQQ", int(wanted), int(not wanted), 0, 0)
     flags = 0x8000 if recursive else 0
     syscall("mount_setattr", -100, path.encode(), ctypes.c_uint(flags), attributes, ctypes.c_size_t(32))
 
 
 def enter_namespaces(plan: dict[str, Any]) -> None:
-    """Get a tree of mounts of its own with everything read-only but what the plan names, a network that is
-    only a loopback, and process ids of its own; returns in the first process of those."""
+    """Enter new namespaces: mounts (read-only except the plan's paths), a loopback-only network, and process
+    ids.
+
+    Returns in the first process of the new process id namespace.
+    """
     uid, gid = os.getuid(), os.getgid()
     check(LIBC.unshare(NEWUSER | NEWNS | NEWIPC | NEWNET | NEWPID), "unshare")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
@@ -110,14 +114,16 @@ def enter_namespaces(plan: dict[str, Any]) -> None:
     for path in plan["writable"]:
         set_read_only(path, recursive=False, wanted=False)
     for path in plan["read_only"]:
-        with contextlib.suppress(FileNotFoundError):  # gone since: looked after as what was never there
+        # removed meanwhile: guarded like a path that never existed
+        with contextlib.suppress(FileNotFoundError):
             mount(path, path, None, MS_BIND)
             set_read_only(path, recursive=False)
     os.chdir("/")
 
 
 def mirror(child: int) -> NoReturn:
-    """Wait for the first process of the namespace and end as it ended; its end ends all that is in there."""
+    """Wait for the namespace's first process and exit with its code. Its end kills all processes of the
+    namespace."""
 
     def end(_number: int, _frame: Any) -> None:
         os.kill(child, signal.SIGKILL)
@@ -128,13 +134,14 @@ def mirror(child: int) -> NoReturn:
 
 
 def raise_loopback() -> None:
-    """Switch the namespace's own loopback on, so that servers and clients of one jail find each other."""
+    """Activate the namespace's loopback interface, so that servers and clients in one sandbox reach each
+    other."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         fcntl.ioctl(handle, 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40))
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, now and over exec, root's too."""
+    """Drop every capability for this process and the programs it starts, root's too."""
     for number in range(64):
         if LIBC.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) < 0:
             break
@@ -144,7 +151,7 @@ def drop_capabilities() -> None:
 
 
 def restrict_files(handled: Sequence[int], rules: Sequence[tuple[str, int]]) -> None:
-    """Let only the rules' paths be used from here on; `handled` are the rights that count, and the scopes."""
+    """Restrict this process to the paths of the rules. `handled` are the restricted rights and scopes."""
     files, net, scoped = handled
     attributes = struct.pack("QQQ", files, net, scoped)
     size = 24 if scoped else 16 if net else 8
@@ -153,7 +160,7 @@ def restrict_files(handled: Sequence[int], rules: Sequence[tuple[str, int]]) -> 
         try:
             handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
-            continue  # gone since the policy was made: nothing to grant
+            continue  # removed since the policy was made: there is no path to grant
         try:
             rule = struct.pack("=Qi", rights, handle)
             syscall("landlock_add_rule", ruleset, 1, rule, ctypes.c_uint(0))
@@ -164,8 +171,11 @@ def restrict_files(handled: Sequence[int], rules: Sequence[tuple[str, int]]) -> 
 
 
 def filter_calls(program: bytes, listen: int = 0) -> int:
-    """Have the kernel refuse the calls that the filter names; with `listen`, the number of the call that does
-    so, gives a descriptor at which it asks about others."""
+    """Install the seccomp filter.
+
+    With `listen`, the number of the seccomp call, returns a descriptor on which the kernel asks about
+    supervised calls.
+    """
     code = ctypes.create_string_buffer(program, len(program))
 
     class Program(ctypes.Structure):
@@ -178,7 +188,7 @@ def filter_calls(program: bytes, listen: int = 0) -> int:
 
 
 def shut(setup: dict[str, Any]) -> None:
-    """Give up everything that the policy does not grant. Raises OSError where the kernel can't hold it."""
+    """Apply the confinement of the policy to this process. Raises OSError if the kernel can't enforce it."""
     if setup.get("namespaces"):
         enter_namespaces(setup["namespaces"])
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -190,7 +200,7 @@ def shut(setup: dict[str, Any]) -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if setup.get("handled"):
         restrict_files(setup["handled"], setup["rules"])
-    prctl(PR_SET_DUMPABLE, 0)  # the memory of both halves is closed to commands
+    prctl(PR_SET_DUMPABLE, 0)  # commands can't read the memory of either half
     supervised = setup.get("supervised")
     ours, theirs = socket.socketpair()
     stand_watch(ours if supervised else None, supervised or {})
@@ -206,9 +216,12 @@ def shut(setup: dict[str, Any]) -> None:
 
 
 def stand_watch(channel: socket.socket | None, supervised: dict[str, Any]) -> None:
-    """Split in two: the outer one waits for the inner one's end and then kills what is left, and makes the
-    changes that the kernel asks it about. Commands can't signal the outer one where the kernel scopes
-    signals, or are gone with their process ids."""
+    """Split into two processes. The outer one decides supervised calls, waits for the inner one and then
+    kills leftovers.
+
+    Commands can't signal the outer process: the kernel scopes signals, or the process id namespace ends
+    with them.
+    """
     inner = os.fork()
     if not inner:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -233,7 +246,7 @@ def stand_watch(channel: socket.socket | None, supervised: dict[str, Any]) -> No
 
 
 def kill_children() -> None:
-    """Kill every child; their children come to this process as they die, and it is called again for them."""
+    """Kill every child. Their children become this process's, and the caller repeats the call."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             children = [int(one) for one in file.read().split()]
@@ -245,7 +258,7 @@ def kill_children() -> None:
 
 
 def own_children() -> list[int]:
-    """Find the children by looking at every process, where the kernel keeps no list."""
+    """Find the children by reading every process's state, if the kernel has no list of children."""
     found: list[int] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -282,7 +295,7 @@ def start(command: dict[str, Any], handles: list[int]) -> int:
     for more in handles[4:]:
         os.set_inheritable(more, True)
         command["argv"].append(str(more))
-    # Told what it is, it asks the kernel for nothing.
+    # Passing family and type avoids asking the kernel.
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, os.dup(handles[3])) as channel:
         try:
             child = on_terminal(command, handles) if command["tty"] else plain(command, handles)
@@ -294,13 +307,13 @@ def start(command: dict[str, Any], handles: list[int]) -> int:
         pidfd = os.pidfd_open(child)
         with contextlib.suppress(OSError):
             socket.send_fds(channel, [b"P%d\n" % child], [pidfd])
-            channel.recv(1)  # until Whet has read its number there, which a reaped process has no more
+            channel.recv(1)  # wait until Whet has read the process id; a reaped process has none
         os.close(pidfd)
     return child
 
 
 def plain(command: dict[str, Any], handles: list[int]) -> int:
-    """Start a command the cheap way: nothing of this process is copied for it."""
+    """Start a command with posix_spawn, without copying this process."""
     os.chdir(command["cwd"])
     return os.posix_spawn(
         program_of(command["argv"][0], command["env"]),
@@ -308,12 +321,12 @@ def plain(command: dict[str, Any], handles: list[int]) -> int:
         command["env"],
         file_actions=[(os.POSIX_SPAWN_DUP2, handles[target], target) for target in range(3)],
         setsid=True,
-        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # what Python ignores
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores these signals
     )
 
 
 def program_of(name: str, environment: dict[str, str]) -> str:
-    """Find a program as a shell does. Raises FileNotFoundError."""
+    """Find a program on the search path as a shell does. Raises FileNotFoundError."""
     if "/" in name:
         return name
     for folder in os.get_exec_path(environment):
@@ -324,7 +337,7 @@ def program_of(name: str, environment: dict[str, str]) -> str:
 
 
 def on_terminal(command: dict[str, Any], handles: list[int]) -> int:
-    """Start a command that has a terminal as its own, which takes a step between fork and exec."""
+    """Start a command with its own terminal, which needs a step between fork and exec."""
     error_read, error_write = os.pipe()
     child = os.fork()
     if not child:
@@ -339,7 +352,7 @@ def on_terminal(command: dict[str, Any], handles: list[int]) -> int:
 
 
 def become(command: dict[str, Any], handles: list[int], error_write: int) -> NoReturn:
-    """Turn this fresh process into the command. Never returns."""
+    """Turn this new process into the command. Never returns."""
     try:
         for number in (signal.SIGPIPE, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
@@ -356,7 +369,7 @@ def become(command: dict[str, Any], handles: list[int], error_write: int) -> NoR
 
 
 def reap(running: dict[int, int]) -> None:
-    """Report the commands that ended."""
+    """Report the commands that have ended."""
     while True:
         try:
             child, status = os.waitpid(-1, os.WNOHANG)
@@ -372,11 +385,11 @@ def reap(running: dict[int, int]) -> None:
 
 
 def heard(_number: int, _frame: Any) -> None:
-    """Take a signal whose news comes through the wake-up descriptor."""
+    """Do nothing: the signal wakes the loop through the wake-up descriptor."""
 
 
 def serve(control: socket.socket) -> None:
-    """Take commands until the socket ends."""
+    """Run commands until the socket ends."""
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     os.set_blocking(wake_read, False)
@@ -405,7 +418,7 @@ def serve(control: socket.socket) -> None:
 
 
 def main() -> None:
-    """Shut the door, say so, and serve."""
+    """Confine this process, report success, and serve."""
     os.close(0)
     os.open("/dev/null", os.O_RDWR)
     os.set_inheritable(CONTROL, False)
@@ -418,10 +431,10 @@ def main() -> None:
     except OSError as error:
         control.sendall(b"!" + str(error).encode())
         return
-    # By it Whet sees, from outside, which mounts still hold.
+    # Through this handle, Whet can see from outside which mounts are still in place.
     handles = [os.pidfd_open(os.getpid())]
     if setup.get("proxy"):
-        # It belongs to this network for good; Whet takes its connections from outside.
+        # The socket belongs to this network namespace permanently. Whet accepts its connections from outside.
         with socket.create_server(("127.0.0.1", 0)) as listener:
             socket.send_fds(control, [b"+"], [*handles, listener.fileno()])
     else:

@@ -1,8 +1,8 @@
-"""What a repository's own git runs and that lies in its working tree: hooks by links or `core.hooksPath`,
-settings that it includes, programs that its settings name.
+"""Find the files in a working tree that its repository's git runs or reads as settings.
 
-Nobody can change those settings from within a jail, so what they lead to must not change either. Read without
-git; what a hook's own text calls is not followed.
+These are hooks reached by links or `core.hooksPath`, included settings, and programs that settings name. A
+sandboxed command can't change the settings, so it must not change these files either. Git itself is not
+used; scripts that a hook calls are not followed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from whet.regular import read_regular_text
 _MOST_BYTES, _MOST_LINKS, _DEEPEST = 1_000_000, 200, 3
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)")
 _SETTING = late_pattern(r"^\s*(?:\[[^\]]*\])?\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*?)\s*$")
-# These name branches, addresses and patterns, or files that git only reads.
+# These sections name branches, addresses and patterns, or files that git only reads.
 _NO_PROGRAM = frozenset({"branch", "remote", "submodule", "url", "user", "extensions"})
 _READ_ONLY = frozenset({"excludesfile", "attributesfile", "worktree", "template", "bare"})
 
 
 def led_to(tree: Path, git: Path) -> list[Path]:
-    """Give the files and folders below `tree` that the git folder `git` leads its git to; none of them is a
-    link. All paths are resolved."""
+    """Return the files and folders below `tree` that the settings and hooks of the git folder `git` point to.
+    None of them is a link.
+
+    All paths are resolved.
+    """
     found = dict.fromkeys([*_linked(git / "hooks"), *_named(tree, git / "config", _DEEPEST)])
     return [
         path for path in found if path != tree and path.is_relative_to(tree) and not path.is_relative_to(git)
@@ -56,7 +59,7 @@ def _named(tree: Path, config: Path, deep: int) -> Iterator[Path]:
 
 
 def _words(command: str) -> set[str]:
-    """Give the programs and files that a command names."""
+    """Return the programs and files that a command names."""
     if not re.search(r"[\s'\"$]", command):
         return {command}
     from whet.shell.reading import read  # noqa: PLC0415 - the parser costs 50 ms, and few settings are commands
@@ -66,7 +69,8 @@ def _words(command: str) -> set[str]:
 
 
 def _hooks(tree: Path, value: str) -> list[Path]:
-    """Give a folder of hooks. One in a hidden folder is that folder: hooks there call what lies beside."""
+    """Return the folder of hooks. If it is inside a hidden folder, return that folder, because hooks call
+    files next to them."""
     found = _found(tree, value)
     for path in found:
         if (
@@ -86,7 +90,7 @@ def _found(folder: Path, value: str) -> list[Path]:
 
 
 def _settings(config: Path) -> Iterator[tuple[str, str, str]]:
-    """Give (section, key, value), the names in small letters; a value's quotes are its own."""
+    """Yield (section, key, value) with names in lower case. Quotes inside a value are kept."""
     try:
         text = read_regular_text(config, _MOST_BYTES)
     except OSError:

@@ -1,4 +1,5 @@
-"""Where an engine with mounts of its own puts what: private folders, grants in them, what is guarded."""
+"""Plan the mounts of an engine with its own mount namespace: private folders, grants in them, protected
+paths."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ _OF_THE_KERNEL = ("proc", "dev", "sys")
 
 
 class MountPlan(msgspec.Struct, frozen=True):
-    """What the launcher mounts in a namespace of its own, in this order: `binds` (source, target), `anchors`
-    onto themselves, then everything read-only, `writable` writable again, `read_only` mounted as that."""
+    """The mounts that the launcher makes in its namespace, in this order.
+
+    `binds` are (source, target); `anchors` are bound onto themselves; then everything becomes read-only,
+    `writable` becomes writable again, and `read_only` is mounted read-only.
+    """
 
     binds: tuple[tuple[str, str], ...]
     anchors: tuple[str, ...]
@@ -24,7 +28,7 @@ class MountPlan(msgspec.Struct, frozen=True):
 
 
 def guarded(policy: SandboxPolicy) -> tuple[list[Path], list[Path]]:
-    """Give (folders that can't be moved away because they are mounts, protected paths that are there)."""
+    """Return (folders that become mounts so that they can't be moved, existing protected paths)."""
     protected = [path for path in policy.protected_paths() if path.exists() and not path.is_symlink()]
     roots = (policy.workspace, *policy.write)
     anchors: dict[Path, None] = {}
@@ -36,9 +40,11 @@ def guarded(policy: SandboxPolicy) -> tuple[list[Path], list[Path]]:
 
 
 def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan:
-    """Plan the mounts. A grant below a private folder is mounted into that one, before it is put in place.
+    """Plan the mounts.
 
-    What is not granted is covered: Landlock keeps its files, but a socket is connected to by its path alone.
+    A grant below a private folder is mounted into that folder before the folder is mounted. Ungranted
+    folders are covered as well: Landlock protects their files, but a socket can be connected to by its
+    path alone.
     """
     private = {Path("/tmp"): scratch.tmp, Path("/var/tmp"): scratch.tmp, Path("/dev/shm"): scratch.memory}
     written = (policy.workspace, *policy.write)
@@ -59,7 +65,8 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
             anchors.append(str(path))
     binds += _hidden(policy, private, scratch)
     _link(policy, private)
-    # What the private folders themselves lie in is covered last: their own paths are gone then.
+    # The folders that hold the private folders are covered last, since that hides the private folders' own
+    # paths.
     for target in sorted(private, key=lambda one: (scratch.root.is_relative_to(one), -len(one.parts))):
         outer = _innermost(target.parent, private)
         if outer is None:
@@ -78,7 +85,7 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
 
 
 def _covered(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) -> dict[Path, Path]:
-    """Give the top folders that nothing grants as a whole, with an empty folder for each to be put there."""
+    """Return the top-level folders that are not granted entirely, each with an empty folder to cover it."""
     granted = (policy.workspace, *policy.write, *policy.read, *private)
     found: dict[Path, Path] = {}
     for entry in os.scandir("/"):
@@ -90,7 +97,7 @@ def _covered(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch)
 
 
 def _emptied(policy: SandboxPolicy, scratch: Scratch) -> dict[Path, Path]:
-    """Give the hidden folders in which something is granted all the same, with an empty folder for each."""
+    """Return the hidden folders that contain a grant, each with an empty folder to cover it."""
     granted = (*policy.write, *policy.read)
     found: dict[Path, Path] = {}
     for path in policy.hidden():
@@ -101,7 +108,7 @@ def _emptied(policy: SandboxPolicy, scratch: Scratch) -> dict[Path, Path]:
 
 
 def _hidden(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) -> list[tuple[str, str]]:
-    """Give the mounts that take away what is hidden in a granted folder."""
+    """Return the mounts that cover hidden paths in granted folders."""
     empty = scratch.nothing / "-"
     empty.mkdir(parents=True, exist_ok=True)
     found: list[tuple[str, str]] = []
@@ -115,7 +122,7 @@ def _hidden(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) 
 
 
 def _link(policy: SandboxPolicy, private: dict[Path, Path]) -> None:
-    """Make the links that lead to what is granted in the folders that cover them."""
+    """Create the links that lead to granted paths in the folders that cover them."""
     for alias in policy.aliases:
         within = _innermost(alias.parent, private)
         if within is not None and os.path.realpath(alias.parent) == str(alias.parent):
@@ -131,7 +138,7 @@ def _innermost(path: Path, private: dict[Path, Path]) -> Path | None:
 
 
 def _prepared(source: Path, place: Path) -> str:
-    """Make what a mount needs to be put on, in a private folder."""
+    """Create the mount point for a source in a private folder."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         place.mkdir(exist_ok=True)

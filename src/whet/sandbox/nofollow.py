@@ -1,8 +1,7 @@
-"""Looks at and writes names in folders where a command may be at work meanwhile: no link is followed.
+"""Read and write files in folders that a running command can change, without following links.
 
-What a command left running could put a link in a folder's place between a look and what is done after it;
-so every folder is opened from a root that no command can exchange, one name at a time, and used by its
-descriptor.
+A leftover process could replace a folder by a link between a check and its use. So every folder is opened
+one name at a time, from a root that commands can't replace, and used by its descriptor.
 """
 
 from __future__ import annotations
@@ -23,8 +22,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def parent_of(path: str, root: str, *, make: bool = False) -> Generator[tuple[int, str]]:
-    """Open the folder that holds a path below `root`; gives its descriptor and the path's name in it. With
-    `make`, missing folders are made. Raises OSError."""
+    """Open the folder that holds a path below `root` and yield its descriptor and the path's name in it.
+
+    With `make`, missing folders are created. Raises OSError.
+    """
     above, name = os.path.split(path)
     handle = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
     try:
@@ -41,8 +42,10 @@ def parent_of(path: str, root: str, *, make: bool = False) -> Generator[tuple[in
 
 
 def walk(handle: int, name: str) -> Iterator[tuple[str, int, str, os.stat_result]]:
-    """Give (path below it, folder's descriptor, name in that, state) of a name and of all below it; what lies
-    high comes first, as programs read that. The descriptor is good until the next one is asked for."""
+    """Yield (path below it, folder's descriptor, name in that, state) for a name and everything below it.
+
+    Upper levels come first, since programs read those first. The descriptor is valid until the next item.
+    """
     state = os.stat(name, dir_fd=handle, follow_symlinks=False)
     yield "", handle, name, state
     waiting = deque([""] if stat.S_ISDIR(state.st_mode) else [])
@@ -58,13 +61,15 @@ def walk(handle: int, name: str) -> Iterator[tuple[str, int, str, os.stat_result
 
 
 def stamp_of(state: os.stat_result) -> tuple[int, ...]:
-    """Give what a change of a file changes, too; no program can set the time of a change back."""
+    """Return values that differ whenever a file changes. Programs can't set the change time."""
     return (state.st_ino, state.st_ctime_ns, state.st_mtime_ns, state.st_size, state.st_mode)
 
 
 def flat(handle: int, name: str) -> FolderStamps:
-    """Give the stamps of a folder and of all that lies in it; nothing for one with folders, or for a file.
-    Where they are the same as before, so is what lies there."""
+    """Return the stamps of a folder and its files, or an empty tuple for a file or a folder with subfolders.
+
+    If the stamps are equal to earlier ones, the contents are too.
+    """
     state = os.stat(name, dir_fd=handle, follow_symlinks=False)
     if not stat.S_ISDIR(state.st_mode):
         return ()
@@ -83,7 +88,7 @@ def flat(handle: int, name: str) -> FolderStamps:
 
 
 def content(handle: int, name: str, mode: int, most: int) -> bytes | None:
-    """Give what a file holds, at most so much, or where a link leads; None for anything else."""
+    """Return a file's first `most` bytes or a link's target, or None for anything else."""
     if stat.S_ISLNK(mode):
         return os.fsencode(os.readlink(name, dir_fd=handle))
     if not stat.S_ISREG(mode) or most <= 0:
@@ -94,7 +99,7 @@ def content(handle: int, name: str, mode: int, most: int) -> bytes | None:
 
 
 def put(handle: int, name: str, mode: int, data: bytes | None) -> None:
-    """Make a folder (None), a link or a file under a name where nothing is. Raises OSError."""
+    """Create a folder, a link or a file (by `mode`) under an unused name. Raises OSError."""
     if stat.S_ISLNK(mode):
         os.symlink(os.fsdecode(data or b""), name, dir_fd=handle)
         return
@@ -116,7 +121,7 @@ def put(handle: int, name: str, mode: int, data: bytes | None) -> None:
 
 
 def copy(handle: int, name: str, target: Path) -> None:
-    """Copy a file or a link to a path where no command gets, with mode and time. Raises OSError."""
+    """Copy a file or a link, with mode and time, to a path that commands can't reach. Raises OSError."""
     state = os.stat(name, dir_fd=handle, follow_symlinks=False)
     target.unlink(missing_ok=True)
     if stat.S_ISLNK(state.st_mode):

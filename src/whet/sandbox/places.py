@@ -1,8 +1,8 @@
-"""The folders that ordinary commands need, and those that no command gets, on this machine.
+"""The folders on this machine that ordinary commands need, and those that no command may reach.
 
-The home is never granted as a whole: the toolchains and caches in it are granted one by one, so that keys,
-clouds, keyrings, browsers and histories are not there without being listed. What is below a granted folder
-and secret all the same is found by its rights: what other users can't read, root's commands can't either.
+The home is never granted entirely. Its toolchains and caches are granted one by one, so keys, cloud
+credentials, keyrings, browsers and histories stay out without being listed. Secret files below a granted
+folder are found by their permissions: files that other users can't read are closed to root's commands too.
 """
 
 from __future__ import annotations
@@ -107,8 +107,10 @@ _ENVIRONMENT_FOLDERS = (
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What a person's settings add to the everyday policy; `folders` are further workspaces. `sealed` is
-    what no opening reaches, like Whet's own home."""
+    """Additions to the default policy from a person's settings.
+
+    `folders` are further workspaces. `sealed` are paths that no opening reaches, like Whet's own home.
+    """
 
     write: Sequence[str] = ()
     read: Sequence[str] = ()
@@ -121,7 +123,8 @@ class Wishes(msgspec.Struct, frozen=True):
 def everyday(
     workspace: Path, whet_home: Path, environment: Mapping[str, str], wishes: Wishes | None = None
 ) -> SandboxPolicy:
-    """Give the policy that ordinary development needs in a workspace, with what the settings add."""
+    """Return the policy that ordinary development in a workspace needs, with the additions of the
+    settings."""
     wishes = wishes or Wishes()
     root = workspace.resolve()
     person = _person_home(environment)
@@ -167,7 +170,7 @@ def _system() -> list[Path]:
 
 
 def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
-    """Give what is on the search path and the folders that languages keep themselves in."""
+    """Return the folders on the search path and those in which language toolchains store their files."""
     found = [person / name for name in _TOOLCHAINS]
     found += [Path(environment[name]) for name in _ENVIRONMENT_FOLDERS if environment.get(name)]
     for entry in environment.get("PATH", "").split(os.pathsep):
@@ -182,18 +185,22 @@ def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
     found += [Path(sys.prefix), Path(sys.base_prefix)]
     home = _resolved(person)
     kept = [_resolved(path) for path in found if os.path.exists(path)]
-    return [path for path in kept if not home.is_relative_to(path)]  # never the home itself or above it
+    # never the home itself or a folder above it
+    return [path for path in kept if not home.is_relative_to(path)]
 
 
 def starts_programs(path: Path, workspace: Path) -> bool:
-    """Whether a path is one that no command may write, since programs outside run what is there."""
+    """Whether no command may write a path because outside programs run files there."""
     names = (*PROTECTED, *repository(workspace)[2])
     return any(path.is_relative_to(workspace / name) for name in names)
 
 
 def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
-    """Give what the workspace's own repository needs outside of it: (written, read, protected). A subfolder's
-    repository lies above it; that of a second working tree elsewhere, which names the tree in turn."""
+    """Return the paths outside a workspace that its repository needs: (write, read, protected).
+
+    The repository of a subfolder is above it. The repository of a second working tree is elsewhere, and
+    must name that tree in turn.
+    """
     home = _resolved(os.path.expanduser("~"))
     for folder in (root, *root.parents):
         if folder in (home, Path("/")) and folder != root:
@@ -219,7 +226,7 @@ def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
 
 
 def _linked(git: Path) -> list[Path]:
-    """Give a second working tree's own folder and its repository's, if that one knows of this tree."""
+    """Return a second working tree's repository and its own git folder, if the repository knows this tree."""
     try:
         own = _resolved(git.parent / _pointer(git).partition("gitdir:")[2].strip())
         back = _pointer(own / "gitdir").strip()
@@ -243,7 +250,7 @@ def _secret_system() -> list[Path]:
 
 
 def _unreadable_for_others(folder: Path, depth: int) -> list[Path]:
-    """Find what only root may read; it would be readable in root's jail and is nobody else's business."""
+    """Find files that only root may read. Commands of root could read them, but have no need to."""
     found: list[Path] = []
     try:
         entries = list(os.scandir(folder))
@@ -264,7 +271,7 @@ def _unreadable_for_others(folder: Path, depth: int) -> list[Path]:
 
 
 def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path]:
-    """Give the dot entries of a home that a granted folder holds: each but those granted themselves."""
+    """Return the dot entries of a home that is inside a granted folder, except those granted themselves."""
     home = _resolved(person)
     if not any(home.is_relative_to(path) for path in (root, *granted)):
         return []
@@ -277,5 +284,5 @@ def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path
 
 
 def _links_on(path: Path) -> list[Path]:
-    """Give the symbolic links among a path and its parents, outermost first."""
+    """Return the symbolic links among a path and its parents, outermost first."""
     return [one for one in reversed((path, *path.parents)) if one.is_symlink()]

@@ -1,7 +1,7 @@
-"""What a confined process may do, as a value, and what would let it do more, in words.
+"""The rights of a confined process as a value, and the openings that extend them.
 
-A policy grants: what it does not name is not there. Policy and openings give another policy, never a changed
-one, so that equal policies share a jail. Nothing here asks the system anything but how paths resolve.
+A policy only grants; unlisted paths are unavailable. Applying openings returns a new policy, so equal
+policies can share a sandbox. This module uses the system only to resolve paths.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ EVERYWHERE = "**"
 """Every host but this machine: also those of private networks, which ANY_HOST does not reach."""
 UNCONFINED = "unconfined"
 GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")
-"""Names in a repository by which its git runs programs, or reads another configuration."""
+"""Names in a repository through which its git runs programs or reads another configuration."""
 PROTECTED = (
     *map(".git/{}".format, GIT_RUNS),
-    # other keepers of versions
+    # other version control systems
     ".hg/hgrc",
     ".jj/repo/config.toml",
     # editors
@@ -63,22 +63,22 @@ PROTECTED = (
     ".junie",
     ".aider.conf.yml",
 )
-"""Names in a workspace that make a program outside run something: git, editors, agents, shells."""
+"""Names in a workspace that make an outside program run something: git, editors, agents, shells."""
 
 
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
-"""What an engine with mounts of its own puts a session's private folders in the place of."""
+"""The folders that a session's private folders replace if the engine has its own mounts."""
 
 
 class Opening(msgspec.Struct, frozen=True, order=True):
-    """One thing more that a confined process may do: `target` is a path, a host name, or `unconfined`."""
+    """One additional right of a confined process. `target` is a path, a host name, or `unconfined`."""
 
     kind: OpeningKind
     target: str
 
     @property
     def words(self) -> str:
-        """What a person reads, e.g. "write ~/.cargo", "reach api.example.com"."""
+        """The text for a person, e.g. "write ~/.cargo", "reach api.example.com"."""
         if self.kind == "run":
             return "run outside the sandbox, with all your rights"
         if self.kind == "reach":
@@ -88,7 +88,8 @@ class Opening(msgspec.Struct, frozen=True, order=True):
 
 
 class SandboxLimits(msgspec.Struct, frozen=True):
-    """What one jail may use; 0: no limit. Memory and file size are a process's, processes the jail's."""
+    """The limits of one sandbox; 0 means no limit. Memory and file size are per process, processes per
+    sandbox."""
 
     memory_mb: int = 0
     processes: int = 4096
@@ -96,13 +97,14 @@ class SandboxLimits(msgspec.Struct, frozen=True):
 
 
 class SandboxPolicy(msgspec.Struct, frozen=True):
-    """What may be read, written and reached; all paths are absolute and resolved.
+    """The paths that may be read and written, and the hosts that may be reached. All paths are absolute and
+    resolved.
 
-    `absent` is what is not there although a granted folder holds it. `protected` are names below the
-    workspace (or paths of its own repository elsewhere) that can't be written. `aliases` are links that lead
-    to what is granted and must lead there inside, too. `home` is Whet's own, which no opening reaches;
-    `sealed` is as good. `hosts` empty: no network. `unix`: whether Unix sockets of its own can be made;
-    not where a folder was opened, since a socket in it is connected to by its path alone.
+    `absent` are paths excluded from granted folders. `protected` are names below the workspace (or paths
+    of its own repository elsewhere) that can't be written. `aliases` are links to granted paths that must
+    also exist inside. `home` is Whet's own home, which no opening reaches; `sealed` paths are treated the
+    same. An empty `hosts` means no network. `unix`: whether Unix sockets may be created; false after a
+    folder was opened, since a socket in it can be connected to by its path alone.
     """
 
     workspace: Path
@@ -118,14 +120,15 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     unix: bool = True
 
     def opened(self, openings: Iterable[Opening]) -> SandboxPolicy:
-        """Give the policy with these openings too. Raises ToolDenied for Whet's home, BadInput for `run`."""
+        """Return the policy with these openings added. Raises ToolDenied for Whet's home, BadInput for
+        `run`."""
         made = self
         for opening in openings:
             made = made._with(opening)
         return made
 
     def allows(self, opening: Opening) -> bool:
-        """Whether the policy grants this already."""
+        """Whether the policy already grants this."""
         match opening.kind:
             case "reach":
                 return reaches(self.hosts, opening.target)
@@ -149,23 +152,25 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         return self._nearest(path, (self.workspace, *self.write, *self.read))
 
     def protected_paths(self) -> tuple[Path, ...]:
-        """Give the protected names of the workspace as paths, whether they are there or not."""
+        """Return the protected names of the workspace as paths, whether they exist or not."""
         return tuple(self.workspace / name for name in self.protected)
 
     def hidden(self) -> tuple[Path, ...]:
-        """Give what must not be there: `absent`, Whet's home, and what is sealed like it; not what lies in
-        another of these, unless in a folder within it that is granted."""
+        """Return the paths that must not exist inside: `absent`, Whet's home and the sealed paths.
+
+        A path inside another of these is left out, unless a granted folder lies between them.
+        """
         named = dict.fromkeys((*self.absent, self.home, *self.sealed))
         granted = (self.workspace, *self.write, *self.read)
         return tuple(one for one in named if not _is_within(one, named, granted))
 
     def hidden_inside(self) -> list[Path]:
-        """Give what of that lies in a folder that is granted."""
+        """Return the hidden paths inside granted folders."""
         granted = (self.workspace, *self.write, *self.read)
         return [one for one in self.hidden() if any(is_below(one, place) for place in granted)]
 
     def _nearest(self, path: Path, granted: Iterable[Path]) -> bool:
-        """Whether the closest folder above `path` that the policy names is one that it grants."""
+        """Whether the closest folder above `path` that the policy names is a granted one."""
         grant = max((len(one.parts) for one in granted if is_below(path, one)), default=0)
         refusal = max((len(one.parts) for one in self.absent if is_below(path, one)), default=0)
         return grant > refusal
@@ -195,7 +200,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
 
 def read_opening(text: str) -> Opening:
-    """Read an opening from its words: "write PATH", "read PATH", "reach HOST". Raises BadInput."""
+    """Parse an opening: "write PATH", "read PATH", "reach HOST". Raises BadInput."""
     kind, _, target = text.strip().partition(" ")
     target = target.strip()
     if kind in ("write", "read") and target:
@@ -206,7 +211,7 @@ def read_opening(text: str) -> Opening:
 
 
 def reaches(hosts: Iterable[str], host: str) -> bool:
-    """Whether a list of hosts names this one; `*.example.com` stands for every name below example.com."""
+    """Whether a list of hosts contains this one. `*.example.com` matches every name below example.com."""
     name = host.lower().rstrip(".")
     whole = (ANY_HOST, EVERYWHERE, name)
     return any(one in whole or (one.startswith("*.") and name.endswith(one[1:])) for one in hosts)
@@ -234,7 +239,10 @@ def _is_within(path: Path, hidden: Iterable[Path], granted: Iterable[Path]) -> b
 
 
 def is_below(path: Path, folder: Path) -> bool:
-    """Whether a path is a folder or below it, as `is_relative_to` says in thirty times as long: a policy asks
-    that a thousand times before the first command."""
+    """Whether a path is a folder or below it.
+
+    Thirty times faster than `is_relative_to`: a policy checks this a thousand times before the first
+    command.
+    """
     text, top = str(path), str(folder)
     return text == top or text.startswith(top if top == "/" else f"{top}/")

@@ -30,11 +30,11 @@ _HOP = (b"proxy-connection:", b"proxy-authorization:", b"connection:", b"keep-al
 
 
 class ProxyRefused(Exception):
-    """The list, or the address behind a name, does not allow it; the message says which."""
+    """Raised if the list, or the address behind a name, forbids a connection; the message says which."""
 
 
 class ProxyRequest(msgspec.Struct, frozen=True):
-    """What a program asked for: a tunnel, or (with `head`) one plain request that is sent on."""
+    """A request to the proxy: a tunnel, or (with `head`) one plain request to forward."""
 
     host: str
     port: int
@@ -42,8 +42,11 @@ class ProxyRequest(msgspec.Struct, frozen=True):
 
 
 class Proxy:
-    """Serves one jail until `close`. `refused` are the hosts that were asked for and are not on the list,
-    `received_bytes` counts what came in from the others, before the jail gets it."""
+    """Serves one sandbox until `close`.
+
+    `refused` are requested hosts that are not on the list. `received_bytes` counts the bytes received from
+    hosts, before the sandbox gets them.
+    """
 
     def __init__(self, listener: socket.socket, hosts: Sequence[str]) -> None:
         self.refused: list[str] = []
@@ -56,7 +59,7 @@ class Proxy:
         threading.Thread(target=self._accept, name="sandbox-proxy", daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -112,7 +115,7 @@ class Proxy:
 
 
 def read_request(head: bytes) -> ProxyRequest:
-    """Read a request's head. Raises ValueError for what is none of a proxy's."""
+    """Parse a request's head. Raises ValueError if it is not a request to a proxy."""
     first, _, rest = head.partition(b"\r\n")
     method, target, version = first.decode("ascii").split(" ")
     if method == "CONNECT":
@@ -166,7 +169,7 @@ def _name(host: str) -> str:
 
 
 def _head(client: socket.socket) -> tuple[bytes, bytes]:
-    """Read a request's head; gives it without the empty line, and what came after it."""
+    """Read a request's head. Returns it without the empty line, and the bytes after it."""
     data = b""
     while b"\r\n\r\n" not in data:
         part = client.recv(_CHUNK_BYTES)
@@ -178,8 +181,10 @@ def _head(client: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _pump(client: socket.socket, server: socket.socket, received: Callable[[int], None]) -> tuple[int, int]:
-    """Pass bytes both ways until both sides ended; gives how many went up and down. `received` hears of those
-    that come down before the client gets them."""
+    """Pass bytes both ways until both sides have ended. Returns the number of bytes sent up and down.
+
+    `received` is called with each count of bytes before the client gets them.
+    """
     counts = {client: 0, server: 0}
     other = {client: server, server: client}
     with selectors.DefaultSelector() as selector:

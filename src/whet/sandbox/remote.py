@@ -1,7 +1,7 @@
-"""Runs one command elsewhere and waits for it. A program of its own, so that a command in a container or on
-another machine is a process here, with its input, its output, and signals that end it.
+"""Run one command in a container or on another machine and wait for it.
 
-What is killed here is killed there, too, even if this program is the one that was killed.
+It is a separate program, so that a remote command is a local process, with input, output and signals that
+end it. Killing this program ends the remote command too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _MOST_LINES = 10
 
 
 class RemoteSync(msgspec.Struct, frozen=True):
-    """A workspace that is brought over: its place there, and `ask`, a command line but for the shell text."""
+    """A workspace to synchronise: its path `there`, the state file `kept`, and `ask`, the command line
+    without the shell text."""
 
     there: str
     kept: str
@@ -33,8 +34,8 @@ class RemoteSync(msgspec.Struct, frozen=True):
 
 
 class RemoteCommand(msgspec.Struct, frozen=True):
-    """What is run, and what ends it there; the workspace's `protected` names are put back, or never brought
-    back."""
+    """The command to run, and the one that ends it. Changes to the workspace's `protected` names are undone
+    or not brought back."""
 
     run: list[str]
     end: list[str]
@@ -45,7 +46,7 @@ class RemoteCommand(msgspec.Struct, frozen=True):
 
 
 def main() -> int:
-    """Run the command that is read from a descriptor; gives its exit code."""
+    """Run the command read from a descriptor and return its exit code."""
     with os.fdopen(int(sys.argv[1]), "rb") as file:
         remote = from_json(file.read(), RemoteCommand)
     stopped: list[int] = []
@@ -71,13 +72,14 @@ def main() -> int:
 
 
 class _Around:
-    """What is done before a command and after it."""
+    """The steps before and after a command."""
 
     def __init__(self, remote: RemoteCommand) -> None:
         workspace = Path(remote.workspace)
         policy = SandboxPolicy(workspace, Path(os.devnull), protected=tuple(remote.protected))
         self._guard = None if remote.sync else Guard(policy, Path(remote.aside))
-        # The container's mounts are older than this command: whether they still hold can't be seen from here.
+        # The container's mounts are older than this command; whether they are still in place can't be seen
+        # from here.
         self._before = self._guard.record() if self._guard else None
         self._tree: SyncedTree | None = None
         if (sync := remote.sync) is not None:
@@ -129,7 +131,8 @@ def _end(remote: RemoteCommand) -> None:
 
 
 def _watched(remote: RemoteCommand, around: _Around) -> int:
-    """Start what ends the command if this program is killed; gives where to say that it has ended."""
+    """Start a process that ends the command if this program is killed. Returns the descriptor on which to
+    report the normal end."""
     read, write = os.pipe()
     if os.fork():
         os.close(read)

@@ -1,7 +1,7 @@
-"""The private folders of one session's commands: /tmp, the home and shared memory as they see them.
+"""The private folders of one session's commands: /tmp, the home and shared memory.
 
-They outlive a jail, so that what a command left in /tmp is there for the next one although an opening gave it
-another jail in between. Removed by `close`; those of programs that were killed by `remove_abandoned`.
+They outlive a sandbox, so files in /tmp are still there if an opening gave the next command another
+sandbox. `close` removes them; `remove_abandoned` removes those of killed programs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOCKED_BY_S = 60.0
 
 
 class Scratch:
-    """A folder of its own on disk, for its owner only."""
+    """A private folder on disk, accessible to its owner only."""
 
     def __init__(self) -> None:
         from tempfile import mkdtemp  # noqa: PLC0415  4 ms, and for nothing where commands run unconfined
@@ -31,22 +31,22 @@ class Scratch:
 
     @property
     def tmp(self) -> Path:
-        """What is /tmp and /var/tmp inside."""
+        """The folder that is /tmp and /var/tmp inside."""
         return self.root / "tmp"
 
     @property
     def home(self) -> Path:
-        """What is the home inside."""
+        """The folder that is the home inside."""
         return self.root / "home"
 
     @property
     def memory(self) -> Path:
-        """What is /dev/shm inside."""
+        """The folder that is /dev/shm inside."""
         return self.root / "shm"
 
     @property
     def nothing(self) -> Path:
-        """What stands in place of folders that are not there inside; it holds mount points at most."""
+        """The empty folder that covers unavailable folders inside. It contains mount points at most."""
         return self.root / "none"
 
     def close(self) -> None:
@@ -70,7 +70,8 @@ def remove_abandoned() -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """Hold a folder while this process lives; None where another holds it or nothing can be locked."""
+    """Lock a folder while this process lives. Returns None if another process has it or locks are not
+    supported."""
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,7 +82,8 @@ def _lock(folder: Path) -> int | None:
 
 
 def _abandoned(above: Path) -> Iterator[tuple[Path, int]]:
-    """Give the folders that nobody holds, locked; a new one is not held yet for a moment."""
+    """Yield the folders that no process has locked, and lock them. New folders are skipped, since they are
+    locked a moment later."""
     with contextlib.suppress(OSError), os.scandir(above) as found:
         for entry in found:
             with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""A policy as a profile of macOS's sandbox-exec: everything is denied that it does not allow.
+"""Translate a policy into a profile for macOS's sandbox-exec, which denies everything it does not allow.
 
-Later rules win there, so what is hidden or protected is denied after what holds it was allowed. Nobody has
-run this on a Mac yet; the profile's form is checked by a test.
+Later rules win, so hidden and protected paths are denied after the folders that hold them are allowed. It
+has not been run on a Mac yet; a test checks the profile's form.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _BASE = (
 
 
 def seatbelt_profile(policy: SandboxPolicy, scratch: Scratch) -> str:
-    """Give the profile. There is no network in it, its own neither: an address can't be told from another."""
+    """Return the profile. It allows no network, not even local connections, because addresses can't be
+    distinguished."""
     lines = list(_BASE)
     lines += _rule("allow file-read*", (*policy.read, policy.workspace, *policy.write, scratch.root))
     lines += _rule("allow file-write*", (policy.workspace, *policy.write, scratch.root))
@@ -43,7 +44,7 @@ def seatbelt_profile(policy: SandboxPolicy, scratch: Scratch) -> str:
 
 
 def _without(hidden: Iterable[Path], policy: SandboxPolicy) -> list[Path]:
-    """Give what is hidden, but not what a deeper grant opens again: that would be denied with it."""
+    """Return the hidden paths, except those that contain a grant, which would be denied with them."""
     granted = (*policy.read, *policy.write)
     return [one for one in hidden if not any(path.is_relative_to(one) for path in granted)]
 

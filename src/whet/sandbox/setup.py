@@ -1,7 +1,6 @@
-"""What a launcher is started with and told: an engine, a policy and private folders, put together.
+"""Combine an engine, a policy and private folders into a launcher's command line and first message.
 
-It decides how the jail's own view of the world looks from inside (home, temporary folder, environment) and
-starts nothing.
+Decides how home, temporary folder and environment look inside. Starts nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from whet.sandbox.scratch import Scratch
 from whet.sandbox.sockets import foreign_sockets
 from whet.sandbox.status import Engine
 
-# What leads to a program outside: agents that hold keys, desktops, containers.
+# Variables that lead to outside programs: agents that hold keys, desktops, containers.
 _WAYS_OUT = frozenset(
     (
         "SSH_AUTH_SOCK",
@@ -65,8 +64,11 @@ _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
 
 class JailPlan(msgspec.Struct, frozen=True):
-    """One jail before it is started. `home` is the person's; `kept` takes what is moved out of a command's
-    way, and outlives the session (None: the private folder, which does not)."""
+    """The plan of one sandbox. `home` is the person's home.
+
+    `aside_folder` receives files that are moved aside and outlives the session. If None, the private
+    folder is used, which does not.
+    """
 
     engine: Engine
     policy: SandboxPolicy
@@ -76,11 +78,11 @@ class JailPlan(msgspec.Struct, frozen=True):
 
     @property
     def aside(self) -> Path:
-        """Where the guard moves things."""
+        """The folder to which the guard moves files."""
         return self.kept or self.scratch.root / "aside"
 
     def command(self) -> list[str]:
-        """Give the launcher's command line, without the socket's number."""
+        """Return the launcher's command line, without the socket's number."""
         bare = [_interpreter(), "-I", "-S", "-c", LAUNCH]
         if self.engine.name != "bubblewrap":
             return bare
@@ -88,7 +90,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         return [*inside, *bare]
 
     def setup(self) -> bytes:
-        """Give the launcher's first message."""
+        """Return the launcher's first message."""
         told: dict[str, Any] = {
             "filter": filter_program(
                 platform.machine(), own_network=self.engine.own_network, unix=self.policy.unix
@@ -116,11 +118,11 @@ class JailPlan(msgspec.Struct, frozen=True):
 
     @property
     def can_reach(self) -> bool:
-        """Whether there is a proxy to hosts: some are allowed, and nothing but the proxy leads out."""
+        """Whether there is a proxy: some hosts are allowed, and the proxy is the only way out."""
         return bool(self.policy.hosts) and self.engine.own_network
 
     def environment(self, source: Mapping[str, str], proxy_port: int = 0) -> dict[str, str]:
-        """Give the environment of a command inside."""
+        """Return the environment of a command inside."""
         kept = {
             name: value
             for name, value in source.items()
@@ -131,14 +133,15 @@ class JailPlan(msgspec.Struct, frozen=True):
             address = f"http://127.0.0.1:{proxy_port}"
             kept |= dict.fromkeys(_PROXY, address)
             kept |= {"NO_PROXY": _OWN, "no_proxy": _OWN, "NODE_USE_ENV_PROXY": "1"}
-            kept["npm_config_cache"] = "/tmp/npm-cache"  # the person's can't be written, and npm must
+            # the person's cache is read-only, and npm must write one
+            kept["npm_config_cache"] = "/tmp/npm-cache"
         if self.engine.own_network:
             return {name: value for name, value in kept.items() if name not in _TEMPORARY}
         temporary = str(self.scratch.tmp)
         return {**kept, "HOME": str(self._linked_home()), **dict.fromkeys(_TEMPORARY, temporary)}
 
     def _mounted(self) -> SandboxPolicy:
-        """Give the policy as mounts hold it: sockets of programs outside are covered, too."""
+        """Return the policy for mounts, which also covers the sockets of outside programs."""
         absent = (*self.policy.absent, *foreign_sockets(self.policy))
         return msgspec.structs.replace(self.policy, absent=absent)
 
@@ -149,7 +152,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         return [Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), self.home]
 
     def _linked_home(self) -> Path:
-        """Give a private home in which what is granted of the real one is linked."""
+        """Return a private home with links to the granted paths of the real one."""
         for path in (*self.policy.read, *self.policy.write):
             if path.is_relative_to(self.home) and path != self.home:
                 place = self.scratch.home / path.relative_to(self.home)
@@ -175,6 +178,6 @@ def _has_link_above(path: Path, root: Path) -> bool:
 
 
 def _interpreter() -> str:
-    """Give the plain interpreter, not a virtual environment's link to it."""
+    """Return the real interpreter, not a virtual environment's link to it."""
     base = Path(getattr(sys, "_base_executable", "") or sys.executable)
     return os.path.realpath(base)

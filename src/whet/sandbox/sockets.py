@@ -1,7 +1,7 @@
-"""Sockets of programs outside that lie in folders which a jail is granted.
+"""Find sockets of outside programs in the folders that a sandbox is granted.
 
-A socket is connected to by its path alone, also where that can only be read; so those that are bound when a
-jail starts are covered in it. The kernel lists them for this machine's own network.
+A socket can be connected to by its path alone, even if the path is read-only. So the sockets that exist
+when a sandbox starts are covered in it. The kernel lists those of this machine's own network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LIST = "/proc/net/unix"
 
 
 def foreign_sockets(policy: SandboxPolicy) -> list[Path]:
-    """Give the sockets below what the policy grants, but those that it grants by their own names."""
+    """Return the sockets below granted paths, except those granted by their own path."""
     granted = frozenset((policy.workspace, *policy.write, *policy.read))
     found = (Path(os.path.realpath(path)) for path in _bound(policy.workspace))
     return [
@@ -27,8 +27,10 @@ def foreign_sockets(policy: SandboxPolicy) -> list[Path]:
 
 
 def _bound(workspace: Path) -> Iterator[Path]:
-    """Give the paths that sockets are bound to. One that was bound by a relative path is looked for in the
-    workspace and in the folders right below it."""
+    """Yield the paths that sockets are bound to.
+
+    A socket bound by a relative path is looked up in the workspace and its direct subfolders.
+    """
     try:
         with open(_LIST, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()[1:]

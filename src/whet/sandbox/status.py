@@ -1,4 +1,4 @@
-"""What may hold commands on this machine, and what does: names and words, nothing is tried out."""
+"""The engines that can confine commands, and the result of probing them. This module tries nothing out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ EngineName = Literal["bubblewrap", "landlock", "seatbelt", "container", "ssh", "
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """What holds: bubblewrap by its `program`; Landlock of version `abi`, with mounts, processes and a
-    network of its own where `namespaces`."""
+    """An engine: bubblewrap with its `program`, or Landlock of version `abi`, which with `namespaces` has its
+    own mounts, processes and network."""
 
     name: EngineName
     program: str = ""
@@ -20,18 +20,20 @@ class Engine(msgspec.Struct, frozen=True):
 
     @property
     def own_temporary(self) -> bool:
-        """Whether /tmp, by its name, is the session's own there."""
+        """Whether /tmp inside is the session's own folder."""
         return self.own_network or self.name == "container"
 
     @property
     def own_network(self) -> bool:
-        """Whether a jail has a network of its own, so that sockets in it lead nowhere else."""
+        """Whether a sandbox has its own network, so that sockets in it lead nowhere else."""
         return self.name == "bubblewrap" or self.namespaces
 
 
 class EngineStatus(msgspec.Struct, frozen=True):
-    """What holds: `name` "none" is nothing but the gate's reading. `line` is for a person; `tried` says why
-    each better engine does not hold."""
+    """The engine in use. `name` "none" means that only the gate protects.
+
+    `line` is for a person; `tried` says why each better engine does not work.
+    """
 
     name: EngineName
     line: str

@@ -1,9 +1,9 @@
-"""A workspace that is on another machine, too: what changed here goes there before a command, and what the
-command changed comes back after it.
+"""Synchronise a workspace with another machine: local changes go there before a command, its changes come
+back after it.
 
-Nothing that came back may lead out of the workspace or start programs here: protected names stay as they
-are, links out of it are left. What both sides changed stays as it is here, and is named. The other machine
-needs a shell, GNU tar and GNU find.
+Files from there must not lead out of the workspace or start programs here: protected names are kept and
+links that lead out are skipped. If both sides changed a file, the local version is kept and the file is
+reported. The other machine needs a shell, GNU tar and GNU find.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _LIMIT_S = 600
 
 
 class SyncFailed(Exception):
-    """The other side did not do what it was asked for; says why."""
+    """Raised if the other side failed to carry out a request; the message says why."""
 
 
 class SyncEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What one path is on one side: its kind as find says it, and what tells it from others."""
+    """One path on one side: its kind as find prints it, and the values that show a change."""
 
     kind: str
     size: int = 0
@@ -48,14 +48,14 @@ Listing = dict[str, SyncEntry]
 
 
 class SyncState(msgspec.Struct, frozen=True):
-    """Both sides after the last time."""
+    """The state of both sides after the last synchronisation."""
 
     here: Listing = {}
     there: Listing = {}
 
 
 class SyncedTree:
-    """One workspace and its place `there`; `remote` gives the command line that runs shell text there."""
+    """One workspace and its path `there`. `remote` returns the command line that runs shell text there."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SyncedTree:
         self._baseline: Listing = {}
 
     def up(self) -> None:
-        """Bring what changed here over there. Raises SyncFailed."""
+        """Send local changes to the other machine. Raises SyncFailed."""
         with self._alone():
             state = self._state()
             here = listing(self._workspace)
@@ -87,7 +87,8 @@ class SyncedTree:
             self._keep(SyncState(here, there))
 
     def down(self) -> list[str]:
-        """Bring back what changed there; gives a line for each thing that was left. Raises SyncFailed."""
+        """Bring back the changes from the other machine. Returns a line for each path that was skipped.
+        Raises SyncFailed."""
         with self._alone():
             there = _read_listing(self._ask(f"cd {self._there} && {_LIST}"))
             changed = [path for path, one in there.items() if self._baseline.get(path) != one]
@@ -105,7 +106,7 @@ class SyncedTree:
         return lines + failed
 
     def _is_held(self, path: str, one: SyncEntry | None) -> bool:
-        path = path.casefold()  # as it may be on this side
+        path = path.casefold()  # the local file system may ignore case
         if path.rpartition("/")[2] == ".git":
             return one is None or one.kind != "d"
         is_link = one is not None and one.kind == "l"
@@ -114,7 +115,8 @@ class SyncedTree:
         )
         return (
             _is_run(path)
-            or (is_link and "/.git/" in f"/{path}")  # git makes none, and what one leads to is no git's own
+            # git creates no links there, and a link's target is not git's own
+            or (is_link and "/.git/" in f"/{path}")
             or any(
                 path == name or path.startswith(f"{name}/") or (is_link and name.startswith(f"{path}/"))
                 for name in map(str.casefold, names)
@@ -122,7 +124,10 @@ class SyncedTree:
         )
 
     def _send(self, changed: list[str], gone: list[str], known: Listing) -> Listing:
-        """Give what is there afterwards; what others changed there meanwhile is as it was, and comes back."""
+        """Send the paths and return the listing of the other side afterwards.
+
+        Changes that others made there meanwhile keep their old entry, so that they are brought back.
+        """
         self._ask(f"mkdir -p {self._there} && cd {self._there} && xargs -0 rm -rf --", _zero(gone))
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -160,8 +165,8 @@ class SyncedTree:
         return failed
 
     def _bring(self, archive: tarfile.TarFile, member: tarfile.TarInfo, named: tuple[str, SyncEntry]) -> None:
-        """Write one path of those that changed there; no link on its way is followed. Raises OSError, and
-        TarError for a link that leads out."""
+        """Write one changed path. No link on its way is followed. Raises OSError, and TarError for a link
+        that leads out."""
         name, one = named
         if one.kind != ("d" if member.isdir() else "l" if member.issym() else "f"):
             raise OSError("it is something else by now")
@@ -218,8 +223,8 @@ class SyncedTree:
 
 
 def _is_run(path: str) -> bool:
-    """Whether a path is one by which some repository's git runs programs: at any depth, in those of
-    submodules and of second working trees, too."""
+    """Whether some repository's git runs programs through a path: at any depth, and in submodules and second
+    working trees."""
     _, git, below = f"/{path}".rpartition("/.git/")
     parts = below.split("/") if git else [""]
     if parts[0] in ("modules", "worktrees"):
@@ -228,7 +233,7 @@ def _is_run(path: str) -> bool:
 
 
 def listing(root: Path) -> Listing:
-    """Give every path below `root` that can be brought over: files, folders, links."""
+    """Return every file, folder and link below `root`."""
     found: Listing = {}
     stack = [""]
     while stack:
@@ -249,7 +254,7 @@ def listing(root: Path) -> Listing:
 
 
 def _read_listing(said: bytes) -> Listing:
-    """Read what find said. Raises SyncFailed for what it never says: the other side need not be honest."""
+    """Parse find's output. Raises SyncFailed if it is malformed, because the other side is not trusted."""
     fields = os.fsdecode(said).split("\0")[:-1]
     found: Listing = {}
     try:
@@ -266,7 +271,7 @@ def _read_listing(said: bytes) -> Listing:
 
 
 def _make_way(folder: int, name: str, kind: str) -> None:
-    """Remove what is here under a name, but a folder that stays one."""
+    """Remove the existing entry under a name, unless it is a folder and stays one."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=folder)

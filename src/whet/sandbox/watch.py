@@ -1,7 +1,7 @@
-"""Makes the changes of modes and times that Landlock does not look at: those inside, and no others.
+"""Make the changes of modes and times that Landlock does not check, for files inside the sandbox only.
 
-The kernel stops such a call and asks here. The file is opened first and judged by where it really is, and the
-change is made here on what was opened, so that nothing can be swapped in between. This is sent to the jail
+The kernel stops such a call and asks here. The file is opened first and judged by its real path, and the
+change is made on the opened file, so that it can't be swapped in between. This code is sent to the sandbox
 together with `launcher.py` and imports the standard library only.
 """
 
@@ -21,7 +21,7 @@ RECEIVE, SEND, IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 
 
 def supervise(listener: int, supervised: dict[str, Any], inner: int) -> None:
-    """Answer the kernel's questions until the inner launcher ends."""
+    """Answer the kernel's requests until the inner launcher ends."""
     ended = os.pidfd_open(inner)
     poll = select.poll()
     poll.register(listener, select.POLLIN)
@@ -44,11 +44,11 @@ def supervise(listener: int, supervised: dict[str, Any], inner: int) -> None:
                 error = -(refused.errno or errno.EPERM)
             fcntl.ioctl(listener, SEND, bytearray(struct.pack("=QqiI", ticket, 0, error, 0)))
         except OSError:
-            continue  # whoever asked is gone
+            continue  # the calling process has ended
 
 
 def reap_other(inner: int) -> bool:
-    """Take an ended child that is not the inner launcher, whose end is for the loop to see."""
+    """Reap an ended child, unless it is the inner launcher, whose end the loop must see."""
     try:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -62,8 +62,11 @@ def reap_other(inner: int) -> bool:
 def change(
     supervised: dict[str, Any], name: str, pid: int, arguments: Sequence[int], question: tuple[int, int]
 ) -> None:
-    """Change a file's mode or times as a command wanted, if the file is one that it may write. The file is
-    opened first and judged by where it really is, so that nothing can be swapped in between."""
+    """Change a file's mode or times for a command, if the policy lets it write the file.
+
+    The file is opened first and judged by its real path, so that it can't be swapped in between. Raises
+    OSError.
+    """
     if "chown" in name:
         keep_owner(arguments[2:4] if name == "fchownat" else arguments[1:3])
         return
@@ -80,7 +83,7 @@ def change(
     wanted = os.path.join(base.encode(), path) if path else base.encode()
     handle = os.open(wanted, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path and flags & 0x100 else 0))
     try:
-        fcntl.ioctl(question[0], IS_VALID, struct.pack("=Q", question[1]))  # it is still there
+        fcntl.ioctl(question[0], IS_VALID, struct.pack("=Q", question[1]))  # the call is still waiting
         place = os.readlink(f"/proc/self/fd/{handle}")
         if not below(place, supervised["roots"]) or below(place, supervised["not"]):
             raise OSError(errno.EACCES, "outside")
@@ -93,26 +96,27 @@ def change(
 
 
 def keep_owner(owners: Sequence[int]) -> None:
-    """Let a file be given to the owner that a command's files have anyway. Raises OSError for another."""
+    """Accept a change of owner to the owner that a command's files have anyway. Raises OSError for any
+    other."""
     own = (os.getuid(), os.getgid())
     if not all(ctypes.c_int(one).value in (-1, mine) for one, mine in zip(owners, own, strict=True)):
         raise OSError(errno.EPERM, "owner")
 
 
 def below(place: str, folders: Sequence[str]) -> bool:
-    """Whether a path is one of these or in one of them."""
+    """Whether a path is one of these folders or inside one of them."""
     return any(place == one or place.startswith(one.rstrip("/") + "/") for one in folders)
 
 
 def read_memory(pid: int, address: int, size: int) -> bytes:
-    """Read what a command's argument points at."""
+    """Read a command's memory at an address."""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         memory.seek(address)
         return memory.read(size)
 
 
 def read_text(pid: int, address: int) -> bytes:
-    """Read a path from a command's memory; a page at a time, since the next may not be there."""
+    """Read a path from a command's memory, one page at a time, since the next page may not be mapped."""
     found = b""
     while b"\0" not in found and len(found) < 4096:
         found += read_memory(pid, address + len(found), 4096 - (address + len(found)) % 4096)
@@ -120,7 +124,7 @@ def read_text(pid: int, address: int) -> bytes:
 
 
 def read_times(name: str, pid: int, address: int) -> list[int | None]:
-    """Read two times in nanoseconds; None for the present and -1 for unchanged."""
+    """Read two times in nanoseconds: None for now, -1 for unchanged."""
     if not address:
         return [None, None]
     if name == "utime":
@@ -132,7 +136,7 @@ def read_times(name: str, pid: int, address: int) -> list[int | None]:
 
 
 def set_times(path: str, times: Sequence[int | None]) -> None:
-    """Set what is not -1."""
+    """Set the access and modification times, keeping those that are -1."""
     old = os.stat(path)
     now = time.time_ns()
     kept = (old.st_atime_ns, old.st_mtime_ns)

@@ -1,7 +1,7 @@
-"""One turn as an answer over HTTP: whole, or as a stream while it runs; stopped when the client goes.
+"""Answer an HTTP request with one turn, whole or streamed. The turn is cancelled if the client disconnects.
 
-A codec says how events look in the client's shape. A stream that is silent gets a comment now and then; the
-caller's token is looked at again as often.
+A codec writes the events in the client's format. A silent stream sends a comment now and then, and checks
+the caller's token equally often.
 """
 
 from __future__ import annotations
@@ -23,34 +23,35 @@ Work = Callable[[Callable[[ApiEvent], None], Callable[[str], None]], Coroutine[A
 
 
 class ResponseCodec(Protocol):
-    """How a turn looks in a client's shape; `beat` is sent where it is silent, `answer` what it said."""
+    """Writes a turn in a client's format. `beat` is sent while the stream is silent, `answer` is the text so
+    far."""
 
     beat: bytes
 
     @property
     def answer(self) -> str:
-        """The text that the client was given."""
+        """The text that was sent to the client."""
         ...
 
     def event(self, event: ApiEvent) -> bytes:
-        """Give what a stream sends for an event; nothing for most."""
+        """Return the bytes that a stream sends for an event, often none."""
         ...
 
     def end(self, end: TurnEnd) -> bytes:
-        """Give what a stream ends with."""
+        """Return the last bytes of a stream."""
         ...
 
     def failed(self, error: ApiError) -> bytes:
-        """Give what a stream ends with that fails after its beginning."""
+        """Return the last bytes of a stream that fails after it began."""
         ...
 
     def whole(self, end: TurnEnd) -> object:
-        """Give the answer of a request that is not streamed, after all events were shown to `event`."""
+        """Return the body for a request that is not streamed, after `event` has received all events."""
         ...
 
 
 class EventInbox:
-    """What a turn has told since its stream last looked; `gone` ends each waiting."""
+    """The events that the stream has not read yet. When `gone` completes, every wait ends."""
 
     def __init__(self, gone: asyncio.Future[None]) -> None:
         self.events: list[ApiEvent] = []
@@ -64,12 +65,13 @@ class EventInbox:
         self.ring()
 
     def ring(self, _: object = None) -> None:
-        """Wake the stream, although there may be no event."""
+        """Wake the stream even if there is no event."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def take(self, patience_s: float) -> list[ApiEvent]:
-        """Give the events that are there; without any, those of the next `patience_s` or until it rings."""
+        """Return the waiting events. If there are none, wait for one, at most `patience_s` or until `ring` is
+        called."""
         if not self.events and not self._gone.done():
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -84,15 +86,18 @@ class EventInbox:
 
 
 class TurnResponder:
-    """Answers requests with turns. A stream waits `head_wait_s` for its first piece before it begins with a
-    comment; from then on it is never silent for longer than `beat_s`."""
+    """Answers requests with turns.
+
+    A stream waits `head_wait_s` for its first piece before it begins with a comment. From then on it is
+    never silent for longer than `beat_s`.
+    """
 
     def __init__(self, beat_s: float, head_wait_s: float) -> None:
         self._beat_s = beat_s
         self._head_wait_s = head_wait_s
 
     async def whole(self, request: Request, work: Work, codec: ResponseCodec) -> Response:
-        """Run the turn and answer with all of it. Raises WhetError."""
+        """Run the turn and answer when it has ended. Raises WhetError."""
         headers: dict[str, str] = {}
         here = asyncio.current_task()
         assert here is not None
@@ -113,8 +118,11 @@ class TurnResponder:
         return JsonAnswer(codec.whole(end), headers=headers)
 
     def stream(self, work: Work, codec: ResponseCodec, may_go_on: Callable[[], bool]) -> Response:
-        """Answer with the turn while it runs; a failure before the first piece is an answer with a status,
-        unless the model has taken longer than `head_wait_s`."""
+        """Stream the turn while it runs.
+
+        A failure before the first piece is answered with an error status, unless the model has taken
+        longer than `head_wait_s`.
+        """
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             news = EventInbox(gone)
@@ -150,7 +158,7 @@ class TurnResponder:
 
 
 def failure_of(end: TurnEnd) -> ApiError | None:
-    """Give the error that a turn's end is to a client; None for an answer."""
+    """Return the API error for a turn's end, or None if the turn has an answer."""
     text = f"{end.error} ({end.hint})" if end.hint else end.error
     if end.is_overflow:
         return ApiError(400, end.error, code="context_length_exceeded", param="messages")
@@ -162,7 +170,7 @@ def failure_of(end: TurnEnd) -> ApiError | None:
 
 
 def _last(turn: asyncio.Future[TurnEnd], codec: ResponseCodec, *, is_begun: bool) -> bytes:
-    """Give the last piece. Raises WhetError where nothing was sent yet."""
+    """Return the last piece. Raises WhetError if the turn failed before anything was sent."""
     try:
         end = turn.result()
         if (error := failure_of(end)) is not None:
@@ -180,7 +188,7 @@ async def _stopped(turn: asyncio.Future[TurnEnd]) -> None:
         turn.cancel()
         await asyncio.wait((turn,))
     if not turn.cancelled():
-        turn.exception()  # it was told already; asked for here, so that nobody complains of one never read
+        turn.exception()  # already reported; read it so that asyncio does not warn
 
 
 def _naming(headers: Any) -> Callable[[str], None]:
@@ -191,4 +199,4 @@ def _naming(headers: Any) -> Callable[[str], None]:
 
 
 def _ignore(piece: bytes) -> None:
-    """Drop what a stream would send."""
+    """Ignore the bytes that a stream would send."""

@@ -1,6 +1,7 @@
-"""Who may call: the bearer token of a request, looked up at each one, and again while a stream runs.
+"""Authenticate requests by bearer token. The token is looked up for each request, and again while a stream
+runs.
 
-There is no way in without a token. Wrong ones are counted by address; a right one is never throttled.
+Every request needs a token. Wrong tokens are counted per address; a valid one is never throttled.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _FAILURES = 20
 
 
 class ApiCaller(msgspec.Struct, frozen=True):
-    """Who makes a request: its token's id and name, and what it may do."""
+    """The caller of a request: the id and name of its token, and its role."""
 
     token_id: str
     name: str
@@ -27,17 +28,17 @@ class ApiCaller(msgspec.Struct, frozen=True):
 
     @property
     def is_owner(self) -> bool:
-        """Whether everything is allowed: every session, approvals, the dashboard."""
+        """Whether the caller may use everything: all sessions, approvals, the dashboard."""
         return self.role == "owner"
 
     @property
     def profile(self) -> str:
-        """Whose memory its sessions read and write: the owner's, or a guest's own."""
+        """The memory that the caller's sessions use: the owner's (empty), or the guest's own."""
         return f"api-{self.name}" if self.role == "guest" else ""
 
 
 class ApiAuth:
-    """Lets requests in, or refuses them."""
+    """Checks the tokens of requests."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
@@ -45,7 +46,8 @@ class ApiAuth:
         self._throttle = Throttle(_FAILURES)
 
     def caller(self, request: Request) -> ApiCaller:
-        """Give who is calling. Raises ApiError: 401 without a valid token, 429 after many wrong ones."""
+        """Return the caller of a request. Raises ApiError: 401 without a valid token, 429 after many wrong
+        ones."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if not secret.strip() and (key := request.headers.get("x-api-key", "")):
             scheme, secret = "bearer", key
@@ -60,18 +62,18 @@ class ApiAuth:
         raise ApiError(401, "this token is not valid, or was revoked", code="invalid_api_key")
 
     def open(self, secret: str) -> ApiCaller | None:
-        """Give who a secret belongs to; None for a wrong or revoked one."""
+        """Return the caller that a token belongs to, or None if the token is wrong or revoked."""
         digest = hash_of(secret.strip())
-        # One look at a unique index: a thread's way there and back would cost more than the look.
+        # One lookup in a unique index. Running it in a thread would cost more than the lookup.
         row = self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_hash, digest))
         return ApiCaller(row.id, row.name, row.role) if row else None
 
     def is_valid(self, caller: ApiCaller) -> bool:
-        """Whether a caller's token is still in use."""
+        """Whether a caller's token is still valid."""
         return self.token(caller.token_id) is not None
 
     def token(self, token_id: str) -> ApiTokenRow | None:
-        """Give the token in use with this id."""
+        """Return the valid token with this id, or None."""
         return self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_id, token_id))
 
     def throttle(self, address: str) -> None:
@@ -81,6 +83,6 @@ class ApiAuth:
 
 
 def need_owner(caller: ApiCaller) -> None:
-    """Refuse (403) a caller that may only converse."""
+    """Raises ApiError (403) if the caller is not an owner."""
     if not caller.is_owner:
         raise ApiError(403, "this needs a token of role owner; yours may only converse", code="wrong_role")

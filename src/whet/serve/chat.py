@@ -1,7 +1,8 @@
-"""`/v1/chat/completions`: OpenAI's request read, a turn's events written in OpenAI's shape.
+"""`/v1/chat/completions`: read OpenAI's request and write a turn's events in OpenAI's format.
 
-The server's tools run here, so no call of one reaches the client; calls of the client's own tools end the
-response. What settings decide (temperature, output limits and the like) is taken and not used.
+The server's own tools run here and their calls are not sent to the client. Calls of the client's tools end
+the response. Fields that Whet's settings decide (temperature, output limits and the like) are accepted and
+ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MOST_KEY = 512
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
-    """One message of a request; a wrong content is told of with its place."""
+    """One message of a request. Errors in `content` name its position."""
 
     role: str
     content: Any = None
@@ -38,13 +39,13 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """What a stream should hold besides."""
+    """Options of a stream."""
 
     include_usage: bool | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True):
-    """What is read of a request; other fields are left alone."""
+    """The fields that are read from a request; all others are ignored."""
 
     model: str
     messages: list[ChatMessage]
@@ -65,7 +66,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 
 def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
-    """Give the messages of a request. Raises ApiError for what can't be done."""
+    """Return the messages of a request. Raises ApiError if it asks for something unsupported."""
     refuse_set(request, "functions", "logprobs", "top_logprobs")
     if request.n not in (None, 1):
         raise ApiError(400, "one answer is given; n must be 1", param="n", code="unsupported_value")
@@ -78,7 +79,7 @@ def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
     if len(request.messages) > _MOST_MESSAGES:
         raise ApiError(400, f"more than {_MOST_MESSAGES:,} messages", param="messages")
     said = [_said(one, f"messages[{number}]") for number, one in enumerate(request.messages)]
-    if all(one.speaker == "system" for one in said):  # OpenAI answers these, too
+    if all(one.speaker == "system" for one in said):  # OpenAI answers these too
         said[-1] = msgspec.structs.replace(said[-1], speaker="user")
     return tuple(said)
 
@@ -104,7 +105,7 @@ def _call(call: dict[str, Any], place: str) -> ToolCall:
 
 
 def call_of(call_id: object, function: dict[str, Any], place: str) -> ToolCall:
-    """Read a call out of a client's history. Raises ApiError."""
+    """Read a call from a client's history. Raises ApiError."""
     name, arguments = function.get("name"), function.get("arguments")
     if not (isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, str)):
         raise ApiError(400, "a call needs an id, a name and arguments as text", param=place)
@@ -112,7 +113,7 @@ def call_of(call_id: object, function: dict[str, Any], place: str) -> ToolCall:
 
 
 def read_form(request: ChatRequest) -> AnswerForm | None:
-    """Give the form that the answer must have. Raises ApiError."""
+    """Return the required form of the answer, or None for plain text. Raises ApiError."""
     wanted = request.response_format or {}
     kind, schema = wanted.get("type", "text"), wanted.get("json_schema")
     inner = cast("dict[str, Any]", schema).get("schema") if isinstance(schema, dict) else None
@@ -120,12 +121,12 @@ def read_form(request: ChatRequest) -> AnswerForm | None:
 
 
 def read_stops(request: ChatRequest) -> tuple[str, ...]:
-    """Give the texts that end the answer. Raises ApiError."""
+    """Return the texts that end the answer. Raises ApiError."""
     return stops_of(request.stop, "stop")
 
 
 def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
-    """Give the client's tools, none where it wants no calls. Raises ApiError."""
+    """Return the client's tools; empty if `tool_choice` is "none". Raises ApiError."""
     if request.tool_choice == "none":
         return ()
     found: list[ToolSpec] = []
@@ -141,8 +142,10 @@ def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
 
 
 def choice_of(choice: object, tools: Sequence[ToolSpec]) -> str:
-    """Say to the model what a client wants of its calls; empty where it may choose. Raises ApiError for what
-    is no choice among `tools`."""
+    """Return the instruction to the model for a client's tool choice; empty if the model may choose.
+
+    Raises ApiError if the choice is invalid or names a tool that is not in `tools`.
+    """
     named = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {"type": choice}
     if (name := _name_in(named, tools)) is not None:
         return f"Call the tool {name} before you answer; answer with that call."
@@ -158,7 +161,7 @@ def choice_of(choice: object, tools: Sequence[ToolSpec]) -> str:
 
 
 def _name_in(choice: object, tools: Sequence[ToolSpec]) -> str | None:
-    """Give the tool that a choice names, None where it names none. Raises ApiError for an unknown one."""
+    """Return the tool that a choice names, or None. Raises ApiError if the tool is unknown."""
     named = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {}
     inner: Any = named.get("function") or named
     name: object = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
@@ -182,8 +185,7 @@ def _allowed(choice: object, tools: Sequence[ToolSpec]) -> str:
 
 
 def refuse_set(request: object, *names: str) -> None:
-    """Refuse fields that can't be honoured, where they are set: what is ignored would be missed. Raises
-    ApiError."""
+    """Raises ApiError if one of these unsupported fields is set; ignoring it would surprise the client."""
     for name in names:
         if getattr(request, name):
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
@@ -193,12 +195,12 @@ Finish = Literal["stop", "length", "content_filter", "tool_calls"]
 
 
 def finish_of(end: TurnEnd) -> Finish:
-    """Say why a turn ended in OpenAI's words: `length` where its budget was used up."""
+    """Return the finish reason in OpenAI's terms: `length` if the budget was used up."""
     return "length" if end.reason == "budget" else "content_filter" if end.reason == "refused" else "stop"
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Give a turn's tokens, those of all of its model calls."""
+    """Return the tokens of all model calls of a turn."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -209,8 +211,10 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class ChatCodec:
-    """A turn as a chat completion. The content is all that was said in the turn, its steps a blank line
-    apart, in a stream and in a whole answer alike."""
+    """Writes a turn as a chat completion.
+
+    The content holds the text of all steps, separated by blank lines, in streams and whole answers alike.
+    """
 
     beat = b": beat\n\n"
 
@@ -225,11 +229,11 @@ class ChatCodec:
 
     @property
     def answer(self) -> str:
-        """The text that the client was given."""
+        """The text that was sent to the client."""
         return "".join(self._said)
 
     def event(self, event: ApiEvent) -> bytes:
-        """Give the chunks for an event."""
+        """Return the chunks for an event."""
         match event:
             case HandedOver():
                 self._calls = event.calls
@@ -246,25 +250,25 @@ class ChatCodec:
             case StreamRestarted():
                 had_text = len(self._said) > self._step_at
                 del self._said[self._step_at :]
-                # What was sent can't be taken back.
+                # Text that was sent can't be taken back.
                 return self._chunk({"content": RESTARTED}) if had_text else b""
             case _:
                 pass
         return b""
 
     def end(self, end: TurnEnd) -> bytes:
-        """Give the last chunks."""
+        """Return the last chunks."""
         pieces = [self._chunk({}, self._finish(end))]
         if self._wants_usage:
             pieces.append(self._line({"choices": [], "usage": usage_of(end.usage)}))
         return b"".join((*pieces, DONE))
 
     def failed(self, error: ApiError) -> bytes:
-        """Give an error inside the stream."""
+        """Return an error inside the stream."""
         return b"data: %s\n\n%s" % (encode({"error": error_object(error)}), DONE)
 
     def whole(self, end: TurnEnd) -> object:
-        """Give the answer."""
+        """Return the whole answer."""
         message: dict[str, Any] = {"role": "assistant", "content": self.answer, "refusal": None}
         if self._calls:
             message["content"] = self.answer or None

@@ -1,8 +1,8 @@
-"""Tools that the program at the other end has: the model calls them, the program runs them.
+"""Tools of the client program: the model calls them, the program runs them.
 
-Such a call waits here while the response that asked for it goes out; the program's next request brings the
-result, and the same turn goes on. After a restart the call is made again and finds the result that came.
-This knows no client's shape.
+Such a call waits here while the response with the call goes out. The program's next request brings the
+result and the same turn continues. After a restart the call is made again and takes the result that has
+arrived. This module is independent of the client's format.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CALL_ID = re.compile(r"call_([0-9A-Za-z]{16})_[0-9a-f]{12}")
 
 
 class CallResult(msgspec.Struct, frozen=True):
-    """What a program gives for a call."""
+    """The program's result of a call."""
 
     call_id: str
     text: str
@@ -39,13 +39,13 @@ class CallResult(msgspec.Struct, frozen=True):
 
 
 class HandedOver(msgspec.Struct, frozen=True):
-    """The calls that the program has to run before the turn goes on; it ends a response."""
+    """The calls that the program has to run before the turn continues. They end a response."""
 
     calls: tuple[ToolCall, ...]
 
 
 def spec_of(name: object, description: object, parameters: object, where: str) -> ToolSpec:
-    """Read one tool of a program. Raises ApiError that names the place."""
+    """Read one tool of a program. Raises ApiError that names the field."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ApiError(
             400, "a tool needs a name of at most 64 letters, digits, _ and -", param=f"{where}.name"
@@ -63,7 +63,7 @@ def spec_of(name: object, description: object, parameters: object, where: str) -
 
 
 def checked(specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Give the tools of a request. Raises ApiError for too many, and for two of one name."""
+    """Return the tools of a request. Raises ApiError if there are too many or two have the same name."""
     if len(specs) > _MOST_TOOLS:
         raise ApiError(400, f"more than {_MOST_TOOLS} tools", param="tools")
     if len({spec.name for spec in specs}) != len(specs):
@@ -83,14 +83,16 @@ def client_call_id(session_id: str, turn_id: str, call_id: str) -> str:
 
 
 def session_in(call_id: str) -> str:
-    """Give the id of the session that a call was made in; empty for an id that is not ours."""
+    """Return the session id in a call id, or an empty string if the id is not one of ours."""
     found = _CALL_ID.fullmatch(call_id)
     return found[1] if found else ""
 
 
 class ClientTools:
-    """The tools that programs offer now, and their calls that wait. `asked` hears of a call that begins to
-    wait, with its session."""
+    """The tools that programs offer at present, and their waiting calls.
+
+    `on_call(session_id)` is called when a call starts to wait.
+    """
 
     def __init__(self) -> None:
         self.asked: Callable[[str], None] = lambda session_id: None
@@ -100,27 +102,29 @@ class ClientTools:
         self._early: dict[str, ToolOutput] = {}
 
     def offer(self, session_id: str, specs: Sequence[ToolSpec], *, one_by_one: bool = False) -> None:
-        """Say which tools the program has that the session's turn is run for. `one_by_one`: of the calls of a
-        step each is handed over after the result of the one before."""
+        """Store the tools of the program whose turn is about to run in the session.
+
+        With `one_by_one`, each call of a step is handed over after the result of the previous one.
+        """
         self._offers[session_id] = {spec.name: spec for spec in specs}
         if one_by_one:
             self._in_turn.setdefault(session_id, asyncio.Lock())
 
     def withdraw(self, session_id: str) -> None:
-        """Forget what was offered to a session."""
+        """Forget the tools and early results of a session."""
         self._offers.pop(session_id, None)
         self._in_turn.pop(session_id, None)
         for call_id in [call_id for call_id in self._early if session_in(call_id) == session_id]:
             del self._early[call_id]
 
     def extras(self, session_id: str) -> SessionExtras:
-        """Give the offered tools to a session that is opened."""
+        """Return the offered tools for a session that is being opened."""
         offered = self._offers.get(session_id)
         return SessionExtras(tools=self.tools(tuple(offered.values()))) if offered else NO_EXTRAS
 
     def tools(self, specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
-        """Make tools that hand their calls over."""
-        # What the program does is its own matter: it is in no gate's reach, and it has asked for the calls.
+        """Make tools that hand their calls to the program."""
+        # The program runs the tool itself, beyond any gate's control, and it asked for the calls.
         return tuple(
             Tool(
                 spec,
@@ -136,13 +140,15 @@ class ClientTools:
         )
 
     def waiting(self, session_id: str) -> tuple[ToolCall, ...]:
-        """Give the calls of a session that wait for their results."""
+        """Return the calls of a session that wait for results."""
         here = self._waiting.get(session_id, {}).values()
         return tuple(call for call, future in here if not future.done())
 
     def give(self, session_id: str, results: Sequence[CallResult]) -> bool:
-        """Hand results in; True where a call waited for one. Calls that got none are told so: the program
-        has gone on without them."""
+        """Deliver results. Returns whether calls were waiting.
+
+        Waiting calls without a result end as cancelled: the program has continued without them.
+        """
         waiting = self._waiting.get(session_id, {})
         outputs = {one.call_id: _output(one) for one in results}
         if not waiting:
@@ -171,7 +177,7 @@ class ClientTools:
         return run
 
     async def _result(self, session_id: str, call: ToolCall) -> ToolOutput:
-        """Have a call handed over and wait for its result."""
+        """Hand a call to the program and wait for its result."""
         future: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
         here = self._waiting.setdefault(session_id, {})
         here[call.id] = (call, future)

@@ -1,6 +1,6 @@
-"""The calls that OpenAI's and Anthropic's clients know: models, chat completions, responses, messages.
+"""The endpoints of OpenAI's and Anthropic's clients: models, chat completions, responses, messages.
 
-Whatever model answers behind it, to clients it is the model `whet`; the configured model's name is taken too.
+Whichever model answers, clients see it as the model `whet`. The configured model's name is accepted too.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _MOST_KEY = 512
 
 
 def _nothing(db: apsw.Connection, session_id: str) -> None:
-    """Store nothing besides."""
+    """Store nothing else."""
 
 
 class AnswerRules(msgspec.Struct, frozen=True):
-    """What a request wants of the answer's form, and what is stored with the turn's end."""
+    """The required form of the answer, and what else to store when the turn ends."""
 
     form: AnswerForm | None = None
     stops: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class AnswerRules(msgspec.Struct, frozen=True):
 
 
 class _Answering:
-    """One request's turn in the form that it wants."""
+    """Runs one request's turn and checks the form of the answer."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class _Answering:
         self.shaping: Shaping = Shaping(self._heard, rules.form, rules.stops, self._stop)
 
     async def run(self) -> TurnEnd:
-        """Run it; an answer that is not in its form is asked for once more. Raises WhetError."""
+        """Run the turn. If the answer does not fit its form, ask the model once more. Raises WhetError."""
         end = await self._turn(self._wish)
         if self.shaping.found and end.reason == "cancelled":
             return msgspec.structs.replace(end, reason="answered")
@@ -113,7 +113,7 @@ class _Answering:
 
 
 class Compat:
-    """OpenAI's and Anthropic's calls, answered by turns."""
+    """Answers OpenAI's and Anthropic's requests with turns."""
 
     def __init__(self, app: App, door: ApiAuth, talks: SessionTurns, answering: TurnResponder) -> None:
         self._app = app
@@ -122,7 +122,7 @@ class Compat:
         self._answering = answering
 
     async def models(self, request: Request, caller: ApiCaller) -> Response:
-        """List the models: one, `whet`."""
+        """List the models. There is one, `whet`."""
         ends = {"first_id": MODEL, "last_id": MODEL, "has_more": False}
         return JsonAnswer({"object": "list", "data": [_model(MODEL)], **ends})
 
@@ -176,7 +176,7 @@ class Compat:
         return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
 
     async def count_tokens(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
-        """Estimate a message's tokens."""
+        """Estimate the tokens of a message."""
         said, tools = messages.read_said(asked), messages.read_tools(asked)
         return JsonAnswer({"input_tokens": max(1, content.size_tokens(said, tools))})
 
@@ -266,6 +266,6 @@ def _with_tools(
 
 
 def _model(name: str) -> dict[str, object]:
-    """Give a model as both vendors' clients know one."""
+    """Return a model with the fields of both vendors' clients."""
     ours = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
     return {"id": name, "object": "model", "created": 0, "owned_by": "whet", **ours}

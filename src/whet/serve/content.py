@@ -1,6 +1,6 @@
-"""What a client's messages say, in either of OpenAI's shapes, and what of it is new to a session.
+"""Read the messages of a client in either of OpenAI's formats, and find those that are new to a session.
 
-The rules, which docs/api.md states: images must come in the request (data: URLs) and be images. Nothing is
+docs/api.md states the rules: images must be in the request (data: URLs) and must be images. Nothing is
 fetched for a client.
 """
 
@@ -52,7 +52,8 @@ class Utterance(msgspec.Struct, frozen=True):
 
 
 class NewContent(msgspec.Struct, frozen=True):
-    """What a request adds to a session: what comes before its first turn, and what the person says now."""
+    """The content that a request adds to a session: the history before its first turn, and the person's new
+    message."""
 
     history: tuple[Utterance, ...]
     text: str
@@ -87,7 +88,8 @@ def utterance(role: str, content: object, where: str) -> Utterance:
 
 
 def kind_of(part: dict[str, Any]) -> str | None:
-    """Give what a part or an item says it is; None where it does not. What is no text is no type of ours."""
+    """Return the type of a part or item, or None if it has none. A type that is not a string is returned as
+    its repr, which matches none of ours."""
     kind: object = part.get("type")
     return kind if kind is None or isinstance(kind, str) else repr(kind)
 
@@ -118,8 +120,8 @@ def _image(address: str, place: str) -> ImagePart:
 
 
 def image_of(data: str, place: str) -> ImagePart:
-    """Read an image in base64. What it is, its bytes say: a wrong name for it would be refused by a model in
-    every request to come. Raises ApiError for what is no image."""
+    """Read a base64 image. Its type is read from its bytes, because a model would refuse a wrong type in
+    every later request. Raises ApiError if it is not an image."""
     try:
         found = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -134,7 +136,7 @@ def image_of(data: str, place: str) -> ImagePart:
 
 
 def size_tokens(said: Sequence[Utterance], tools: Sequence[ToolSpec]) -> int:
-    """Estimate how many tokens messages and tools have."""
+    """Estimate the tokens of messages and tools."""
     total = sum(text_tokens(encode(spec).decode()) for spec in tools)
     for one in said:
         results = [(result.text, result.images) for result in one.results]
@@ -145,7 +147,7 @@ def size_tokens(said: Sequence[Utterance], tools: Sequence[ToolSpec]) -> int:
 
 
 def instructions_of(said: Sequence[Utterance]) -> str:
-    """Give what the client tells the model as system or developer."""
+    """Return the client's system and developer messages as one text."""
     return "\n\n".join(one.text.strip() for one in said if one.speaker == "system" and one.text.strip())
 
 
@@ -159,24 +161,25 @@ def with_continuation(said: tuple[Utterance, ...]) -> tuple[Utterance, ...]:
 
 
 def digest_of(instructions: str) -> str:
-    """Give the hash by which instructions are known; empty for none."""
+    """Return the hash that identifies instructions, or an empty string if there are none."""
     return hashlib.sha256(instructions.encode("utf-8", "replace")).hexdigest()[:32] if instructions else ""
 
 
 def with_instructions(instructions: str, text: str) -> str:
-    """Put the client's instructions before a message, marked as what they are."""
+    """Put the client's instructions in front of a message, marked as instructions."""
     inner = instructions.replace("</program-instructions>", "")
     return f"<program-instructions>\n{_HEAD}\n\n{inner}\n</program-instructions>\n\n{text}"
 
 
 def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool | None = None) -> NewContent:
-    """Say what of a client's messages is new to a session whose person's messages are `stored`.
+    """Return the part of a client's messages that is new to a session. `stored` holds the person's stored
+    messages.
 
-    Not begun (unless it is said: nothing stored): all of them; what comes before the last ones of the person
-    is history. The client's list begins with all that is stored: what the person said after it. Anything else
-    (only the newest message, a shortened or edited list, an answer asked for again): what comes after the
-    last answer.
-    Raises ApiError where the last message is neither the person's nor a result.
+    If the session has not begun (by default: if nothing is stored), all messages are new, and those before
+    the person's last ones are history. If the client's list begins with all stored messages, the person's
+    messages after those are new. Otherwise (only the newest message, a shortened or edited list, a retry)
+    everything after the last answer is new. Raises ApiError if the last message is neither the person's
+    nor a result.
     """
     spoken = [one for one in said if one.speaker != "system"]
     if not spoken or spoken[-1].speaker == "assistant":

@@ -1,7 +1,7 @@
-"""What happens in sessions, kept for a while: events with numbers, so that a listener can go on where it was.
+"""Keep the recent events of sessions under numbers, so that a listener can continue after an interruption.
 
-An event's id is `<feed>-<number>`; one of an earlier process, or one that is no longer kept, gives a `gap`
-first, and the listener reads the messages instead. Nothing here is durable.
+An event's id is `<feed>-<number>`. A listener that continues from an id of an earlier process, or from one
+that is no longer kept, first receives a `gap` and reads the messages instead. Nothing here is durable.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 def piece_of(id_: str, name: str, body: bytes) -> bytes:
-    """Give an event as it is sent."""
+    """Return an event in the format of the stream."""
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (id_.encode(), name.encode(), body)
 
 
 def is_too_much(pieces: Sized, size_bytes: int) -> bool:
-    """Whether a feed keeps more than it may."""
+    """Whether a feed holds more than it may keep."""
     return len(pieces) > _KEPT_EVENTS or (size_bytes > _KEPT_BYTES and len(pieces) > 1)
 
 
 class Feed:
-    """The newest events of one session. `tell` hears of each one added."""
+    """The newest events of one session. The callback is called with each new event."""
 
     def __init__(self, name: str, tell: Callable[[Event], None]) -> None:
         self._name = name
@@ -51,7 +51,7 @@ class Feed:
         return f"{self._name}-{self._next - 1}"
 
     def add(self, event: Event) -> None:
-        """Keep an event and wake who listens."""
+        """Keep an event and wake the listeners."""
         name = event.__struct_config__.tag
         self._pieces.append(piece_of(f"{self._name}-{self._next}", str(name), _encode(event)))
         self._next += 1
@@ -62,12 +62,13 @@ class Feed:
         self._tell(event)
 
     def wake(self) -> None:
-        """Have the listeners look."""
+        """Wake the listeners."""
         self._news.set()
         self._news = asyncio.Event()
 
     def after(self, last_id: str) -> tuple[int, bool]:
-        """Give the number to go on from, and whether events before it are missing; empty: from now on."""
+        """Return the next number to send, and whether earlier events are missing. An empty id means from now
+        on."""
         if not last_id:
             return self._next, False
         found = EVENT_ID.fullmatch(last_id)
@@ -78,14 +79,14 @@ class Feed:
         return max(wanted, oldest), wanted < oldest
 
     def since(self, number: int) -> tuple[bytes, int]:
-        """Give the events from `number` on as they are sent, and the number that comes next. A listener that
-        was too slow for them is told of the gap."""
+        """Return the events from `number` on in the format of the stream, and the next number. If some are
+        gone already, they are preceded by a gap."""
         oldest = self._next - len(self._pieces)
         found = b"".join(self._pieces[at] for at in range(max(number - oldest, 0), len(self._pieces)))
         return (_GAP + found if number < oldest else found), self._next
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
-        """Wait for an event, the listener's end or the next beat; False for the beat."""
+        """Wait for an event, the listener's end or the next beat. Returns False for the beat."""
         news = asyncio.ensure_future(self._news.wait())
         try:
             done, _ = await asyncio.wait((news, gone), timeout=beat_s, return_when=asyncio.FIRST_COMPLETED)
@@ -95,9 +96,9 @@ class Feed:
 
 
 class Feeds:
-    """The feeds of the sessions that were active lately. `listeners` hear every event of every session.
+    """The feeds of recently active sessions. `listeners` are called with every event of every session.
 
-    What is kept in all is bounded; feeds that nobody listens to go, the one longest silent first.
+    The total size is bounded. Feeds without listeners are dropped, the longest silent first.
     """
 
     def __init__(self, epoch: str, beat_s: float = 15.0, all_bytes: int = _ALL_BYTES) -> None:
@@ -111,17 +112,17 @@ class Feeds:
         self.listeners: list[Callable[[str, Event], None]] = []
 
     def of(self, session_id: str) -> Feed:
-        """Give a session's feed."""
+        """Return a session's feed; create it if needed."""
         feed = self._by_session.get(session_id)
         if feed is None:
-            self._made += 1  # a feed that is made again must not take ids of the old one for its own
+            self._made += 1  # a recreated feed must not reuse ids of the old one
             feed = Feed(f"{self._epoch}z{self._made}", lambda event: self._told(session_id, event))
             self._by_session[session_id] = feed
             self._make_room(session_id)
         return feed
 
     def add(self, session_id: str, event: Event) -> None:
-        """Keep an event of a session and wake who listens."""
+        """Keep an event of a session and wake the listeners."""
         feed = self.of(session_id)
         before = feed.size_bytes
         feed.add(event)
@@ -131,23 +132,26 @@ class Feeds:
             self._make_room(session_id)
 
     def pass_on(self, session_id: str, event: Event) -> None:
-        """Tell an event; it is kept only where somebody has asked for the session's feed. For turns whose
-        events their request has already: thousands of them would fill the memory for nobody."""
+        """Pass an event to the listeners. It is kept only if the session's feed exists.
+
+        For turns whose request already receives the events: keeping thousands of them would fill the
+        memory for no reader.
+        """
         if session_id in self._by_session:
             self.add(session_id, event)
         else:
             self._told(session_id, event)
 
     async def last_id(self, session_id: str) -> str:
-        """Give the id of a session's newest event; what comes later is after it."""
+        """Return the id of a session's newest event."""
         return self.of(session_id).last_id
 
     def wake(self, session_id: str) -> None:
-        """Have a session's listeners look."""
+        """Wake the listeners of a session."""
         self.of(session_id).wake()
 
     async def _ready(self, session_id: str, last_id: str) -> Feed:
-        """Give a session's feed, with what came after `last_id` as far as that is kept."""
+        """Return a session's feed, with the events after `last_id` that are still kept."""
         return self.of(session_id)
 
     def _make_room(self, wanted: str) -> None:
@@ -176,8 +180,11 @@ class Feeds:
         may_go_on: Callable[[], bool],
         is_over: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[bytes]:
-        """Give what is sent to a listener, until it or the server goes, `may_go_on`, asked at every beat,
-        says no, or `is_over`, asked whenever the feed wakes, says that nothing more is to come."""
+        """Stream events to a listener until it or the server goes away.
+
+        The stream also ends if `may_go_on`, which is called at every beat, returns False, or if `is_over`,
+        which is called whenever the feed wakes, returns True.
+        """
         feed = await self._ready(session_id, last_id)
         number, is_gap = feed.after(last_id)
         feed.listeners += 1

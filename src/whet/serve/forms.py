@@ -1,7 +1,7 @@
-"""The form of an answer: JSON that fits a schema, and texts that end it. Knows no client's shape.
+"""The form of an answer: JSON that fits a schema, and texts that end it. Independent of the client's format.
 
-Whatever model answers, it is told the form in words, what it says is checked, and it is asked once more where
-that does not fit.
+The form is described to the model in words, whichever model it is. Its answer is checked, and the model is
+asked once more if it does not fit.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MOST_STOPS, _MOST_STOP_CHARS = 16, 1_000
 
 
 class AnswerForm(msgspec.Struct, frozen=True):
-    """JSON; `schema` None for any object."""
+    """JSON; `schema` is None for any object."""
 
     schema: dict[str, Any] | None
 
     @property
     def told(self) -> str:
-        """What the model is told."""
+        """The instructions to the model."""
         if self.schema is None:
             return "Your final answer must be one JSON object and nothing else: no words around it, no fence."
         text = json.dumps(self.schema, ensure_ascii=False, separators=(",", ":"))
@@ -39,7 +39,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
         )
 
     def read(self, text: str) -> str:
-        """Give the JSON in an answer. Raises ValueError that says what does not fit."""
+        """Return the JSON in an answer. Raises ValueError that says how the answer does not fit."""
         fenced = _FENCE.search(text)
         found = (fenced[1] if fenced else text).strip()
         try:
@@ -54,7 +54,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
 
 
 def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
-    """Give the form that a request names; None for text. Raises ApiError."""
+    """Return the form that a request names, or None for text. Raises ApiError."""
     if kind == "text":
         return None
     if kind == "json_object":
@@ -70,7 +70,7 @@ def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
 
 
 def stops_of(given: object, param: str) -> tuple[str, ...]:
-    """Give the texts that end an answer. Raises ApiError."""
+    """Return the texts that end an answer. Raises ApiError."""
     listed: list[object] = [] if given is None else [given] if isinstance(given, str) else []
     if isinstance(given, list):
         listed = cast("list[object]", given)
@@ -84,8 +84,11 @@ def stops_of(given: object, param: str) -> tuple[str, ...]:
 
 
 class Shaping:
-    """Stands between a turn and its codec. With a form, text is kept back until the last step is whole; with
-    stops, what may be the beginning of one is, and `stop` is called when one is there."""
+    """Filters the events between a turn and its codec.
+
+    With a form, text is kept back until the last step is complete. With stops, text that may begin a stop
+    is kept back, and `stop` is called when one was found.
+    """
 
     def __init__(
         self,
@@ -103,7 +106,7 @@ class Shaping:
         self.found: str = ""
 
     def event(self, event: ApiEvent) -> None:
-        """Take an event of the turn."""
+        """Process an event of the turn."""
         if isinstance(event, TextDelta) and (self._form or self._stops):
             self._text(event.text)
             return
@@ -116,19 +119,19 @@ class Shaping:
         self._emit(event)
 
     def flush(self) -> None:
-        """Let go what was kept back for stops."""
+        """Emit the text that was kept back for stops."""
         if self._kept and not self.found and self._form is None:
             self._emit(TextDelta(self._kept))
         if self._form is None:
             self._kept = ""
 
     def finish(self, form: AnswerForm) -> None:
-        """Let the answer go if it is in its form. Raises ValueError where it is not."""
+        """Emit the answer if it has its form. Raises ValueError if it does not."""
         text = form.read(self._kept)
         self._emit(TextDelta(text))
 
     def again(self) -> None:
-        """Forget what was said: the model is asked once more."""
+        """Forget the text so far: the model is asked once more."""
         self._kept, self._is_step_over = "", False
 
     def _text(self, text: str) -> None:
@@ -154,5 +157,5 @@ class Shaping:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Give how many of the last characters may be the beginning of `stop`."""
+    """Return how many of the last characters may be the beginning of `stop`."""
     return max(n for n in range(len(stop)) if text.endswith(stop[:n]))

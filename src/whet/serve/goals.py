@@ -1,6 +1,6 @@
-"""Goals over the API: handed to a worker, looked at, stopped. They are the owner's.
+"""Goals over the API: start, show and stop them. Only for owners.
 
-A goal that was taken outlives the server; what it came to is read from the store.
+A worker runs an accepted goal even if the server stops; its result is read from the store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _OWNER = ("owner",)
 
 
 class GoalInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A goal: `verify` is a command that passes when it is reached, `guard` names files that must stay."""
+    """A goal: `verify` is a command that passes when the goal is reached, `guard` names files that must not
+    change."""
 
     text: str
     verify: str = ""
@@ -40,7 +41,7 @@ class Goals:
         self._app = app
 
     def operations(self) -> tuple[Operation, ...]:
-        """Give the calls."""
+        """Return the calls."""
         one = "/api/goals/{id}"
         return (
             Operation("GET", "/api/goals", self.listed, roles=_OWNER),
@@ -57,7 +58,7 @@ class Goals:
         return JsonAnswer({"goals": [map_texts(msgspec.to_builtins(one), mask) for one in found]})
 
     async def start(self, request: Request, caller: ApiCaller, wanted: GoalInput) -> Response:
-        """Hand a goal to a worker. 202 with the id to ask for."""
+        """Queue a goal for a worker. Answers 202 with the goal's id."""
         from whet.app.goal_queue import queue_goal  # noqa: PLC0415 - few clients have goals
         from whet.app.goals import GoalWish  # noqa: PLC0415 - the same
 
@@ -68,14 +69,14 @@ class Goals:
         return JsonAnswer({"id": made.id, "state": "waiting"}, 202)
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
-        """Show a goal and what its calls did."""
+        """Show a goal and the effects of its calls."""
         from whet.app.goal_queue import goal_of  # noqa: PLC0415 - few clients have goals
 
         number, found = await goal_of(self._app, request.path_params["id"])
         return JsonAnswer(_answer(number, None if found is None else msgspec.to_builtins(found)))
 
     async def stop(self, request: Request, caller: ApiCaller) -> Response:
-        """End a goal as cancelled."""
+        """Stop a goal; it ends as cancelled."""
         from whet.app.goal_queue import stop_goal  # noqa: PLC0415 - few clients have goals
 
         number = request.path_params["id"]

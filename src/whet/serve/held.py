@@ -1,6 +1,5 @@
-"""A turn that outlives a request: it is held while the program at the other end runs calls, and goes on with
-the program's next request.
-"""
+"""A turn that outlives a request: it is suspended while the client program runs calls, and continues with the
+program's next request."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from whet.contract.events import Emit, Event, StepFinished, TurnEnd
 from whet.contract.messages import Usage
 from whet.serve.client_tools import ClientTools, HandedOver
 
-_SETTLE_S = 0.03  # the calls of one step begin to wait one after the other
+_SETTLE_S = 0.03  # the calls of one step start to wait one after the other
 ApiEvent = Event | HandedOver
 
 
 class HeldTurn:
-    """A running turn as rounds: each ends with the turn, or with calls for the program to run."""
+    """A running turn, split into rounds. A round ends with the turn, or with calls for the program."""
 
     def __init__(self, session_id: str, tools: ClientTools, wait_s: float) -> None:
         self.session_id = session_id
@@ -34,18 +33,20 @@ class HeldTurn:
         self.task: asyncio.Task[TurnEnd | None]
 
     def start(self, work: Callable[[Emit], Coroutine[Any, Any, TurnEnd | None]]) -> None:
-        """Begin the turn."""
+        """Start the turn."""
         self.task = asyncio.create_task(work(self._event))
         self.task.add_done_callback(lambda _: self._end_round())
 
     def asked(self) -> None:
-        """Note that a call waits for the program: the round ends when no more of them join."""
+        """Note that a call waits for the program. The round ends once no further calls join."""
         _stop(self._settles)
         self._settles = asyncio.get_running_loop().call_later(_SETTLE_S, self._settled)
 
     async def round(self, emit: Callable[[ApiEvent], None]) -> TurnEnd:
-        """Go on to the turn's end or the next calls; a cancel of the caller cancels the turn. The usage is
-        that of this round. Raises WhetError."""
+        """Run until the turn's end or the next calls. If the caller is cancelled, the turn is cancelled.
+
+        The usage is that of this round. Raises WhetError.
+        """
         _stop(self._given_up)
         self._over = asyncio.get_running_loop().create_future()
         self._emit, missed, self._missed = emit, self._missed, []
@@ -71,7 +72,7 @@ class HeldTurn:
         if self.task.cancelled():
             return TurnEnd(self.session_id, "", "cancelled", "", 0, usage, 0.0)
         end = self.task.result()
-        assert end is not None  # nothing is steered into a turn that is held
+        assert end is not None  # no text is steered into a suspended turn
         return msgspec.structs.replace(end, usage=usage) if usage.total_tokens else end
 
     def _settled(self) -> None:

@@ -61,10 +61,10 @@ def _calls_of(one: Utterance) -> Iterator[str]:
 
 
 def as_past(said: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:
-    """Give a history as it is stored: each answer's results behind it, in the order of its calls."""
+    """Yield a history as stored messages: each answer, then its results in the order of its calls."""
     for at, one in enumerate(said):
         if one.speaker == "assistant":
-            # No server takes images that an assistant gave.
+            # No server accepts images from an assistant.
             words = one.text or ("" if one.calls or not one.images else _IMAGES)
             yield PastMessage(Message("assistant", words, one.calls), now_ms, Usage())
             given = _results_after(said, at)

@@ -1,8 +1,8 @@
 """Whet as an MCP server over HTTP: the tools of `app/mcp_server.py` at /mcp, for tokens of role owner.
 
-Each POST is one message. A tool's call is answered with a stream: news of its progress, a beat while it is
-silent, its result. There is no session to keep and no standing stream. A client that hangs up or calls off
-cancels its call, durably.
+Each POST is one message. A tool call is answered with a stream: progress notifications, a beat while it is
+silent, and the result. There are no MCP sessions and no standing stream. If the client disconnects or
+cancels, its call is cancelled durably.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Hosts:
         self._running: dict[tuple[str, str], asyncio.Task[RpcMessage]] = {}
 
     async def post(self, request: Request, caller: ApiCaller, message: RpcMessage) -> Response:
-        """Speak MCP: one JSON-RPC message."""
+        """Handle one JSON-RPC message of MCP."""
         off = called_off(message)
         if off is not None and (task := self._running.get((caller.token_id, off))):
             task.cancel()

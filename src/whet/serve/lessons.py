@@ -1,4 +1,4 @@
-"""What was learned, over the API: what the owner was not told yet, what waits, what was refused and why."""
+"""Lessons over the API: changes that are new to the owner, waiting ones, refused ones with reasons."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST = 100
 
 
 class LessonFacts(msgspec.Struct, frozen=True):
-    """One change that waits or was refused; `quotes` are the words that it was to rest on."""
+    """One change that waits or was refused; `quotes` are its evidence."""
 
     id: int
     at: str
@@ -40,7 +40,8 @@ class LessonFacts(msgspec.Struct, frozen=True):
 
 
 class Lessons(msgspec.Struct, frozen=True):
-    """What is new, in numbers and as a `line`, what waits and what reviews were refused, the newest first."""
+    """Counts of new changes with a summary `line`, the waiting changes, and those that reviews refused,
+    newest first."""
 
     learned: int
     refused: int
@@ -51,19 +52,19 @@ class Lessons(msgspec.Struct, frozen=True):
 
 
 class LessonAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The owner's word on a change that waits, or on a note that was refused."""
+    """The owner's decision on a waiting change or a refused note."""
 
     answer: Literal["accept", "reject"]
 
 
 class LessonCalls:
-    """The calls on what was learned; the owner's only."""
+    """The calls on lessons; only for owners."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     def operations(self) -> tuple[Operation, ...]:
-        """Give the calls."""
+        """Return the calls."""
         seen = RequestParameter("seen", description="1 marks what is new as told.")
         return (
             Operation(
@@ -80,8 +81,7 @@ class LessonCalls:
         )
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
-        """Say what was learned since the owner was last told, what waits, what was refused. It stays new
-        until somebody was told."""
+        """List the new, waiting and refused lessons. Lessons stay new until a call with `seen=1`."""
         is_seen = request.query_params.get("seen", "") == "1"
 
         def read(db: apsw.Connection) -> tuple[LearningNews, list[LedgerRow], list[LedgerRow]]:
@@ -100,7 +100,7 @@ class LessonCalls:
         return JsonAnswer(told)
 
     async def decide(self, request: Request, caller: ApiCaller, wanted: LessonAnswer) -> Response:
-        """Accept or reject a change that waits, or a refused note."""
+        """Accept or reject a waiting change or a refused note."""
         asked, desk = request.path_params["id"], self._app.learning.desk
         number = typed_number(asked)
         if number is None:

@@ -1,4 +1,4 @@
-"""`/v1/messages`: Anthropic's request read, a turn's events written as its content blocks and events."""
+"""`/v1/messages`: read Anthropic's request and write a turn's events as its content blocks and events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MessageInput(msgspec.Struct, frozen=True):
 
 
 class MessagesRequest(msgspec.Struct, frozen=True):
-    """What is read of a request; other fields are left alone."""
+    """The fields that are read from a request; all others are ignored."""
 
     model: str
     messages: list[MessageInput]
@@ -50,7 +50,7 @@ class MessagesRequest(msgspec.Struct, frozen=True):
 
 
 def read_said(request: MessagesRequest) -> tuple[Utterance, ...]:
-    """Give the messages of a request, its system prompt first. Raises ApiError."""
+    """Return the messages of a request, its system prompt first. Raises ApiError."""
     refuse_set(request, "mcp_servers", "container")
     if not request.messages:
         raise ApiError(400, "messages is empty", param="messages")
@@ -71,7 +71,7 @@ def read_said(request: MessagesRequest) -> tuple[Utterance, ...]:
 
 
 def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
-    """Give the client's tools, none where it wants no calls. Raises ApiError."""
+    """Return the client's tools; empty if `tool_choice` is "none". Raises ApiError."""
     if (request.tool_choice or {}).get("type") == "none":
         return ()
     found: list[ToolSpec] = []
@@ -84,14 +84,14 @@ def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
 
 
 def read_form(request: MessagesRequest) -> AnswerForm | None:
-    """Give the form that the answer must have. Raises ApiError."""
+    """Return the required form of the answer, or None for plain text. Raises ApiError."""
     wanted: object = (request.output_config or {}).get("format") or request.output_format or {}
     found = cast("dict[str, Any]", wanted) if isinstance(wanted, dict) else {"type": wanted}
     return form_of(found.get("type", "text"), found.get("schema"), "output_config.format")
 
 
 def read_stops(request: MessagesRequest) -> tuple[str, ...]:
-    """Give the texts that end the answer. Raises ApiError."""
+    """Return the texts that end the answer. Raises ApiError."""
     return stops_of(request.stop_sequences, "stop_sequences")
 
 
@@ -116,7 +116,7 @@ class _Blocks:
 
     @property
     def text(self) -> str:
-        """The text blocks, a line end between them."""
+        """The text blocks, joined by newlines."""
         return "\n".join(self._texts)
 
     def _add(self, block: dict[str, Any], where: str) -> None:
@@ -170,7 +170,7 @@ def _call(block: dict[str, Any], where: str) -> ToolCall:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Give a turn's tokens, those of all of its model calls."""
+    """Return the tokens of all model calls of a turn."""
     return {
         "input_tokens": usage.prompt_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
@@ -180,7 +180,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class MessagesCodec:
-    """A turn as a message: a text block for each step, then the calls of the client's tools."""
+    """Writes a turn as a message: a text block for each step, then the calls of the client's tools."""
 
     beat = b'event: ping\ndata: {"type":"ping"}\n\n'
 
@@ -195,11 +195,11 @@ class MessagesCodec:
 
     @property
     def answer(self) -> str:
-        """The text that the client was given."""
+        """The text that was sent to the client."""
         return "".join(block.get("text", "") for block in self._blocks)
 
     def event(self, event: ApiEvent) -> bytes:
-        """Give the stream events for an event."""
+        """Return the stream events for an event."""
         match event:
             case TextDelta():
                 return self._text(event.text)
@@ -217,18 +217,18 @@ class MessagesCodec:
         return b""
 
     def end(self, end: TurnEnd) -> bytes:
-        """Give the last events."""
+        """Return the last events."""
         body = self._begin() + self._close()
         delta = {"stop_reason": self._reason(end), "stop_sequence": self.stopped_by or None}
         body += _line("message_delta", {"delta": delta, "usage": usage_of(end.usage)})
         return body + _line("message_stop", {})
 
     def failed(self, error: ApiError) -> bytes:
-        """Give the event of a failure."""
+        """Return the event for a failure."""
         return b"event: error\ndata: %s\n\n" % encode(messages_error(error))
 
     def whole(self, end: TurnEnd) -> object:
-        """Give the answer."""
+        """Return the whole answer."""
         self._close()
         return self._object(self._reason(end), end.usage)
 

@@ -1,6 +1,6 @@
 """The session API: sessions and their messages, turns with their events, approvals.
 
-A turn that is started here runs whether or not anybody listens; its events come from the session's feed.
+A turn that is started here runs even if no client listens. Its events come from the session's feed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOP = 1 << 30
 
 
 class SessionInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a session is begun with."""
+    """The properties of a new session."""
 
     title: str = ""
     private: bool = False
@@ -43,13 +43,13 @@ class SessionInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rename(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may be changed of a session."""
+    """The properties of a session that can be changed."""
 
     title: str
 
 
 class NewTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a turn begins with. `images` are data: URLs; `busy` says what to do while a turn runs."""
+    """The input of a new turn. `images` are data: URLs; `busy` says what to do if a turn is running."""
 
     text: str = ""
     images: tuple[str, ...] = ()
@@ -57,14 +57,17 @@ class NewTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Steering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is said to a running turn."""
+    """Text for a running turn."""
 
     text: str
 
 
 class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An answer to a question that waits: `reason` are the words of a no, `scope` the number (from 0) of what
-    a lasting yes is for, `arguments` what is to run instead of what was shown."""
+    """An answer to a waiting question.
+
+    `reason` explains a denial, `scope` is the index (from 0) of the scope that a lasting approval covers,
+    `arguments` replace the arguments that were shown.
+    """
 
     answer: str
     reason: str = ""
@@ -73,13 +76,13 @@ class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionFacts(SessionRow, frozen=True, kw_only=True):
-    """A session as it is listed and shown: its row, with its title masked, and whether a turn runs."""
+    """A session as it is listed and shown: its row with the title masked, and whether a turn runs."""
 
     running: bool
 
 
 class QuestionList(msgspec.Struct, frozen=True):
-    """The questions that wait, oldest first."""
+    """The waiting questions, oldest first."""
 
     approvals: list[PendingQuestion]
 
@@ -105,7 +108,7 @@ class Native:
         return JsonAnswer({"sessions": [self._facts(row) for row in rows]})
 
     async def create(self, request: Request, caller: ApiCaller, wanted: SessionInput) -> Response:
-        """Begin a session."""
+        """Create a session."""
         session_id = await self._talks.begin(
             caller, title=wanted.title[:200], private=wanted.private, warm=wanted.warm
         )
@@ -116,22 +119,22 @@ class Native:
         return JsonAnswer(self._facts(self._session(request, caller)))
 
     async def rename(self, request: Request, caller: ApiCaller, wanted: Rename) -> Response:
-        """Name a session."""
+        """Rename a session."""
         row = self._session(request, caller)
         title = wanted.title[:200]
         await self._app.database.write(lambda db: sessions.rename(db, row.id, title))
         return JsonAnswer(self._facts(self._session(request, caller)))
 
     async def delete(self, request: Request, caller: ApiCaller) -> Response:
-        """Delete a session and all that was said in it. 409 while a turn runs."""
+        """Delete a session with all its messages. 409 while a turn runs."""
         async with self.between_turns(request, caller) as (app, session):
-            session.log.close()  # a turn that was cancelled at its very beginning may still hold the session
+            session.log.close()  # a turn that was cancelled right at its start may still hold the session
             gone = await app.database.write(lambda db: sessions.delete(db, session.id))
             await app.pool.run(forget_deleted, app.home, app.database, app.clock)
         return JsonAnswer({"deleted": session.id, "sessions": gone})
 
     async def messages(self, request: Request, caller: ApiCaller) -> Response:
-        """Give the messages after a number. As OpenAI chat dicts with `seq`; secrets masked."""
+        """List the messages after a number. They are OpenAI chat dicts with `seq`; secrets are masked."""
         row = self._session(request, caller)
         after = whole_number(request, "after", 0, _TOP)
         limit = whole_number(request, "limit", 100, _MOST_MESSAGES)
@@ -141,7 +144,7 @@ class Native:
         )
 
     async def turn(self, request: Request, caller: ApiCaller, wanted: NewTurn) -> Response:
-        """Start a turn; with Accept: text/event-stream its events."""
+        """Start a turn. With Accept: text/event-stream, stream its events."""
         row = self._session(request, caller)
         if row.kind != "chat":
             raise ApiError(400, f"a session of kind {row.kind} takes no messages", code="invalid_session")
@@ -160,7 +163,7 @@ class Native:
         )
 
     async def events(self, request: Request, caller: ApiCaller) -> Response:
-        """Stream a session's events. From Last-Event-ID (or `after`) on."""
+        """Stream a session's events. The stream starts after Last-Event-ID (or `after`)."""
         row = self._session(request, caller)
         last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
         return self._listen(caller, row.id, last_id)
@@ -171,7 +174,7 @@ class Native:
         return JsonAnswer({"cancelled": await self._turns.cancel(row.id)})
 
     async def steer(self, request: Request, caller: ApiCaller, said: Steering) -> Response:
-        """Say something to the running turn. 409 where none runs."""
+        """Add text to the running turn. 409 if none runs."""
         row = self._session(request, caller)
         if not said.text.strip():
             raise ApiError(400, "there is no text", param="text")
@@ -185,7 +188,7 @@ class Native:
         return JsonAnswer(QuestionList(self._turns.questions.pending()))
 
     async def answer(self, request: Request, caller: ApiCaller, wanted: QuestionAnswer) -> Response:
-        """Answer one."""
+        """Answer a question."""
         given = Given("", wanted.reason, wanted.scope, wanted.arguments)
         question = await self._turns.questions.answer(request.path_params["id"], wanted.answer, given)
         return JsonAnswer({"answered": question.id, "answer": wanted.answer})
@@ -193,7 +196,7 @@ class Native:
     def _listen(
         self, caller: ApiCaller, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
     ) -> Response:
-        """Answer with the session's events; with a turn that was started, until that is over."""
+        """Stream the session's events; with a started turn, until that turn is over."""
         feeds = self._turns.feeds
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
@@ -203,7 +206,7 @@ class Native:
                 if started is None or not started.done():
                     return False
                 was_taken = not started.cancelled() and not started.exception() and not started.result()
-                return is_end_heard or not was_taken  # what a running turn took ends with that one
+                return is_end_heard or not was_taken  # text that a running turn took ends with that turn
 
             def may_go_on() -> bool:
                 return self._door.is_valid(caller)
@@ -215,13 +218,14 @@ class Native:
         return Stream(source)
 
     async def opened(self, request: Request, caller: ApiCaller) -> tuple[App, Session]:
-        """Give the program and the session that a call is about, opened; its turn may run."""
+        """Return the program and the opened session of a request. Its turn may be running."""
         row = self._session(request, caller)
         return self._app, self._turns.hosted.opened(row.id) or await self._turns.hosted.session(row.id)
 
     @asynccontextmanager
     async def between_turns(self, request: Request, caller: ApiCaller) -> AsyncGenerator[tuple[App, Session]]:
-        """Give the same, with no turn of the session meanwhile. Raises ApiError (409) while one runs."""
+        """Return the program and the opened session, and hold off turns meanwhile. Raises ApiError (409) if
+        one runs."""
         row = self._session(request, caller)
         if self._turns.is_taken(row.id):
             raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
@@ -266,7 +270,7 @@ def _image(address: str, number: int) -> ImagePart:
 
 
 def whole_number(request: Request, name: str, default: int, most: int) -> int:
-    """Give a number of a request's query, at most `most`. Raises ApiError (400)."""
+    """Return a number from a request's query, at most `most`. Raises ApiError (400)."""
     text = request.query_params.get(name, "")
     if not text:
         return default

@@ -1,4 +1,5 @@
-"""Plans and helpers of sessions over the API: steps, their approval, what was done; who works for whom."""
+"""Plans and helpers of sessions over the API: the steps, their approval and results; the helpers of a
+session."""
 
 from __future__ import annotations
 
@@ -17,8 +18,11 @@ from whet.web.operations import Operation
 
 
 class PlanInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of a session's plan: `planning` begins or ends it, `steps` take the place of the model's,
-    `approve` lets the session carry it out; the answer then holds the text of the turn to begin."""
+    """A change to a session's plan.
+
+    `planning` starts or ends planning, `steps` replace the model's steps, and `approve` lets the session
+    carry the plan out; the answer then contains the text of the turn to start.
+    """
 
     planning: bool | None = None
     steps: list[str] | None = None
@@ -26,7 +30,7 @@ class PlanInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HelperList(msgspec.Struct, frozen=True):
-    """A session's helpers, in the order in which they were asked for."""
+    """A session's helpers, in the order in which they were started."""
 
     helpers: list[HelperView]
 
@@ -38,7 +42,7 @@ class PlanCalls:
         self._api = api
 
     def operations(self) -> tuple[Operation, ...]:
-        """Give the calls."""
+        """Return the calls."""
         plan, helpers = "/api/sessions/{id}/plan", "/api/sessions/{id}/helpers"
         return (
             Operation("GET", plan, self.show),
@@ -47,12 +51,12 @@ class PlanCalls:
         )
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
-        """Show a session's plan and what was done for each step."""
+        """Show a session's plan and the results of each step."""
         app, session = await self._api.opened(request, caller)
         return JsonAnswer(_built(await planning.state_of(app, session.id)))
 
     async def change(self, request: Request, caller: ApiCaller, wanted: PlanInput) -> Response:
-        """Plan, change the steps, approve."""
+        """Change a session's plan: planning mode, steps, approval."""
         app, session = await self._api.opened(request, caller)
         if wanted.planning is not None:
             await planning.set_planning(app, session.id, wanted.planning)

@@ -1,6 +1,6 @@
-"""Questions of running turns that wait for a person: listed, answered by the owner's token, or timed out.
+"""Questions of running turns that wait for a person: listed, answered with the owner's token, or timed out.
 
-Nobody's answer in time is a denial. Nothing here is durable: a question ends with its turn.
+No answer in time is a denial. Nothing here is durable: a question ends with its turn.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ _MOST_TEXT = 20_000
 
 
 class PendingQuestion(msgspec.Struct, frozen=True):
-    """What waits: an action to approve (`tool`, `subject`, `reasons`), or a question in words (`subject`,
-    `choices`). `title` and `body` are the question as a person reads it, what would be written included;
-    `grant` says what "session" and "always" would cover, empty where neither is offered; `scopes` what else
-    they may, `keeps` which of these can be kept for good; `opening` what a sandbox would be opened for;
-    `digest` what a yes is bound to. `draft` is the part of the call that a page may have edited, empty where
-    a page can't show it as it is."""
+    """A waiting question: an action to approve (`tool`, `subject`, `reasons`), or a question in words
+    (`subject`, `choices`).
+
+    `title` and `body` are the question as a person reads it, including any text that would be written.
+    `grant` says what "session" and "always" would cover, empty if neither is offered; `scopes` are
+    alternatives to it and `keeps` says which of them can be kept for good. `opening` is the path or host
+    that a sandbox would be opened for. `digest` is the hash that an approval is bound to. `draft` is the
+    part of the call that a page may have edited, empty if a page can't show it exactly.
+    """
 
     id: str
     kind: Literal["approval", "question"]
@@ -54,9 +57,11 @@ class PendingQuestion(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """An answer: the word, the words of a no, which scope a lasting yes is for, and the arguments to run
-    instead of those that were shown, or the draft as the person changed it. `digest`, where it is there, is
-    that of the question which was looked at."""
+    """An answer: the word, the reason of a denial, the scope of a lasting approval, and the arguments to run
+    instead of those shown, or the draft as the person edited it.
+
+    `digest`, if set, is that of the question that the person was shown.
+    """
 
     answer: str = ""
     reason: str = ""
@@ -67,7 +72,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A question, where its answer goes, and the gate's own request where it is about a call."""
+    """A question, the future for its answer, and the gate's request if it is about a call."""
 
     question: PendingQuestion
     future: asyncio.Future[Given | None]
@@ -75,7 +80,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Questions:
-    """The questions of one process. `listeners` hear that there is one more, or one less."""
+    """The questions of one process. `listeners` are called when a question is added or removed."""
 
     def __init__(self, clock: Clock, wait_s: float) -> None:
         self._clock = clock
@@ -84,14 +89,16 @@ class Questions:
         self.listeners: list[Callable[[], None]] = []
 
     def pending(self) -> list[PendingQuestion]:
-        """Give what waits, oldest first."""
+        """Return the waiting questions, oldest first."""
         return [one.question for one in self._waiting.values()]
 
     async def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
-        """Answer a question, `more` is what was said beside the word. Raises NotFound where it does not wait,
-        ApiError for a wrong answer."""
+        """Answer a question; `more` holds further parts of the answer.
+
+        Raises NotFound if it does not wait, ApiError if the answer does not fit.
+        """
         found = self._waiting.get(question_id)
-        if found is None or found.future.done():  # an answer that came second must not seem to count
+        if found is None or found.future.done():  # a second answer must not seem to count
             raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
         given = fitting(found.question, answer, more)
         if found.request is not None and given.draft is not None and given.answer == "once":
@@ -100,12 +107,12 @@ class Questions:
         return found.question
 
     async def ask(self, question: PendingQuestion) -> str | None:
-        """Wait for the answer; None where none came in time."""
+        """Wait for the answer; None if none came in time."""
         given = await self.whole(question)
         return None if given is None else given.answer
 
     async def whole(self, question: PendingQuestion, request: ApprovalRequest | None = None) -> Given | None:
-        """Wait for the answer and all that was said with it; None where none came in time."""
+        """Wait for the whole answer; None if none came in time."""
         future: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = Waiting(question, future, request)
         self._tell()
@@ -119,7 +126,7 @@ class Questions:
             self._tell()
 
     def new(self, session_id: str, kind: Literal["approval", "question"], subject: str) -> PendingQuestion:
-        """Make a question that says only this much."""
+        """Make a question with only this text."""
         now = self._clock.now()
         until = iso(now + timedelta(seconds=self.wait_s))
         return PendingQuestion(
@@ -132,7 +139,7 @@ class Questions:
 
 
 def fitting(question: PendingQuestion, answer: str, more: Given | None) -> Given:
-    """Give an answer as it counts. Raises ApiError for one that does not fit what was asked."""
+    """Return the answer with its word filled in. Raises ApiError if it does not fit the question."""
     given = msgspec.structs.replace(more or Given(), answer=answer[:_MOST_TEXT])
     if question.kind == "approval":
         _check(question, given)
@@ -140,7 +147,7 @@ def fitting(question: PendingQuestion, answer: str, more: Given | None) -> Given
 
 
 def _check(question: PendingQuestion, given: Given) -> None:
-    """Raise ApiError for an answer that does not fit what was asked."""
+    """Raises ApiError if an answer does not fit the question."""
     if given.digest and given.digest != question.digest:
         raise ApiError(409, "this is not what was looked at; look again", code="question_differs")
     if given.answer not in _ANSWERS:
@@ -152,15 +159,18 @@ def _check(question: PendingQuestion, given: Given) -> None:
 
 
 def _draft(request: ApprovalRequest) -> str:
-    """Give what of a call can be edited in a page; empty where a page would not give it back as it is."""
+    """Return the part of a call that a page can edit; empty if a page would not return the text exactly."""
     text = editable(request).text
     plain = text.replace("\t", " ")
     return text if len(text) <= _MOST_TEXT and visible(plain, _MOST_TEXT) == plain else ""
 
 
 class Asker:
-    """The person of one turn: whoever answers its questions. A client that can show no question has the model
-    told so at once (`may_clarify` False), and the model then asks in its answer."""
+    """The person of one turn, who answers its questions.
+
+    If the client can't show questions (`may_clarify` is False), the model is informed at once and asks in
+    its answer instead.
+    """
 
     def __init__(self, questions: Questions, session_id: str, *, may_clarify: bool) -> None:
         self._questions = questions
@@ -193,7 +203,7 @@ class Asker:
         return None
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Put the model's question."""
+        """Ask the model's question."""
         if not self._may_clarify:
             return None
         plain = self._questions.new(self._session_id, "question", question)

@@ -1,9 +1,9 @@
-"""The tools of a Responses request, and its calls of them: functions, functions in namespaces, and tools that
+"""The tools of a Responses request and the calls of them: functions, functions in namespaces, and tools that
 take text instead of arguments.
 
-The model sees all of them as functions of one list; the program gets each call in the shape in which it
-offered the tool. Passed over are the vendor's search of the web, as the server has tools of its own for it,
-and the search for more tools, as a session's tools are fixed.
+The model sees all of them as functions in one list. The program receives each call in the format in which
+it offered the tool. The vendor's web search is ignored, because the server has its own tools for that, and
+so is its search for more tools, because a session's tools are fixed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CALL_EVENTS = {
     "function_call": ("response.function_call_arguments", "arguments"),
     "custom_tool_call": ("response.custom_tool_call_input", "input"),
 }
-"""By a call's type: how its stream events are named, and which field holds what it is called with."""
+"""For each type of call, the prefix of its stream events and the field with its input."""
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
-    """How the program calls a tool: its name, the namespace it is in, whether it takes text."""
+    """How the program calls a tool: its name, its namespace, whether it takes text."""
 
     name: str
     namespace: str = ""
@@ -43,13 +43,13 @@ class OfferedTool(msgspec.Struct, frozen=True):
 
 
 class ResponseTools(msgspec.Struct, frozen=True):
-    """A request's tools: as the model sees them, and by those names as the program does."""
+    """A request's tools as the model sees them, and under the same names as the program sees them."""
 
     specs: tuple[ToolSpec, ...] = ()
     offered: Mapping[str, OfferedTool] = {}
 
     def item(self, call: ToolCall) -> dict[str, Any]:
-        """Give what names a call in an output item."""
+        """Return the fields of an output item that describe a call."""
         tool = self.offered.get(call.name) or OfferedTool(call.name)
         if tool.takes_text:
             return {"type": "custom_tool_call", "name": tool.name, "input": _text_in(call.arguments)}
@@ -61,14 +61,14 @@ NO_TOOLS = ResponseTools()
 
 
 def read_tools(tools: Sequence[object]) -> ResponseTools:
-    """Read a request's tools. Raises ApiError that names the place."""
+    """Read a request's tools. Raises ApiError that names the field."""
     found = [one for number, tool in enumerate(tools) for one in _read(tool, f"tools[{number}]", "")]
     specs = checked([spec for spec, _ in found])
     return ResponseTools(specs, {spec.name: tool for spec, tool in found})
 
 
 def read_call(item: dict[str, Any], place: str) -> ToolCall:
-    """Read a call out of a program's history. Raises ApiError."""
+    """Read a call from a program's history. Raises ApiError."""
     if item.get("type") == "custom_tool_call":
         arguments = msgspec.json.encode({_INPUT: item.get(_INPUT)}).decode()
         return call_of(item.get("call_id"), {**item, "arguments": arguments}, place)
@@ -97,7 +97,7 @@ def _read(one: object, place: str, namespace: str) -> Iterator[tuple[ToolSpec, O
 
 
 def _joined(namespace: str, name: str) -> str:
-    """Give the name that the model sees; one that would be too long ends with a digest of the whole."""
+    """Return the name that the model sees. A name that is too long ends with a digest of the full name."""
     whole = f"{namespace}__{name}" if namespace else name
     if len(whole) <= _LONGEST:
         return whole
@@ -106,7 +106,7 @@ def _joined(namespace: str, name: str) -> str:
 
 
 def _described(description: str, form: object) -> str:
-    """Add to a tool's description the grammar that its text must have, where it has one."""
+    """Add the grammar that a tool's text must match, if it has one, to the tool's description."""
     wanted = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
     definition = wanted.get("definition")
     if not isinstance(definition, str):
@@ -119,7 +119,8 @@ def _text_schema() -> dict[str, Any]:
 
 
 def _text_in(arguments: str) -> str:
-    """Give the text of a call's arguments; what is no object with a text is given as it stands."""
+    """Return the text of a call's arguments, or the arguments unchanged if they are not an object with a
+    text."""
     try:
         read: object = msgspec.json.decode(arguments)
     except NOT_JSON:

@@ -1,7 +1,7 @@
-"""`/v1/responses`: OpenAI's request read, a turn's events written as output items and stream events.
+"""`/v1/responses`: read OpenAI's request and write a turn's events as output items and stream events.
 
-What the model says in each step is an output message of its own. A response is remembered as the last turn of
-its session, so that `previous_response_id` goes on there.
+The text of each step is an output message of its own. A response is remembered as the last turn of its
+session, so that `previous_response_id` continues there.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Format(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 class TextOptions(msgspec.Struct, frozen=True):
-    """What a request wants of the text."""
+    """Options for the answer's text."""
 
     format: Format | None = None
 
 
 class ResponsesRequest(msgspec.Struct, frozen=True):
-    """What is read of a request; other fields are left alone."""
+    """The fields that are read from a request; all others are ignored."""
 
     model: str
     input: str | list[dict[str, Any]]
@@ -63,7 +63,8 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
 
 
 def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
-    """Give the messages of a request, its instructions first. Raises ApiError for what can't be done."""
+    """Return the messages of a request, its instructions first. Raises ApiError if it asks for something
+    unsupported."""
     refuse_set(request, "background", "conversation", "prompt", "top_logprobs")
     if any("logprobs" in one for one in request.include or ()):
         raise ApiError(400, "logprobs are not given", param="include", code="unsupported_value")
@@ -106,18 +107,18 @@ def _result(item: dict[str, Any], place: str) -> CallResult:
 
 
 def read_form(request: ResponsesRequest) -> AnswerForm | None:
-    """Give the form that the answer must have. Raises ApiError."""
+    """Return the required form of the answer, or None for plain text. Raises ApiError."""
     wanted = (request.text and request.text.format) or Format()
     return form_of(wanted.type, wanted.schema, "text.format")
 
 
 def tools_of(request: ResponsesRequest) -> ResponseTools:
-    """Give the client's tools, none where it wants no calls. Raises ApiError."""
+    """Return the client's tools; empty if `tool_choice` is "none". Raises ApiError."""
     return NO_TOOLS if request.tool_choice == "none" else read_tools(request.tools or ())
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Give a turn's tokens, those of all of its model calls."""
+    """Return the tokens of all model calls of a turn."""
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {
@@ -131,7 +132,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class ResponsesCodec:
-    """A turn as a response."""
+    """Writes a turn as a response."""
 
     beat = b": beat\n\n"
 
@@ -147,11 +148,11 @@ class ResponsesCodec:
 
     @property
     def answer(self) -> str:
-        """The text that the client was given."""
+        """The text that was sent to the client."""
         return "".join(part["text"] for item in self._items for part in item.get("content", ()))
 
     def event(self, event: ApiEvent) -> bytes:
-        """Give the stream events for an event."""
+        """Return the stream events for an event."""
         match event:
             case HandedOver():
                 return b"".join((self._begin(), self._close(), *map(self._call, event.calls)))
@@ -165,7 +166,7 @@ class ResponsesCodec:
                 return b""
 
     def end(self, end: TurnEnd) -> bytes:
-        """Give the last events."""
+        """Return the last events."""
         pieces = [self._begin(), self._close()]
         done = self.whole(end)
         kind = "response.completed" if done["status"] == "completed" else "response.incomplete"
@@ -173,13 +174,13 @@ class ResponsesCodec:
         return b"".join(pieces)
 
     def failed(self, error: ApiError) -> bytes:
-        """Give the event of a failure."""
+        """Return the event for a failure."""
         what = {"code": error.code or "server_error", "message": error.message}
         body = {**self._object("failed"), "error": what}
         return self._begin() + self._line("response.failed", {"response": body})
 
     def whole(self, end: TurnEnd) -> dict[str, Any]:
-        """Give the answer."""
+        """Return the whole answer."""
         self._close()
         why = {"budget": "max_output_tokens", "refused": "content_filter"}.get(end.reason)
         body = self._object("incomplete" if why else "completed")
@@ -189,7 +190,7 @@ class ResponsesCodec:
         return body
 
     def _restarted(self) -> bytes:
-        """Drop what was said of this step; what was streamed of it can't be taken back."""
+        """Drop the text of this step. Text that was streamed can't be taken back."""
         if not self._open:
             return b""
         if self._request.stream:

@@ -1,5 +1,5 @@
-"""What a session's steps did to the files, and the way back, over the API: what `whet rewind` and `whet diff`
-say and do."""
+"""Rewind and diff over the API: list a session's steps with their changes to files, and undo them, as `whet
+rewind` and `whet diff` do."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LAST_TURN = 999_999_999
 
 
 class RewindInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where to go back to: `to` is TURN, TURN.STEP (before it), or `undo` for the last rewind.
+    """The target of a rewind: `to` is TURN, TURN.STEP (before it), or `undo` for the last rewind.
 
-    `own_edits` is about files that somebody else changed since, where both changes can't be kept: `ask` does
-    nothing and says which they are (409 `own_edits`), `keep` leaves them as they are, `replace` sets them
-    back, too, which is the owner's to say. `dry_run` only says what would be done.
+    `own_edits` decides about files that another person or program changed since, if both changes can't be
+    kept: `ask` changes nothing and lists them (409 `own_edits`), `keep` leaves them as they are, `replace`
+    restores them too, which only the owner may choose. `dry_run` only returns the plan.
     """
 
     to: str
@@ -45,13 +45,13 @@ class RewindInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewindCalls:
-    """The calls on what steps changed and the way back."""
+    """The calls for rewind and diff."""
 
     def __init__(self, api: Native) -> None:
         self._api = api
 
     def operations(self) -> tuple[Operation, ...]:
-        """Give the calls."""
+        """Return the calls."""
         rewind, turn = "/api/sessions/{id}/rewind", RequestParameter("turn", int)
         return (
             Operation("GET", rewind, self.points, gives={200: RewindPoints}),
@@ -62,22 +62,22 @@ class RewindCalls:
         )
 
     async def points(self, request: Request, caller: ApiCaller) -> Response:
-        """List the points to go back to. A rewind that was cut off is finished first."""
+        """List the points to go back to. An interrupted rewind is finished first."""
         async with self._api.between_turns(request, caller) as (app, session):
             found = Rewinding(app.recordings, session.log, app.workspace)
             finished = await found.recover()
             return JsonAnswer(points_answer(finished, await found.steps(), await found.left_out()))
 
     async def diff(self, request: Request, caller: ApiCaller) -> Response:
-        """Show what a turn changed in the files; without one, what the session did. Secrets are masked."""
+        """Show a turn's changes to files; without a turn, the session's. Secrets are masked."""
         turn = whole_number(request, "turn", 0, _LAST_TURN)
         app, session = await self._api.opened(request, caller)
         found = await Rewinding(app.recordings, session.log, app.workspace).diff(turn)
         return JsonAnswer(diff_answer(found, mask))
 
     async def rewind(self, request: Request, caller: ApiCaller, wanted: RewindInput) -> Response:
-        """Go back to before a turn or step, or take that back. 409 while a turn runs, and where somebody's
-        edits are in the way and nothing is said of them."""
+        """Go back to before a turn or step, or undo a rewind. 409 while a turn runs, and if files were edited
+        since and `own_edits` is `ask`."""
         point = _point(wanted.to)
         is_forced = wanted.own_edits == "replace"
         if is_forced and not caller.is_owner:
@@ -103,7 +103,7 @@ def _point(to: str) -> Point | None:
 
 
 def _ask(plan: Outcome) -> None:
-    """Raise ApiError (409) where the plan leaves out what the person could have set back."""
+    """Raises ApiError (409) if the plan leaves out files that the person could have restored."""
     changed = [shown(one.path) for one in plan.in_the_way]
     if changed:
         more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""

@@ -1,4 +1,4 @@
-"""Every call of the API in a table: Starlette's routes and the OpenAPI document are made of it."""
+"""Every call of the API in one table, from which Starlette's routes and the OpenAPI document are made."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LIMIT, _AFTER = RequestParameter("limit", int), RequestParameter("after", int)
 
 
 def openai_calls(compat: Compat) -> tuple[Operation, ...]:
-    """Give what OpenAI's and Anthropic's clients call."""
+    """Return the calls of OpenAI's and Anthropic's clients."""
     return (
         Operation("GET", "/v1/models", compat.models),
         Operation("GET", "/v1/models/{name:path}", compat.model),
@@ -71,7 +71,7 @@ def openai_calls(compat: Compat) -> tuple[Operation, ...]:
 
 
 def session_calls(api: Native) -> tuple[Operation, ...]:
-    """Give what programs call that keep sessions."""
+    """Return the calls of the session API."""
     session = {200: SessionFacts}
     return (
         Operation(
@@ -113,12 +113,12 @@ def _turn_calls(api: Native) -> tuple[Operation, ...]:
 
 
 def mcp_call(hosts: Hosts) -> Operation:
-    """Give what MCP clients call."""
+    """Return the call of MCP clients."""
     return Operation("POST", "/mcp", hosts.post, roles=_OWNER, takes=JSON_OBJECT, gives=_CHOSEN)
 
 
 def open_calls(*handlers: Callable[[Request], Awaitable[Response]]) -> tuple[Operation, ...]:
-    """Give what takes no token; `handlers` give the document and say that it runs."""
+    """Return the calls without a token: the OpenAPI document, health, readiness and metrics."""
     describe, health, ready, metrics = handlers
     return (
         Operation("GET", "/openapi.json", describe, roles=None),
@@ -129,7 +129,7 @@ def open_calls(*handlers: Callable[[Request], Awaitable[Response]]) -> tuple[Ope
 
 
 def route_of(one: Operation, door: ApiAuth) -> Route:
-    """Make a route that lets a call in, reads its body and hands both on."""
+    """Make a route that authenticates a call, reads its body and runs its handler."""
 
     async def endpoint(request: Request) -> Response:
         if one.roles is None:
@@ -145,7 +145,7 @@ def route_of(one: Operation, door: ApiAuth) -> Route:
 
 
 def described(operations: Sequence[Operation]) -> dict[str, Any]:
-    """Give the OpenAPI document."""
+    """Return the OpenAPI document."""
     info = {
         "title": "Whet",
         "version": __version__,

@@ -1,6 +1,6 @@
 """Run the API: one listener, turns drained at SIGTERM, everything closed in order.
 
-It knows how the parts are put together and nothing of what they do.
+It only puts the parts together.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_
 
 
 class ServeOptions(msgspec.Struct, frozen=True):
-    """How to listen. `hosts` are further names that may be in Host; `public_url` is where people reach it;
-    `has_web` whether the dashboard is served; `drain_s` what running turns get at the end; `is_shared`
-    whether the conversations are another interface's too, which then ends them."""
+    """How to listen.
+
+    `hosts` are further names that may be in the Host header; `public_url` is the address that people use;
+    `has_web` enables the dashboard; `drain_s` is the time that running turns get at shutdown; `is_shared`
+    means that another interface uses the same conversations and ends them.
+    """
 
     host: str = "127.0.0.1"
     port: int = 6090
@@ -39,9 +42,11 @@ async def serve(
     *,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve until told to stop; `on_ready` gets the port once it listens. Turns that run then get `drain_s`
-    to end and are cancelled, which is stored. With `stop`, that
-    ends it, and signals are left to the caller. Raises ConfigError."""
+    """Serve until a signal or `stop`; `on_ready` receives the port once it listens.
+
+    Running turns then get `drain_s` to end, after which they are cancelled, and that is stored. With
+    `stop`, signals are left to the caller. Raises ConfigError.
+    """
     where = place(listening.host, listening.public_url, listening.hosts)
     sock = listen(listening.host, listening.port)
     raise_file_limit()
@@ -74,7 +79,7 @@ async def serve(
 def _application(site: Site, where: SiteAddress, listening: ServeOptions, port: int) -> ASGIApp:
     if not listening.has_web:
         return site.asgi(where)
-    # Templates cost 100 ms to import, and only the dashboard has any.
+    # Importing templates takes 100 ms, and only the dashboard needs them.
     from whet.serve.board.app import Dashboard  # noqa: PLC0415
 
     board = Dashboard(site, where, port)

@@ -1,6 +1,6 @@
-"""The API as one ASGI application: its parts put together, the guard before them, errors in one shape.
+"""The API as one ASGI application: its parts, the guard in front of them, and errors in one format.
 
-The dashboard's pages, where they are served, stand beside it.
+The dashboard's pages, if enabled, are routes of the same application.
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ _API = ("/v1/", "/api/", "/mcp", "/health", "/ready", "/metrics", "/openapi.json
 
 
 class SiteTimings(msgspec.Struct, frozen=True):
-    """How long things wait: a question for its answer, a silent stream for its next beat, a stream's status
-    for the model's first piece (less than the minute after which proxies give up on a silent server), a turn
-    for the results of its client's tools."""
+    """Time limits in seconds.
+
+    `answer_wait_s` is how long a question waits for its answer, `beat_s` how long a stream may be silent,
+    `head_wait_s` how long a stream waits for the model's first piece before it sends its status (less than
+    the minute after which proxies time out), and `results_wait_s` how long a turn waits for the results of
+    its client's tools.
+    """
 
     answer_wait_s: float = 300.0
     beat_s: float = 5.0
@@ -62,7 +66,8 @@ class SiteTimings(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """The parts of a running API. `turns` and `feeds` end it; the dashboard stands on the same ones."""
+    """The parts of a running API. `turns` and `feeds` are closed at shutdown; the dashboard uses the same
+    ones."""
 
     def __init__(self, hosted: SessionHost, clock: Clock, pace: SiteTimings) -> None:
         app = hosted.app
@@ -88,7 +93,7 @@ class Site:
         pages: Sequence[BaseRoute] = (),
         say: Callable[[int, str], Response] | None = None,
     ) -> ASGIApp:
-        """Give the application; `say` tells what went wrong with one of `pages`, as a page."""
+        """Return the application. `say` renders an error of one of `pages` as a page."""
 
         async def failed(request: Request, error: Exception) -> Response:
             made = _as_told(request, error)
@@ -105,19 +110,19 @@ class Site:
         )
 
     def routes(self) -> list[Route]:
-        """Give the API's routes."""
+        """Return the API's routes."""
         return [route_of(one, self.door) for one in self.operations]
 
     async def _describe(self, request: Request) -> Response:
-        """Give this document."""
+        """Return this document."""
         return JsonAnswer(described(self.operations))
 
     async def _health(self, request: Request) -> Response:
-        """Say that it runs."""
+        """Report that the server runs."""
         return JsonAnswer({"status": "ok", "running": len(self.turns.running)})
 
     async def _ready(self, request: Request) -> Response:
-        """Say whether its database answers."""
+        """Report whether the database answers."""
         try:
             await self.app.database.read(lambda db: db.execute("SELECT 1").fetchone())
         except StoreError as error:
@@ -125,12 +130,12 @@ class Site:
         return JsonAnswer({"status": "ok"})
 
     async def _metrics(self, request: Request) -> Response:
-        """Give counts in the Prometheus text format."""
+        """Return counts in the Prometheus text format."""
         return PlainTextResponse(await self.turns.metrics())
 
 
 def _turns(hosted: SessionHost, clock: Clock, pace: SiteTimings) -> Turns:
-    """Give what runs turns: this process, or a team's workers."""
+    """Return the runner of turns: this process, or a team's workers."""
     if hosted.app.database.is_team:
         from whet.serve.team_turns import turns_of_team  # noqa: PLC0415 - brings psycopg, an extra
 
@@ -140,7 +145,8 @@ def _turns(hosted: SessionHost, clock: Clock, pace: SiteTimings) -> Turns:
 
 
 def _as_told(request: Request, error: Exception) -> ApiError:
-    """Say what went wrong. A bug of ours is told without its words; the server's log gets the stack."""
+    """Return the API error for an exception. The text of an unexpected error is hidden; the server's log has
+    the traceback."""
     if isinstance(error, WhetError):
         return as_api_error(error)
     if not isinstance(error, HTTPException):

@@ -1,7 +1,7 @@
-"""From a client's request to a turn: which session it belongs to, what of it is new, and who may do that.
+"""From a client's request to a turn: find its session, find the new part of its messages, and check access.
 
-Requests for one session are answered one after the other, in the order in which they came. Knows neither of
-OpenAI's shapes.
+Requests for one session are answered one after the other, in the order of arrival. Independent of the
+client's format.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Work = Callable[[apsw.Connection], None]
 
 
 class SessionTurns:
-    """Has requests answered by turns of sessions; one that waits for results is given up after `wait_s`."""
+    """Answers requests with turns of sessions. A turn that waits for results is cancelled after `wait_s`."""
 
     def __init__(self, database: StateDatabase, turns: Turns, wait_s: float = 600.0) -> None:
         self._database = database
@@ -53,9 +53,11 @@ class SessionTurns:
         opened: Callable[[str], None],
         ended: Work,
     ) -> TurnEnd:
-        """Run the turn that a request asks for, to its end or to calls for the program. `opened` gets the
-        session's id before it begins; `ended` is done in one transaction with its end. Raises WhetError
-        before anything was stored."""
+        """Run the turn of a request until it ends or calls tools of the program.
+
+        `opened` receives the session's id before the turn starts; `ended` runs in the transaction that
+        stores the end. Raises WhetError before anything was stored.
+        """
         is_aside = wish.is_side_request
         if is_aside:
             wish = msgspec.structs.replace(wish, client_key="", private=True)
@@ -113,7 +115,7 @@ class SessionTurns:
         kept: list[bool] = []
 
         def keep(db: apsw.Connection) -> None:
-            """Do it once: with the first calls that are handed over, or with the turn's end."""
+            """Run `ended` once: with the first calls that are handed over, or with the turn's end."""
             if not kept:
                 kept.append(True)
                 ended(db)
@@ -123,7 +125,8 @@ class SessionTurns:
         said = TurnInput(text, news.images, receipt=receipt, is_plain=True, is_here=is_here)
         await self._offer(session_id, wish)
         if news.results and not news.history:
-            # They are of a turn that ended without them, or that a crash cut off: that one goes on.
+            # The results belong to a turn that ended without them or was cut off by a crash. That turn
+            # continues.
             self._tools.give(session_id, news.results)
             resumed = msgspec.structs.replace(said, text=None, images=())
             session = await self._turns.hosted.session(session_id)
@@ -156,7 +159,7 @@ class SessionTurns:
     async def _go_on(
         self, held: HeldTurn, wish: SessionChoice, emit: Callable[[ApiEvent], None], ended: Work
     ) -> TurnEnd:
-        """Go on with a turn that waits for results: what the request says besides is said to it."""
+        """Continue a turn that waits for results. Any other text in the request is added to the turn."""
         news = content.news_of(wish.said, (), is_begun=True)
         self._tools.offer(held.session_id, wish.tools, one_by_one=wish.one_by_one)
         if news.text.strip() or news.images:
@@ -172,7 +175,7 @@ class SessionTurns:
             held.asked()
 
     async def _offer(self, session_id: str, wish: SessionChoice) -> None:
-        """Have the program's tools there for a turn; one that is in memory without them is opened again."""
+        """Make the program's tools available to a turn. A session in memory without them is reopened."""
         if not wish.tools:
             return
         self._tools.offer(session_id, wish.tools, one_by_one=wish.one_by_one)
@@ -190,8 +193,11 @@ class SessionTurns:
             self._held.pop(session_id, None)
 
     async def _fitting(self, wish: SessionChoice, session_id: str) -> str:
-        """Give the session if it was begun with the tools that the program offers now, for its prefix stays;
-        empty where another one has to be begun. Raises ApiError where the client insists on it."""
+        """Return the session if it was created with the offered tools, because its prefix can't change.
+
+        Returns an empty string if a new session is needed. Raises ApiError if the client names the
+        session.
+        """
         if not session_id or not wish.tools or session_id in self._held or wish.results:
             return session_id
         _, tools_json = await self._database.read(lambda db: sessions.prefix(db, session_id))
@@ -205,13 +211,13 @@ class SessionTurns:
 
     def visible(self, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
         """Return a session that the caller may see. Raises NotFound, also for another caller's."""
-        # Here and below: a look at an index or two costs less than a thread's way there and back.
+        # Here and below: one or two index lookups cost less than running them in a thread.
         return self._database.read_now(lambda db: identity.visible_session(db, caller, session_id))
 
     async def begin(
         self, caller: ApiCaller, *, title: str = "", private: bool = False, warm: str = ""
     ) -> str:
-        """Begin a session for a caller and give its id."""
+        """Create a session for a caller and return its id."""
         session_id = await self._turns.hosted.new_session(
             title=title, private=private, warm=warm, source="api", profile=caller.profile
         )
@@ -219,7 +225,7 @@ class SessionTurns:
         return session_id
 
     async def _begin(self, wish: SessionChoice, news: content.NewContent) -> str:
-        # A warm start is chosen by the first message; a session with a history has had its own.
+        # The first message chooses a warm start; a session with a history does not get one.
         warm = "off" if news.history or wish.is_side_request else ""
         said = [*(one.text for one in news.history if one.speaker == "user"), news.text][:3]
         clock = self._turns.hosted.app.clock
@@ -241,7 +247,7 @@ class SessionTurns:
         return session_id
 
     async def _stored(self, wish: SessionChoice, session_id: str) -> list[str]:
-        """Give what the person said in the session; with one message in the request it does not matter."""
+        """Return the person's stored messages. Not needed, and empty, if the request has only one message."""
         is_named = bool(wish.client_key or wish.session_id)
         if not session_id or not is_named or sum(one.speaker != "system" for one in wish.said) == 1:
             return []
@@ -250,7 +256,7 @@ class SessionTurns:
     def _text(
         self, wish: SessionChoice, session_id: str, news: content.NewContent, stored: list[Work]
     ) -> str:
-        """Give what is said, after the client's instructions where the model does not know these yet."""
+        """Return the turn's text, after the client's instructions if they are new to the session."""
         text = news.text
         if not text.strip() and not news.images and news.history:
             text = _GO_ON
@@ -281,7 +287,7 @@ class SessionTurns:
 
 
 def _late(results: Sequence[CallResult], text: str) -> str:
-    """Say results as a message, where no call waits for them any more."""
+    """Return the results as text for a message, for results whose calls no longer wait."""
     told = "\n\n".join(one.text for one in results)
     head = "The program's results for calls of the turn before, which had ended without them:"
     return f"{text}\n\n{head}\n\n{told}".strip()

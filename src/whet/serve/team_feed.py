@@ -1,7 +1,8 @@
-"""The events of a team's sessions, which are rows: whichever process a client reaches, it misses nothing.
+"""The events of a team's sessions. They are database rows, so a client misses none, whichever process it
+reaches.
 
-A process keeps the newest events of the sessions that somebody listens to here, and reads what is new when
-the database says in which sessions something happened. An event's id is its row's number.
+A process keeps the newest events of the sessions that have listeners here, and reads new ones when the
+database reports the sessions with events. An event's id is its row's number.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Hear = Callable[[Event | None], None]
 
 
 class EventRow(NamedTuple):
-    """An event of a session as it is stored; `turn` is the queue's name of its turn."""
+    """A stored event of a session; `turn` is the queue's id of its turn."""
 
     id: int
     session_id: str
@@ -48,12 +49,12 @@ class EventRow(NamedTuple):
 
     @property
     def event(self) -> Event | None:
-        """The event; None where it says that something is missing."""
+        """The event, or None if the row marks a gap."""
         return None if self.body == GAP else _event.decode(self.body)
 
 
 class TeamFeed(Feed):
-    """The newest events of one session; it has all of them that come after `start`."""
+    """The newest events of one session: all events after `start`."""
 
     def __init__(self, start: int) -> None:
         super().__init__(_NAME, _nobody)
@@ -68,7 +69,7 @@ class TeamFeed(Feed):
         return f"{_NAME}-{self.newest}"
 
     def add_row(self, row: EventRow) -> None:
-        """Keep an event that comes after those that are here, and wake who listens."""
+        """Keep an event that is newer than the others and wake the listeners."""
         self._ids.append(row.id)
         self._pieces.append(_piece(row))
         self.newest = row.id
@@ -79,7 +80,7 @@ class TeamFeed(Feed):
         self.wake()
 
     def begin_at(self, start: int, rows: Sequence[EventRow]) -> None:
-        """Have what came before those that are here, too."""
+        """Add earlier events."""
         for row in reversed([row for row in rows if row.id <= self.start]):
             self._ids.appendleft(row.id)
             self._pieces.appendleft(_piece(row))
@@ -87,7 +88,8 @@ class TeamFeed(Feed):
         self.start = min(start, self.start)
 
     def after(self, last_id: str) -> tuple[int, bool]:
-        """Give the number to go on from, and whether events before it are missing; empty: from now on."""
+        """Return the next number to send, and whether earlier events are missing. An empty id means from now
+        on."""
         if not last_id:
             return self.newest, False
         wanted = _number_of(last_id)
@@ -96,14 +98,14 @@ class TeamFeed(Feed):
         return max(wanted, self.start), wanted < self.start
 
     def since(self, number: int) -> tuple[bytes, int]:
-        """Give the events after `number` as they are sent, and the newest one's."""
+        """Return the events after `number` in the format of the stream, and the newest number."""
         gap = b"event: gap\ndata: %s\n\n" % GAP.encode() if number < self.start else b""
         first = bisect_right(self._ids, number)
         return gap + b"".join(self._pieces[at] for at in range(first, len(self._pieces))), self.newest
 
 
 class TeamFeeds(Feeds):
-    """The feeds of a team's sessions; all that happens in this process is told to the others, too."""
+    """The feeds of a team's sessions. Events of this process are sent to the other processes too."""
 
     def __init__(self, database: TeamDatabase, beat_s: float = 15.0) -> None:
         super().__init__(_NAME, beat_s)
@@ -116,51 +118,52 @@ class TeamFeeds(Feeds):
         self._followers: dict[str, tuple[str, int, Hear]] = {}
 
     async def last_id(self, session_id: str) -> str:
-        """Give the id after which a session's further events come."""
+        """Return the id after which a session's further events come."""
         return f"{_NAME}-{await self.position(session_id)}"
 
     async def position(self, session_id: str) -> int:
-        """Give the number after which a session's further events come."""
+        """Return the number after which a session's further events come."""
         row = await self._database.read(lambda db: db.execute(_POSITION, (session_id,)).fetchone())
         return row[0] if row else 0
 
     def add(self, session_id: str, event: Event) -> None:
-        """Have an event of this process be told to everybody."""
+        """Store an event of this process for all processes."""
         self._writer.enqueue(session_id, event)
 
     pass_on = add
 
     def wake(self, session_id: str) -> None:
-        """Have a session's listeners look."""
+        """Wake the listeners of a session."""
         if (feed := self._by_session.get(session_id)) is not None:
             feed.wake()
 
     def follow(self, session_id: str, turn_id: str, after: int, hear: Hear) -> None:
-        """Have `hear` get the events of one turn of the queue that come after a number."""
+        """Call `hear` with the events of one queued turn that come after a number."""
         self._followers[turn_id] = session_id, after, hear
         self._read_to[session_id] = min(self._read_to.get(session_id, after), after)
         self.heard(session_id)
 
     def leave(self, turn_id: str) -> None:
-        """Follow a turn no more."""
+        """Stop following a turn."""
         self._followers.pop(turn_id, None)
 
     def heard(self, said: str) -> None:
-        """Read what is new in the sessions that a notification names; "" for all that matter here."""
+        """Read the new events of the sessions that a notification names; "" means all sessions that matter
+        here."""
         names: Iterable[str] = said.split(" ") if said else (*self._read_to, *self._by_session)
         self._due.update(dict.fromkeys(names))
         if self._reading is None and self._due:
             self._reading = asyncio.create_task(self._read_all())
 
     async def aclose(self) -> None:
-        """Write what is still to be told."""
+        """Stop reading and write the pending events."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait((self._reading,))
         await self._writer.drain()
 
     async def _ready(self, session_id: str, last_id: str) -> TeamFeed:
-        """Give a session's feed with all that came after `last_id`, as far as that is kept."""
+        """Return a session's feed with the events after `last_id`, as far as they are kept."""
         wanted = _number_of(last_id)
         feed = self._by_session.get(session_id)
         if isinstance(feed, TeamFeed) and (wanted is None or wanted >= feed.start):
@@ -173,7 +176,7 @@ class TeamFeeds(Feeds):
             start = max(wanted, oldest - 1)
         rows = await self._rows({session_id: start})
         feed = self._by_session.get(session_id)
-        if not isinstance(feed, TeamFeed):  # nobody made it meanwhile
+        if not isinstance(feed, TeamFeed):  # no other task has created it meanwhile
             feed = self._by_session[session_id] = TeamFeed(start)
             for row in rows:
                 feed.add_row(row)
@@ -193,7 +196,7 @@ class TeamFeeds(Feeds):
                 due, self._due = self._due, {}
                 try:
                     await self._read_due(due)
-                except StoreError:  # what was due stays due
+                except StoreError:  # try the same sessions again
                     self._due.update(due)
                     await asyncio.sleep(_AGAIN_S)
         finally:
@@ -220,7 +223,7 @@ class TeamFeeds(Feeds):
         return [EventRow(*row) for row in found]
 
     def _give(self, row: EventRow) -> None:
-        """Give a row to all who have not had it."""
+        """Pass a row to every follower and feed that has not received it."""
         name, is_new = row.session_id, row.id > self._read_to.get(row.session_id, 0)
         if (follower := self._followers.get(row.turn)) is not None and row.id > follower[1]:
             self._followers[row.turn] = (name, row.id, follower[2])
@@ -249,4 +252,4 @@ def _number_of(last_id: str) -> int | None:
 
 
 def _nobody(event: Event) -> None:
-    """Tell nobody: rows are given by the feeds."""
+    """Do nothing: feeds receive their events as rows."""

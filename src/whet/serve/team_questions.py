@@ -1,7 +1,7 @@
-"""Questions of turns that run elsewhere: asked at the worker, answered at any process that serves.
+"""Questions of turns that run elsewhere: asked by the worker, answered through any serving process.
 
-As in one process (`questions.py`), but the list of what waits is in the database. A question ends with its
-turn, and where its worker is gone.
+As in one process (`questions.py`), but the waiting questions are in the database. A question ends with its
+turn, or when its worker is gone.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 class TeamQuestions(Questions):
-    """The questions of a whole team, as a process that serves sees them."""
+    """The questions of a whole team, as a serving process sees them."""
 
     def __init__(self, database: TeamDatabase, clock: Clock, wait_s: float) -> None:
         super().__init__(clock, wait_s)
         self._database = database
 
     def pending(self) -> list[PendingQuestion]:
-        """Give what waits, oldest first."""
+        """Return the waiting questions, oldest first."""
         bodies = self._database.read_now(orders.open_questions)
         return [*super().pending(), *(from_json(body, PendingQuestion) for body in bodies)]
 
     async def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
-        """Answer a question, `more` is what was said beside the word. Raises NotFound where it does not wait,
-        ApiError for a wrong answer."""
+        """Answer a question; `more` holds further parts of the answer.
+
+        Raises NotFound if it does not wait, ApiError if the answer does not fit.
+        """
         if question_id in self._waiting:
             return await super().answer(question_id, answer, more)
         body = await self._database.read(lambda db: orders.question(db, question_id))
@@ -51,7 +53,7 @@ class TeamQuestions(Questions):
         raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
 
     def heard(self, said: str) -> None:
-        """Have pages look: something was asked, answered or begun."""
+        """Notify the pages that a question was asked, answered or started."""
         self._tell()
 
 
@@ -66,7 +68,7 @@ class WorkerQuestions:
         self._is_unread = False
 
     def person_of(self, taken: TakenTurn) -> Person | None:
-        """Give who answers a turn's questions: whoever looks at them; None where nobody does."""
+        """Return the person who answers a turn's questions, or None if no one can."""
         options = taken.options
         if not options.answer_wait_s:
             return None
@@ -74,13 +76,13 @@ class WorkerQuestions:
         return Asker(asked, taken.session_id, may_clarify=options.may_clarify)
 
     def heard(self) -> None:
-        """Look which questions were answered; again where a look is under way, which may have read before."""
+        """Read new answers. If a read is under way, read again afterwards: it may have missed them."""
         self._is_unread = True
         if self._waiting and self._look is None:
             self._look = asyncio.create_task(self._read())
 
     async def ask(self, mark: TurnMark, question: PendingQuestion, wait_s: float) -> Given | None:
-        """Put a question and wait for its answer; None where none came in time."""
+        """Ask a question and wait for its answer; None if none came in time."""
         body = _encode(question).decode()
         self._waiting[question.id] = future = asyncio.get_running_loop().create_future()
         try:
@@ -106,13 +108,13 @@ class WorkerQuestions:
                     if future is not None and not future.done():
                         future.set_result(from_json(given, Given))
         except StoreError:
-            pass  # looked for again at the next beat
+            pass  # the next heartbeat reads again
         finally:
             self._look = None
 
 
 class _TurnQuestions(Questions):
-    """The questions of one turn, put to the whole team."""
+    """The questions of one turn, asked to the whole team."""
 
     def __init__(self, worker: WorkerQuestions, mark: TurnMark, clock: Clock, wait_s: float) -> None:
         super().__init__(clock, wait_s)
@@ -120,7 +122,7 @@ class _TurnQuestions(Questions):
         self._mark = mark
 
     async def whole(self, question: PendingQuestion, request: ApprovalRequest | None = None) -> Given | None:
-        """Wait for the answer and all that was said with it; None where none came in time."""
+        """Wait for the whole answer; None if none came in time."""
         given = await self._worker.ask(self._mark, question, self.wait_s)
         if given is not None and request is not None and given.draft is not None and given.answer == "once":
             try:

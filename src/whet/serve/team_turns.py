@@ -1,7 +1,7 @@
-"""Turns of API sessions that a team's workers run: asked for here, followed here, run wherever there is room.
+"""Turns of API sessions that a team's workers run: queued here, followed here, run on any worker with room.
 
-A turn that was asked for is stored before its request is answered, and runs whether or not this process
-lives. Only turns whose calls the program at the other end runs itself stay in this process.
+A turn is stored before its request is answered, and runs even if this process ends. Only turns whose calls
+the client program runs stay in this process.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from whet.team.notices import NEWS, ORDERS, Notices
 from whet.team.queue import AskedTurn, DatabaseQueue, TurnOptions, TurnQueue
 
 if TYPE_CHECKING:
-    from whet.app.tracing import AskedTrace  # which brings packages of an extra
+    from whet.app.tracing import AskedTrace  # imports packages of an extra
 
 _LOOK_S = 2.0
 _NOBODY_S = 5.0
 
 
 class TeamTurns(Turns):
-    """Has a team's workers run turns."""
+    """Runs turns on a team's workers."""
 
     def __init__(
         self,
@@ -52,18 +52,18 @@ class TeamTurns(Turns):
         self._is_ending = False
 
     def start(self) -> None:
-        """Begin to listen to the workers."""
+        """Start listening to the workers."""
         self._notices.start()
 
     @property
     def running(self) -> list[str]:
-        """The sessions whose turn runs, at any worker."""
+        """The sessions with a running turn, on any worker."""
         found = self._database.read_now(orders.open_turns)
         there = [session_id for session_id, state in found if state == "running"]
         return [*dict.fromkeys((*self.hosted.running, *there))]
 
     def is_running(self, session_id: str) -> bool:
-        """Whether a turn of this session runs, at any worker."""
+        """Whether a turn of this session runs, on any worker."""
         return super().is_running(session_id) or "running" in self._states(session_id)
 
     def is_taken(self, session_id: str) -> bool:
@@ -71,25 +71,29 @@ class TeamTurns(Turns):
         return super().is_taken(session_id) or bool(self._states(session_id))
 
     async def metrics(self) -> str:
-        """Give the team's numbers in the Prometheus text format."""
+        """Return the team's numbers in the Prometheus text format."""
         return await super().metrics() + await self._database.read(team_text)
 
     async def cancel(self, session_id: str) -> bool:
-        """Call off the turns that run or wait; False where there is none."""
+        """Cancel the turns that run or wait. Returns False if there are no such turns."""
         is_here = await super().cancel(session_id)
         return await self._database.write(lambda db: orders.cancel(db, session_id)) or is_here
 
     async def run(self, session_id: str, said: TurnInput, emit: Emit) -> TurnEnd | None:
-        """Ask for a turn and follow it to its end; None where a running turn took the text. A cancel cancels
-        the turn, unless this process ends."""
+        """Queue a turn and follow it to its end; None if a running turn took the text.
+
+        If the caller is cancelled, the turn is cancelled, unless this process is shutting down.
+        """
         if said.is_here or said.text is None:
             return await super().run(session_id, said, emit)
         turn = await self._ask(session_id, said)
         return None if turn is None else await self._follow(turn, said, emit)
 
     async def begin(self, session_id: str, said: TurnInput) -> asyncio.Task[bool]:
-        """Ask for a turn that nobody waits for; it is stored on return. Gives a task that ends with it, and
-        whether it was one of its own."""
+        """Queue a turn that no request waits for. It is stored on return.
+
+        Returns a task that ends with the turn; its result is False if a running turn took the text.
+        """
         turn = await self._ask(session_id, said)
 
         async def work() -> bool:
@@ -106,7 +110,8 @@ class TeamTurns(Turns):
         return task
 
     async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
-        """Follow turns no more after `drain_s`; they go on without this process. Those that run here end."""
+        """Stop following turns after `drain_s`; they continue on their workers. Turns that run in this
+        process are cancelled."""
         self._is_ending = True
         if self._own:
             await asyncio.wait(self._own, timeout=drain_s)
@@ -120,7 +125,7 @@ class TeamTurns(Turns):
         return self._database.read_now(lambda db: orders.states(db, session_id))
 
     async def _ask(self, session_id: str, said: TurnInput) -> _FollowedTurn | None:
-        """Store a turn in the queue, or what is said to one that runs; None for the latter."""
+        """Store a turn in the queue. Returns None if the text was added to a running turn."""
         assert said.text is not None
         after = await self._team_feeds.position(session_id)
         trace = tracing.begin_request() if (tracing := self.hosted.app.tracing) is not None else None
@@ -135,7 +140,11 @@ class TeamTurns(Turns):
         def work(connection: apsw.Connection) -> bool:
             if said.busy == "refuse" and orders.states(connection, session_id):
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
-            if said.busy == "steer" and not said.images and orders.send_message(connection, session_id, asked.text):
+            if (
+                said.busy == "steer"
+                and not said.images
+                and orders.send_message(connection, session_id, asked.text)
+            ):
                 return False
             said.receipt.stored(connection)
             self._queue.ask(connection, asked)
@@ -166,7 +175,7 @@ class TeamTurns(Turns):
         return end
 
     async def _heard(self, turn: _FollowedTurn, heard: asyncio.Queue[Event | None], emit: Emit) -> TurnEnd:
-        """Pass on a turn's events, and give its end."""
+        """Pass on a turn's events and return its end."""
         silent_s, is_told = 0.0, False
         while True:
             try:
@@ -202,12 +211,12 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
 
 
 def _ignore(event: Event) -> None:
-    """Show nothing: whoever listens hears it from the feed."""
+    """Do nothing: listeners receive the event from the feed."""
 
 
 def turns_of_team(hosted: SessionHost, clock: Clock, beat_s: float, answer_wait_s: float) -> TeamTurns:
-    """Give what has a team's workers run the turns that are asked for in this process."""
+    """Return the runner that queues this process's turns for a team's workers."""
     database = hosted.app.database
-    assert isinstance(database, TeamDatabase)  # asked for a team's alone
+    assert isinstance(database, TeamDatabase)  # called only for a team's database
     questions = TeamQuestions(database, clock, answer_wait_s)
     return TeamTurns(hosted, TeamFeeds(database, beat_s), questions, clock, database)

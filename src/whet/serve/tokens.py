@@ -1,6 +1,6 @@
-"""The API's tokens: who is calling and what they may do, and the sign-ins that were made with them.
+"""The API's tokens, with their names and roles, and the logins that were made with them.
 
-A secret begins with what clients of OpenAI's expect and what `log.mask` knows.
+A secret begins with a prefix that clients of OpenAI expect and that `log.mask` recognises.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class ApiTokenRow(msgspec.Struct, frozen=True):
-    """A token as it is listed: `owner` may do everything; `chat` converses in sessions that it began, with
-    the owner's memory; `guest` does so with a memory of its own."""
+    """A listed token: `owner` may do everything; `chat` converses in sessions that it created, with the
+    owner's memory; `guest` does the same with a memory of its own."""
 
     id: str
     name: str
@@ -38,7 +38,8 @@ LOGINS = LoginTable("api_logins", "expires_s")
 
 
 def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) -> tuple[ApiTokenRow, str]:
-    """Make a token and give it with its secret, which is shown this once. Raises ConfigError for its name."""
+    """Make a token. Returns its row and its secret, which can't be shown again. Raises ConfigError if the
+    name is invalid or in use."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name[:60]!r} can't be a token's name", hint="letters, digits and . _ @ -, at most 64"
@@ -50,7 +51,7 @@ def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) 
 
 
 def revoke(connection: apsw.Connection, name: str, now: str) -> ApiTokenRow:
-    """Take back the token with this id or name; its sign-ins end with it. Raises NotFound."""
+    """Revoke the token with this id or name and end its logins. Raises NotFound."""
     row = TOKENS.find(connection, TOKENS.by_id, name) or TOKENS.find(connection, TOKENS.by_name, name)
     if row is None:
         raise NotFound(f"there is no token {name!r} in use", hint="whet serve token list")
@@ -60,12 +61,12 @@ def revoke(connection: apsw.Connection, name: str, now: str) -> ApiTokenRow:
 
 
 def first_token_path(home: Home) -> Path:
-    """Where the token of the first start is kept."""
+    """Return the path of the token that the first start creates."""
     return home.root / "serve" / "owner.token"
 
 
 def make_first(database: StateDatabase, home: Home, clock: Clock) -> Path | None:
-    """Where no token was ever made, make the owner's and give its file (0600); None where there is one."""
+    """Make the owner's token if none was ever made. Returns the path of its file (mode 0600), or None."""
 
     def work(connection: apsw.Connection) -> str:
         return "" if TOKENS.all(connection) else make(connection, "owner", "owner", clock)[1]

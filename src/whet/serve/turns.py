@@ -1,4 +1,5 @@
-"""Turns of API sessions: run for whoever waits for them or on their own, told to everybody who listens."""
+"""Run turns of API sessions, for a waiting request or in the background, and send their events to all
+listeners."""
 
 from __future__ import annotations
 
@@ -19,10 +20,12 @@ from whet.serve.questions import Asker, Questions
 
 
 class TurnInput(msgspec.Struct, frozen=True):
-    """What a turn begins with, how it is taken while another one runs, and what is stored with it.
-    `text` None goes on with a turn
-    that a crash cut off; `is_plain`: it comes through a client that shows text and nothing else; `is_here`:
-    it can't run in another process, for the program at the other end runs some of its calls."""
+    """The input of a turn: its text and images, what to do if another turn runs, and a receipt for storing
+    it.
+
+    With `text` None, a turn that a crash cut off continues. `is_plain`: the client shows only text.
+    `is_here`: the turn can't run in another process, because the client program runs some of its calls.
+    """
 
     text: str | None
     images: Sequence[ImagePart] = ()
@@ -44,11 +47,11 @@ class Turns:
         self._begun: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Begin to listen to other processes; turns of this one need none."""
+        """Start listening to other processes. Not needed for turns of this one."""
 
     @property
     def running(self) -> list[str]:
-        """The sessions whose turn runs."""
+        """The sessions with a running turn."""
         return self.hosted.running
 
     def is_running(self, session_id: str) -> bool:
@@ -56,19 +59,20 @@ class Turns:
         return self.hosted.is_running(session_id)
 
     async def metrics(self) -> str:
-        """Give what runs in the Prometheus text format."""
+        """Return the number of running turns in the Prometheus text format."""
         return f"# TYPE whet_turns_running gauge\nwhet_turns_running {len(self.hosted.running)}\n"
 
     async def cancel(self, session_id: str) -> bool:
-        """Cancel the turn that runs, with what it had been given and not read yet; False without one."""
+        """Cancel the running turn and the input that it has not read yet. Returns False if none runs."""
         return self.hosted.cancel(session_id)
 
     def is_taken(self, session_id: str) -> bool:
-        """Whether a turn of this session runs, or was begun here and will."""
+        """Whether a turn of this session runs, or was started here and is about to run."""
         return session_id in self._begun or self.hosted.is_running(session_id)
 
     async def run(self, session_id: str, said: TurnInput, emit: Emit) -> TurnEnd | None:
-        """Run a turn and give its end; None where a running turn took the text. A cancel cancels the turn."""
+        """Run a turn and return its end, or None if a running turn took the text. If the caller is cancelled,
+        the turn is cancelled."""
 
         keep = self.feeds.pass_on if said.is_plain else self.feeds.add
 
@@ -97,8 +101,10 @@ class Turns:
             self._leave(session_id)
 
     async def begin(self, session_id: str, said: TurnInput) -> asyncio.Task[bool]:
-        """Run a turn that nobody waits for: it goes on whoever listens, and its end is in the feed. Gives
-        whether it was one of its own; the text may be a running turn's."""
+        """Start a turn that no request waits for. It runs without listeners, and its end is in the feed.
+
+        The task's result is False if a running turn took the text.
+        """
         self._begin(session_id)
 
         async def work() -> bool:
@@ -117,14 +123,15 @@ class Turns:
         return task
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Wait for a task when all end."""
+        """Keep a task until it is done; `aclose` waits for it."""
         self._own.add(task)
         task.add_done_callback(self._own.discard)
 
     async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
-        """Let running turns end, cancel those that don't in time, and wait for all of them.
+        """Let running turns end, cancel those that take longer than `drain_s`, and wait for all of them.
 
-        Where the conversations are another's too (`is_shared`), only turns that nobody waits for are ours.
+        If another interface uses the same conversations (`is_shared`), only turns that no request waits
+        for are ended.
         """
         if not is_shared:
             await self.hosted.aclose(drain_s=drain_s)

@@ -1,6 +1,7 @@
-"""What every call of the API shares: bounded bodies, JSON read into a type, errors in OpenAI's shape.
+"""The parts that all calls of the API share: bounded bodies, JSON read into a type, errors in OpenAI's
+format.
 
-Knows no route and no session.
+Independent of routes and sessions.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
 class ApiError(WhetError):
-    """An answer that ends a request; `kind`, `param` and `code` are the fields of OpenAI's error object.
+    """An error that ends a request; `kind`, `param` and `code` are fields of OpenAI's error object.
 
-    `again` says whether a client may send the same request again by itself.
+    `again` says whether a client may repeat the same request automatically.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class ApiError(WhetError):
 
 
 class ErrorObject(msgspec.Struct, frozen=True):
-    """An error in OpenAI's shape."""
+    """An error in OpenAI's format."""
 
     message: str
     type: str
@@ -60,7 +61,7 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 
 
 def error_object(error: ApiError) -> ErrorObject:
-    """Give the error as OpenAI's clients expect it."""
+    """Return the error as OpenAI's clients expect it."""
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
         error.status, kind
@@ -69,7 +70,8 @@ def error_object(error: ApiError) -> ErrorObject:
 
 
 def _worded(error: ApiError) -> str:
-    # By these words Anthropic's clients, and LangChain's before either vendor, know what the code says.
+    # Anthropic's clients, and LangChain for either vendor, recognise this error by its text and not by the
+    # code.
     return mask(f"prompt is too long: {error.message}" if error.code == _TOO_LONG else error.message)
 
 
@@ -85,7 +87,7 @@ _MESSAGES_KINDS = {
 
 
 def messages_error(error: ApiError) -> dict[str, object]:
-    """Give the error as Anthropic's clients expect it."""
+    """Return the error as Anthropic's clients expect it."""
     kind = _MESSAGES_KINDS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     is_named = error.param and error.status == 400 and error.code != _TOO_LONG
     where = f"{error.param}: " if is_named else ""
@@ -93,7 +95,7 @@ def messages_error(error: ApiError) -> dict[str, object]:
 
 
 class JsonAnswer(Response):
-    """A JSON answer that nobody keeps."""
+    """A JSON answer that must not be cached."""
 
     media_type = "application/json"
 
@@ -102,14 +104,14 @@ class JsonAnswer(Response):
 
 
 def speaks_messages(scope: Scope) -> bool:
-    """Whether a request comes from a client of Anthropic's protocol: some paths belong to both."""
+    """Whether a request comes from a client of Anthropic's protocol; some paths belong to both."""
     names = {name for name, _ in scope["headers"]}
     return scope["path"].startswith("/v1/messages") or b"anthropic-version" in names
 
 
 def refusal(error: ApiError, *, to_messages: bool = False) -> Response:
-    """Give the answer to a request that failed, in the shape that its client knows."""
-    # The official SDKs repeat 409, 429 and 5xx by themselves: a turn that ran must not run twice for that.
+    """Return the response for an error, in the format of its client."""
+    # The official SDKs repeat 409, 429 and 5xx automatically, but a turn that has run must not run twice.
     headers = {"x-should-retry": "true" if error.again else "false"}
     if error.status == 401:
         headers["www-authenticate"] = 'Bearer realm="whet"'
@@ -122,7 +124,7 @@ def refusal(error: ApiError, *, to_messages: bool = False) -> Response:
 
 
 def as_api_error(error: WhetError) -> ApiError:
-    """Say an error of ours as an answer."""
+    """Convert one of our errors into an API error."""
     if isinstance(error, ApiError):
         return error
     text = f"{error.message} ({error.hint})" if error.hint else error.message
@@ -138,7 +140,7 @@ def as_api_error(error: WhetError) -> ApiError:
 
 
 async def read_body(request: Request, limit_bytes: int = BODY_LIMIT_BYTES) -> bytes:
-    """Give the whole body. Raises ApiError (413) for one that is too large."""
+    """Return the whole body. Raises ApiError (413) if it is too large."""
     try:
         return await read_bounded(request.scope, request.receive, limit_bytes, _DRAIN_LIMIT_BYTES)
     except BodyTooLarge as error:
@@ -177,7 +179,7 @@ def decode(body: bytes, shape: type[T]) -> T:
 
 @contextmanager
 def hearing(scope: Scope, ring: Callable[[], object]) -> Generator[None]:
-    """Call `ring` when the client goes while this is open; at once where it has gone."""
+    """Call `ring` if the client disconnects inside the block, or at once if it already has."""
     line = line_of(scope)
     line.listen(ring)
     try:
@@ -189,7 +191,7 @@ def hearing(scope: Scope, ring: Callable[[], object]) -> Generator[None]:
 
 
 class Ticker:
-    """Says when something is due that happens every so often, however busy it is meanwhile."""
+    """Reports when something periodic is due, independent of other work in between."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s * 0.99  # a timer may fire a clock tick early
@@ -200,7 +202,7 @@ class Ticker:
         self._since_s = asyncio.get_running_loop().time()
 
     def is_due(self) -> bool:
-        """Whether it is due now; the next one is counted from here."""
+        """Return whether it is due now. If so, start counting again."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._since_s < self._every_s:
             return False
@@ -212,10 +214,11 @@ STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-stor
 
 
 class Stream(Response):
-    """Server-sent events. `source` gets a future that is done when the client has gone, and ends by itself.
+    """Server-sent events. `source` receives a future that is done when the client has gone, and ends by
+    itself.
 
-    The head goes out with the first piece, so that a source that fails before gives an answer with a status;
-    `headers` may be added to until then.
+    The status and headers are sent with the first piece, so a source that fails before that is answered
+    with an error status. `headers` may be extended until then.
     """
 
     def __init__(self, source: Callable[[asyncio.Future[None]], AsyncGenerator[bytes]]) -> None:
@@ -224,7 +227,7 @@ class Stream(Response):
         self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send; flow control makes a slow reader slow the source. HEAD gets the head alone."""
+        """Send the stream. Flow control makes a slow reader slow the source. HEAD gets only the headers."""
         if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -242,7 +245,7 @@ class Stream(Response):
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
         except WhetError as error:
             if is_begun:
-                raise  # a source that has begun says its errors in the stream
+                raise  # a source that has begun sends its errors in the stream
             await refusal(as_api_error(error), to_messages=speaks_messages(scope))(scope, receive, send)
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,1 +1,2 @@
-"""What a shell command is, before anybody judges it: its parts, its words, the programs that it runs."""
+"""Parse shell commands: their parts, their words, and the programs that they run. Judging them is done
+elsewhere."""

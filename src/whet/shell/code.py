@@ -1,4 +1,4 @@
-"""Code in another language that stands on a command line: `python -c`, `node -e` and kin."""
+"""Find code in another language on a command line: `python -c`, `node -e` and similar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whet.shell.words import Word
 
 
 def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
-    """Give the code words of `python -c` and kin; [] where it reads its input; None where it runs a file."""
+    """Return the code words of `python -c` and similar, [] if it reads its input, None if it runs a file."""
     stem = re.sub(r"[\d.]+$", "", name)
     given = program(stem).code
     if given is None:

@@ -1,7 +1,6 @@
-"""Which commands may bring bytes from the network, what of it they name, and which names they leave.
+"""Which commands may fetch from the network, the sources they name, and the file names they leave.
 
-By the text alone: what really came in is counted where a sandbox holds a command. Loopback addresses are this
-machine.
+Judged by the text alone; a sandbox counts the bytes really received. Loopback addresses are this machine.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ VERBS = late_pattern(
     r"(?:install|add|sync|ci|pull|push|get|i|update|upgrade|publish|download|fetch|search|login|dlx|show|view|info)"
     r"|(?:docker|podman) (?:\S+ )?(?:pull|push|search|login|publish|update|upgrade|install|add))(?![\w-])"
 )
-"""A program and its verb that connect; an installer's operands are packages."""
+"""Programs with a verb that connects. The operands of an installer are packages."""
 _CODE = late_pattern(
     r"urllib|requests\.|httpx|aiohttp|http\.client|fetch\(|axios|net/http|open-uri|socket\.|/dev/tcp/"
 )
 _URL = late_pattern(
-    r"(?<!\{)\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?(\[[^\s\]]+|[^\s/\"'<>:]+)"  # in braces a name of XML
+    # in braces it is an XML name
+    r"(?<!\{)\b(?:https?|ftp|ssh|git)://(?:[^@\s/]*@)?(\[[^\s\]]+|[^\s/\"'<>:]+)"
     r"|\b[\w.-]+@([\w-]+\.[\w.-]+):",
     re.IGNORECASE,
 )
-# An address to its end, a repository as its host knows it, a host's name.
+# A complete address, a repository in its host's notation, or a host name.
 _PLACE = late_pattern(
     r"\b\w+://[^\s\"'<>()]+|(?<![\w./~-])(?:[\w.-]+/[\w./-]+|[\w.-]+(?=:/)|(?:[\w-]+\.)+[a-z]{2,}(?!\w))"
 )
@@ -38,7 +38,7 @@ _LOCAL = late_pattern(r"localhost$|127\.|\[?::1|0\.0\.0\.0")
 
 
 def outside(text: str) -> str:
-    """Give the first address in a text that is no place of this machine; empty where there is none."""
+    """Return the first address in a text that is not on this machine, or an empty string."""
     hosts = (match[1] or match[2] for match in _URL.finditer(text))
     return next((host for host in hosts if not _LOCAL.match(host)), "")
 
@@ -53,8 +53,11 @@ def reaches_out(command: str) -> bool:
 
 
 def fetched_packages(command: str) -> set[str] | None:
-    """Give the packages that a command fetches by name, in small letters: none where an installer or a pull
-    is given options and files at most. None where it fetches something else that it names itself."""
+    """Return the packages that a command fetches by name, in lower case.
+
+    The set is empty if an installer or a pull has only options and files. None if the command fetches
+    something else that it names itself.
+    """
     found: set[str] = set()
     for part in _fetching(command):
         verb = VERBS.search(part.line)
@@ -71,8 +74,10 @@ def fetched_packages(command: str) -> set[str] | None:
 
 
 def fetched_places(command: str) -> list[str]:
-    """Give the addresses and repositories that a command fetches from, in small letters; none where it may
-    fetch from elsewhere, too."""
+    """Return the addresses and repositories that a command fetches from, in lower case.
+
+    The list is empty if it may also fetch from elsewhere.
+    """
     fetching = [part.bare.lower() for part in _fetching(command)]
     if not all(map(_PLACE.search, fetching)) or _CODE.search(command):
         return []
@@ -81,9 +86,12 @@ def fetched_places(command: str) -> list[str]:
 
 
 def left_names(command: str) -> list[str]:
-    """Give the words of a command that fetches which may name what it leaves. What a program did before takes
-    nothing of it, a variable's value does. An installer's operands are packages, which lie where installed
-    code lies; what a script in the command says is no operand of it."""
+    """Return the words of a fetching command that may name the files it leaves.
+
+    Programs before the first fetch don't count, but the values of variables do. The operands of an
+    installer are packages, whose files are where installed code is. Words inside a script are not
+    operands.
+    """
     parts = _parts(read(command), command)
     first = next((at for at, part in enumerate(parts) if _reaches(part)), -1)
     kept = [part for part in parts[first:] if not ((verb := VERBS.search(part.line)) and verb["installer"])]
@@ -93,7 +101,7 @@ def left_names(command: str) -> list[str]:
 
 
 def _parts(reading: CommandReading, command: str) -> list[ReadPart]:
-    """Give a command's parts; where the syntax can't be told, the text itself counts as one, too."""
+    """Return a command's parts. If the syntax is doubtful, the whole text counts as one more part."""
     whole = ReadPart(tuple(command.split()), command, reading.bare, command)
     return [*reading.parts, *([whole] if reading.is_doubtful and whole.words else [])]
 
@@ -107,6 +115,6 @@ def _reaches(part: ReadPart) -> bool:
 
 
 def _brings(part: ReadPart) -> bool:
-    """Whether a program brings what is elsewhere, or code for another language names one that does."""
+    """Whether a program fetches from elsewhere, or passes another language code that names such a program."""
     code = re.sub(r"[\s\"',\[\]]+", " ", part.code)
     return "brings" in program(part.name).kinds or any(map(VERBS.search, filter(None, (part.line, code))))

@@ -1,4 +1,4 @@
-"""A command's options and operands: which of its words are which, as most programs take them."""
+"""Split a command's words into options and operands, by the convention of most programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from whet.shell.words import Word
 
 
 def before_dashes(words: Sequence[Word]) -> Sequence[Word]:
-    """Give the words that can be options: those before `--`."""
+    """Return the words that can be options: those before `--`."""
     for at, word in enumerate(words):
         if word.text == "--":
             return words[:at]
@@ -17,7 +17,8 @@ def before_dashes(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
-    """Whether an option is there: a letter of `short`, also in a cluster, or a long one, abbreviated too."""
+    """Whether an option is present: a letter of `short`, also in a cluster, or a long option, also
+    abbreviated."""
     for word in before_dashes(words):
         text = word.text
         if text.startswith("--"):
@@ -30,12 +31,12 @@ def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
 
 
 def has_any(words: Sequence[Word], options: ProgramOptions) -> bool:
-    """Whether one of `options` is there."""
+    """Whether one of `options` is present."""
     return has_option(words, options.short, *options.long)
 
 
 def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
-    """Give the words that are no options, nor the values of the short options in `valued`."""
+    """Return the words that are neither options nor values of the short options in `valued`."""
     found: list[Word] = []
     at, is_open = 0, True
     while at < len(words):

@@ -1,9 +1,9 @@
-"""A shell command as the list of simple commands that it can run, from a tree-sitter-bash tree.
+"""Parse a shell command into the simple commands that it can run, using tree-sitter-bash.
 
-Every command is found wherever it stands: pipelines, lists, subshells, loops, functions, substitutions,
-here-documents. What can't be known (syntax errors, here-documents that bash may end elsewhere, folders
-that depend on run time) is reported as doubt, never guessed. Imports tree-sitter (50 ms of CPU), so only
-a process that runs shell commands loads it. Knows nothing about any program's risk.
+Commands are found everywhere: pipelines, lists, subshells, loops, functions, substitutions,
+here-documents. Anything uncertain (syntax errors, here-documents that bash may end elsewhere, folders
+known only at run time) is reported as a doubt, never guessed. Importing tree-sitter takes 50 ms of CPU, so
+only processes that run shell commands load this module. The risk of programs is judged elsewhere.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from whet.shell.words import Word
 _MAX_DEPTH = 120
 _MAX_COMMANDS = 2_000
 _PARSE_LIMIT_S = 0.5
-# bash takes `r\\<newline>m` as the word `rm`, the grammar as two words.
+# bash reads `r\<newline>m` as the word `rm`, the grammar as two words.
 _JOINED_LINES = late_pattern(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
-# A backslash alone on its line joins what follows to nothing; the grammar may join it to the line before.
+# A backslash alone on its line joins the next line to nothing; the grammar may join it to the previous one.
 _JOINED_TO_NOTHING = late_pattern(r"(?:\A|(?<=\n))[ \t]*\\\n")
 _UNSAFE = late_pattern(r"[^\t\n -~]")
 _QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
 _ONE_LINE = frozenset(
     ("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect")
 )
-# A lone `-` before `<<` is in no node of the tree.
+# A lone `-` before `<<` belongs to no node of the tree.
 _BLANKS = late_pattern(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
 _COMPUTES = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
@@ -45,8 +45,8 @@ _BRANCHES = frozenset(
 
 @cache
 def _parser() -> Parser:
-    """Make the parser. Only the compiled part of the grammar's package is loaded: the package itself imports
-    5 ms of modules, for a file of colours that nobody asks for."""
+    """Create the parser. Only the compiled part of the grammar's package is loaded, because the package
+    itself spends 5 ms importing modules for syntax colours."""
     package = PathFinder.find_spec("tree_sitter_bash")
     places = package.submodule_search_locations if package is not None else None
     spec = PathFinder.find_spec("tree_sitter_bash._binding", places) if places else None
@@ -59,8 +59,8 @@ def _parser() -> Parser:
 
 
 def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScript:
-    """Parse `text` as bash would run it in one of `folders` with `stdin` as its input. Never raises for
-    bad text."""
+    """Parse `text` as bash would run it in one of `folders` with `stdin` as its input. Never raises for bad
+    text."""
     state = ShellState(text, folders, home, stdin)
     root = _tree(text)
     if root is None:
@@ -75,7 +75,7 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
 
 
 def _join(state: ShellState, root: Node, text: str) -> None:
-    """Take doubt where lines that a backslash joins may mean another thing to bash than to the grammar."""
+    """Record a doubt if bash may join lines ending in a backslash differently from the grammar."""
     if any(_splits_word(root, found.start()) for found in _JOINED_LINES.finditer(text)):
         state.doubt("a line break stands inside a word")
     if any(_splits_word(root, found.end() - 2) for found in _JOINED_TO_NOTHING.finditer(text)):
@@ -83,15 +83,17 @@ def _join(state: ShellState, root: Node, text: str) -> None:
 
 
 def _splits_word(root: Node, at: int) -> bool:
-    """Whether the line break at `at` is outside of quotes and here-documents."""
+    """Whether the line break at `at` is outside quotes and here-documents."""
     node = root.descendant_for_byte_range(at, at + 2)
     return node is None or node.type not in _QUOTED
 
 
 def _tree(text: str) -> Node | None:
-    """Parse within a time limit; None past it. The scanner of tree-sitter-bash 0.25 gives code points above
-    255 to C's isalpha and crashes the process on some, so each such character is parsed as a `%`, which is
-    an ordinary letter to the shell; positions in the tree are thus positions in `text`.
+    """Parse within a time limit. Returns None if it is exceeded.
+
+    The scanner of tree-sitter-bash 0.25 passes code points above 255 to C's isalpha and crashes the
+    process on some. So each such character is parsed as `%`, an ordinary letter to the shell; positions in
+    the tree are therefore positions in `text`.
     """
     source = _UNSAFE.sub("%", text).encode("ascii")
     deadline_s = time.monotonic() + _PARSE_LIMIT_S
@@ -114,7 +116,7 @@ class _Walker:
         self.redirections = RedirectionReader(state, self.children)
 
     def walk(self, node: Node, depth: int) -> None:
-        """Take one node; commands are appended to the script in order."""
+        """Walk one node. Commands are appended to the script in order."""
         if depth > _MAX_DEPTH:
             self._state.doubt("it is nested too deeply")
             return
@@ -138,7 +140,7 @@ class _Walker:
             self.children(node.children, depth)
 
     def _comparison(self, text: str) -> None:
-        """`[[ a -eq b ]]` and `-v name` run the commands in a subscript, also in one out of a variable."""
+        """`[[ a -eq b ]]` and `-v name` run commands in a subscript, even if it comes from a variable."""
         if re.search(_COMPUTES, text):
             self._state.script.everyday = False
             if re.search(r"\w\[.*(\$\(|`|\\)", text, re.DOTALL):
@@ -150,7 +152,8 @@ class _Walker:
                 self.walk(child, depth + 1)
 
     def scoped(self, node: Node, depth: int) -> None:
-        """A subshell keeps its `cd` to itself; after a branch the folder is certain only if unchanged."""
+        """Walk a subshell or branch. A subshell's `cd` ends with it; after a branch, the folder is certain
+        only if unchanged."""
         if node.type == "command_substitution":
             text = self._state.text_of(node)
             if text.startswith("`") and "\\" in text:
@@ -170,7 +173,7 @@ class _Walker:
             self._state.folders = () if is_loop else either(self._state.folders, before)
 
     def pipeline(self, node: Node, depth: int) -> None:
-        """Each member reads what the ones before it wrote."""
+        """Walk a pipeline: each member reads the output of the ones before it."""
         outer, before = self._state.piped, self._state.folders
         members = [child for child in node.children if child.is_named]
         for member in members:
@@ -181,7 +184,7 @@ class _Walker:
         self._state.piped = outer
 
     def command(self, node: Node, depth: int) -> None:
-        """A simple command, an export, or an unset."""
+        """Add a simple command, an export, or an unset."""
         words: list[Word] = []
         assignments: list[tuple[str, Word]] = []
         nested: list[Node] = []
@@ -197,7 +200,7 @@ class _Walker:
                 for extra in self.redirections.take(child, depth):
                     words.extend(self._state.words(*extra))
             elif child.type == "comment":
-                # As in `ls # x<newline>\rm y`, where the grammar goes on with the command and bash does not.
+                # As in `ls # x<newline>\rm y`: the grammar continues the command there, bash does not.
                 self._state.doubt("a comment stands inside a command")
             else:
                 words.extend(self._state.words(*group))
@@ -218,19 +221,19 @@ class _Walker:
         self._state.run(invocation)
 
     def inner(self, nodes: Iterable[Node], depth: int) -> None:
-        """Walk what is inside words; their commands read neither the pipe nor the here-document."""
+        """Walk the insides of words. Their commands read neither the pipe nor the here-document."""
         piped, stdin = self._state.piped, self._state.stdin
         self._state.piped, self._state.stdin = (), None
         self.children(nodes, depth) if depth < _MAX_DEPTH else self._state.doubt("it is nested too deeply")
         self._state.piped, self._state.stdin = piped, stdin
 
     def assigns(self, node: Node, depth: int) -> None:
-        """An assignment that stands alone."""
+        """Record an assignment without a command."""
         self._state.script.assignments.append(self._state.assign(node))
         self.inner(node.children, depth)
 
     def function(self, node: Node, depth: int) -> None:
-        """Look at a function's body as if it ran, and for one that starts itself over and over."""
+        """Walk a function's body as if it ran, and check whether it starts itself repeatedly."""
         name = node.child_by_field_name("name")
         body = node.child_by_field_name("body")
         start, before = len(self._state.script.invocations), self._state.folders
@@ -258,8 +261,9 @@ _HANDLERS: dict[str, Callable[[_Walker, Node, int], object]] = {
 
 
 def _on_one_line(source: str, node: Node) -> bool:
-    """Whether only blanks and escaped line breaks part a command's words; the grammar joins some lines
-    that bash does not, as in `ls<newline>\\<newline>rm x`.
+    """Whether a command's words are separated only by blanks and escaped line breaks.
+
+    The grammar joins some lines that bash does not, as in `ls<newline>\\<newline>rm x`.
     """
     end = node.start_byte
     for child in node.children:

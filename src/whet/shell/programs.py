@@ -1,7 +1,7 @@
-"""What is known of programs and of git's verbs: the tables in `tables/*.toml`, typed.
+"""Facts about programs and git's verbs: the typed tables in `tables/*.toml`.
 
-A line of the tables of programs and verbs is read when one of its names is asked for: all of them take 20 ms
-of CPU, and a session runs few. What is wrong raises ValueError, which a test over all lines shows; the gate
+A table line is parsed when one of its names is first used: parsing all takes 20 ms of CPU, and a session
+runs few programs. A malformed line raises ValueError, which a test over all lines would find; the gate
 then denies.
 """
 
@@ -17,24 +17,24 @@ import msgspec
 from whet.contract.texts import from_values
 
 Kind = Literal[
-    "reads",  # no option and no operand of it writes, runs or connects
-    "versioned",  # `--version` and kin only read
-    "shows-files",  # shows or copies the contents of the files that it names
-    "pattern-then-files",  # the same, but for the first operand
-    "writes",  # writes files, which is what it is for
-    "destroys",  # deletes or overwrites what it is given, by `find -exec` too
+    "reads",  # none of its options and operands writes, runs or connects
+    "versioned",  # `--version` and similar only read
+    "shows-files",  # shows or copies the contents of the named files
+    "pattern-then-files",  # the same, except for the first operand
+    "writes",  # its purpose is to write files
+    "destroys",  # deletes or overwrites its operands, also through `find -exec`
     "wipes-disks",
-    "shell",  # runs text as sh does
+    "shell",  # runs text like sh
     "run-verbs",  # runs another command after the verb run, exec, x or --
-    "subscripts",  # takes names whose subscript bash runs, even if it is quoted
+    "subscripts",  # takes names whose subscript bash runs, even if quoted
     "network",
-    "brings",  # shows or leaves what is elsewhere: on the network, in the clipboard
+    "brings",  # shows or stores content from elsewhere: the network, the clipboard
     "database",  # a client whose words are queries
     "sql",  # a client whose statements may be high-risk
-    "names-only",  # looks at files, or changes them, and shows nothing of what is in them
-    "outside",  # is of no use in a jail: it works through a service, or with other rights
-    "makes-text",  # makes other text of what it is given, which may be a name that was hidden in it
-    "verb-tells",  # its first operand says what is done, so a grant names it
+    "names-only",  # examines or changes files without showing their contents
+    "outside",  # useless in a sandbox: it works through a service, or with other rights
+    "makes-text",  # transforms text, which may reveal a hidden file name
+    "verb-tells",  # its first operand names the action, so a grant includes it
 ]
 _KINDS = frozenset[str](get_args(Kind))
 _TABLES = Path(__file__).with_name("tables")
@@ -42,18 +42,18 @@ Entry = TypeVar("Entry")
 
 
 class ProgramWords(frozenset[str]):
-    """The words of a text, parted by blanks."""
+    """The words of a text, separated by blanks."""
 
     def __new__(cls, text: str = "") -> Self:
-        """Take `text` apart."""
+        """Split `text`."""
         return super().__new__(cls, text.split())
 
 
 class Kinds(ProgramWords):
-    """Words each of which is a kind. Raises ValueError for another."""
+    """Words each of which is a kind. Raises ValueError for an unknown kind."""
 
     def __new__(cls, text: str = "") -> Self:
-        """Take `text` apart."""
+        """Split `text`."""
         found = super().__new__(cls, text)
         if unknown := sorted(found - _KINDS):
             raise ValueError(f"{unknown} are no kinds")
@@ -61,19 +61,19 @@ class Kinds(ProgramWords):
 
 
 class Phrases(tuple[str, ...]):
-    """The phrases of a text, parted by commas."""
+    """The phrases of a text, separated by commas."""
 
     __slots__ = ()
 
     def __new__(cls, text: str = "") -> Self:
-        """Take `text` apart."""
+        """Split `text`."""
         return super().__new__(cls, filter(None, map(str.strip, text.split(","))))
 
 
 class ProgramOptions:
-    """The options of a text such as `-oc --option`: letters of the short ones, and names of the long ones.
+    """The options in a text such as `-oc --option`: letters of the short ones, and names of the long ones.
 
-    Raises ValueError for a word that is no option.
+    Raises ValueError if a word is not an option.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -85,11 +85,11 @@ class ProgramOptions:
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry in which every key must be known."""
+    """An entry in which unknown keys are errors."""
 
 
 class Reading(_Strict, frozen=True):
-    """With which words a program or verb only reads; what is left out does not count."""
+    """The words with which a program or verb only reads. Fields that are not set don't matter."""
 
     verbs: ProgramWords | None = None
     bare: bool = False
@@ -101,8 +101,10 @@ class Reading(_Strict, frozen=True):
 
 
 class Wrapping(_Strict, frozen=True):
-    """How a command stands in another one: after options, of which `values` take one and `flags` do not, and
-    operands."""
+    """The position of a command inside another one: after options and operands.
+
+    `values` are options that take a value, `flags` those that don't.
+    """
 
     values: str = ""
     operands: int = 0
@@ -119,7 +121,7 @@ class Code(_Strict, frozen=True):
 
 
 class ProgramFacts(_Strict, frozen=True):
-    """What is known of a program; the head of programs.toml says what each field means."""
+    """Facts about a program. The head of programs.toml explains each field."""
 
     kinds: Kinds = msgspec.field(default=Kinds(), name="is")
     reads_if: Reading | None = None
@@ -137,7 +139,7 @@ class ProgramFacts(_Strict, frozen=True):
 
 
 class GitVerb(_Strict, frozen=True):
-    """What is known of one of git's verbs; the head of git.toml says what each field means."""
+    """Facts about one of git's verbs. The head of git.toml explains each field."""
 
     reads: bool = False
     reads_if: Reading | None = None
@@ -150,12 +152,12 @@ class GitVerb(_Strict, frozen=True):
 
 
 def program(name: str) -> ProgramFacts:
-    """Give what is known of a program; nothing of one that is in no table."""
+    """Return the facts about a program, or empty facts if no table lists it."""
     return _programs().get(name, UNKNOWN)
 
 
 def git_verb(name: str) -> GitVerb:
-    """Give what is known of one of git's verbs; nothing of one that is in no table."""
+    """Return the facts about one of git's verbs, or empty facts if no table lists it."""
     return _git_verbs().get(name, _UNKNOWN_VERB)
 
 
@@ -174,7 +176,7 @@ _UNKNOWN_VERB = GitVerb()
 
 
 def read_table(text: str, entry: type[Entry]) -> dict[str, Entry]:
-    """Read a table in which each key has an `entry`. Raises ValueError for anything else."""
+    """Parse a table in which each key has an `entry`. Raises ValueError for anything else."""
     import tomllib  # noqa: PLC0415  2 ms of CPU, for a process that judges a command
 
     try:
@@ -184,7 +186,8 @@ def read_table(text: str, entry: type[Entry]) -> dict[str, Entry]:
 
 
 def by_name(table: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Give the entry of each name of a key such as "cp ln". Raises ValueError for a name that comes twice."""
+    """Return each entry by the names in its key, such as "cp ln". Raises ValueError if a name occurs
+    twice."""
     found: dict[str, Entry] = {}
     for names, entry in table.items():
         for name in names.split():
@@ -195,8 +198,11 @@ def by_name(table: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 class FactTable(Mapping[str, Entry]):
-    """A table of entries, a line each: `"cp ln" = { ... }` holds for both names. `quickly` reads a line that
-    it can without TOML. Raises ValueError for a name that comes twice; for a wrong line, when it is read."""
+    """A table with one entry per line: `"cp ln" = { ... }` applies to both names.
+
+    `quickly` parses lines that don't need TOML. Raises ValueError if a name occurs twice; a malformed line
+    raises when it is first used.
+    """
 
     def __init__(
         self, text: str, entry: type[Entry], quickly: Callable[[str], Entry | None] = lambda line: None
@@ -207,7 +213,7 @@ class FactTable(Mapping[str, Entry]):
         self._read: dict[str, Entry] = {}
 
     def __getitem__(self, name: str) -> Entry:
-        """Give the entry of a name."""
+        """Return the entry of a name."""
         line = self._lines[name]
         found = self._read.get(line) or self._quickly(line)
         if found is None:
@@ -216,16 +222,16 @@ class FactTable(Mapping[str, Entry]):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        """Give all names."""
+        """Iterate over all names."""
         return iter(self._lines)
 
     def __len__(self) -> int:
-        """Count the names."""
+        """Return the number of names."""
         return len(self._lines)
 
 
 def _lines(text: str) -> dict[str, str]:
-    """Give the lines of entries by the names in them."""
+    """Return the lines by the names in their key."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         if not line or line.startswith("#"):
@@ -238,7 +244,7 @@ def _lines(text: str) -> dict[str, str]:
 
 
 def _of_kinds(line: str) -> ProgramFacts | None:
-    """Read an entry of nothing but kinds, such as that of `ls`; None for another. Loading TOML takes 5 ms."""
+    """Parse an entry that holds only kinds, such as that of `ls`, or return None. Loading TOML takes 5 ms."""
     before, is_one, rest = line.partition('" = { is = "')
     kinds = rest.removesuffix('" }')
     if not is_one or kinds == rest or not set('"\\').isdisjoint(before[1:] + kinds):
@@ -247,7 +253,7 @@ def _of_kinds(line: str) -> ProgramFacts | None:
 
 
 def _made(wanted: type[Any], text: object) -> Any:
-    """Make one of the types above of its text."""
+    """Build one of the types above from its text."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is no text")
     return wanted(text)

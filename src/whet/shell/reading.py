@@ -1,7 +1,7 @@
-"""What a command runs and which files its text names: one reading for whoever asks.
+"""Read which programs a command runs and which files its text names, for all callers alike.
 
-Wrappers are looked through. Nothing is run and no file is looked at. Where the syntax can't be told
-(`is_doubtful`), the plain words of the text count as well as what was read.
+Wrappers are looked through. Nothing is run and no file is examined. If the syntax is doubtful
+(`is_doubtful`), the plain words of the text count in addition to the parsed ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whet.shell.wrappers import unwrap
 
 _MOST_NESTING, _MOST_COMMANDS = 6, 50
 _LONGEST = 100_000
-# What makes up a path in code; what is filled into one at run time may be anything.
+# The characters of a path in code. Parts filled in at run time may be anything.
 _IN_CODE = late_pattern(
     r"(?:[\w.~*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])*[./](?:[\w./*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])+"
 )
@@ -31,13 +31,16 @@ _FILLED_IN = late_pattern(r"\$?\{[^{}\s]*\}|%[sd]|\$\{[^}]*\}|\$\w+|\$\([^)]*\)|
 
 
 Span = tuple[int, int, bool]
-"""Where a quoted string stands, or a here-document (True)."""
+"""The position of a quoted string, or of a here-document (True)."""
 
 
 class ReadPart(msgspec.Struct, frozen=True):
-    """One simple command: its words, program first, with variables filled in that the text sets; `text` as it
-    stands there with its redirections, and `bare` that with its strings covered. `code`: what it gives to an
-    interpreter. `guessed`: it runs only if a wrapper's options mean what they may mean."""
+    """One simple command: its words, program first, with known variables filled in.
+
+    `text` is its source with redirections, and `bare` the same with its strings masked. `code` is the code
+    it passes to an interpreter. `guessed`: it runs only if a wrapper's options have one of their possible
+    meanings.
+    """
 
     words: tuple[str, ...]
     text: str
@@ -52,14 +55,17 @@ class ReadPart(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Its words in a line, by the program's bare name."""
+        """Its words in one line, starting with the program's bare name."""
         return " ".join((self.name, *self.words[1:]))
 
 
 class CommandReading(msgspec.Struct, frozen=True):
-    """A whole command. `bare`: its text with `_` for what stands in strings and here-documents, blanks left
-    where they are, but for what a shell is given to run. `strings`: where they stand, none in another.
-    `files`: the words that may name files."""
+    """A whole command.
+
+    `bare` is its text with `_` for the characters of strings and here-documents (blanks stay), except for
+    text that a shell runs. `strings` are their positions; none is inside another. `files` are the words
+    that may name files.
+    """
 
     parts: tuple[ReadPart, ...]
     bare: str
@@ -69,14 +75,14 @@ class CommandReading(msgspec.Struct, frozen=True):
 
     @property
     def programs(self) -> set[str]:
-        """The programs and scripts that it runs in its own shell or as a process, as it names them."""
+        """The programs and scripts that it runs in its own shell or as a process, as named in the text."""
         named = (part.words[part.words[0] in (".", "source") :] for part in self.parts if not part.guessed)
         return {words[0] for words in named if words}
 
 
 @lru_cache(1_000)
 def read(command: str) -> CommandReading:
-    """Read a command's text. Never raises for bad text."""
+    """Read a command's text. Never raises for bad text. Only the first 100,000 characters are parsed."""
     reader = _Reader()
     bare, strings = reader.take(command[:_LONGEST], 0)
     if reader.is_doubtful or len(command) > _LONGEST:
@@ -86,8 +92,10 @@ def read(command: str) -> CommandReading:
 
 
 def names(words: Iterable[str]) -> Iterator[str]:
-    """Give the files that words may name: the value of an assignment or an option, what looks like a path or
-    is a literal in code; of a name that is put together at run time a pattern that it fits, too."""
+    """Yield the files that words may name: values of assignments and options, and paths or literals in code.
+
+    For a name that is completed at run time, a pattern that it matches is yielded too.
+    """
     for word in words:
         if re.search(r"[\s()]", word) and not re.fullmatch(r"[^\s()]*\$\([^()]*\)[^\s()]*", word):
             found = [*_IN_CODE.findall(word), *(one[2] for one in _LITERAL.finditer(word))]
@@ -111,7 +119,7 @@ class _Reader:
         self._values: dict[str, str] = {}
 
     def take(self, text: str, nesting: int) -> tuple[str, tuple[Span, ...]]:
-        """Take a text; gives it with its strings covered, and where they stand."""
+        """Add a text. Returns it with its strings masked, and their positions."""
         script = parse(text, (), "~")
         self.is_doubtful = self.is_doubtful or bool(script.doubts) or nesting > _MOST_NESTING
         for name, word in (*script.assignments, *(one for i in script.invocations for one in i.assignments)):
@@ -135,7 +143,7 @@ class _Reader:
         return bare, tuple(one for one, end in zip(strings, ends, strict=False) if one[0] >= end)
 
     def files(self) -> Iterator[str]:
-        """Give what may name files, bare names of programs left out."""
+        """Yield the words that may name files, except bare program names."""
         words = list(self.words)
         for part in self.parts:
             if not part.guessed and "/" not in part.words[0] and part.words[0] in words:
@@ -144,7 +152,8 @@ class _Reader:
 
 
 def _inside(invocation: Invocation) -> tuple[list[tuple[Sequence[Word], bool]], list[str]]:
-    """Give the commands that one runs, itself first, with whether that is a guess; and the texts."""
+    """Return the commands that a command runs, itself first, each with whether it is a guess; and the texts
+    it runs."""
     commands: list[tuple[Sequence[Word], bool]] = []
     runs: list[str] = []
     todo: list[tuple[Sequence[Word], bool]] = [(invocation.words, False)]
@@ -163,7 +172,7 @@ def _inside(invocation: Invocation) -> tuple[list[tuple[Sequence[Word], bool]], 
 
 
 def _code(words: Sequence[Word], invocation: Invocation) -> str:
-    """Give the code that an interpreter is given on the line or as its input."""
+    """Return the code that an interpreter gets on the line or as its input."""
     codes = interpreter_code(name_of(words[0]), words[1:])
     if codes == [] and invocation.stdin is not None:
         codes = [invocation.stdin]
@@ -171,7 +180,7 @@ def _code(words: Sequence[Word], invocation: Invocation) -> str:
 
 
 def _covered(text: str, strings: Iterable[Span], runs: Collection[str]) -> str:
-    """Cover the strings with blanks in them, but for what is run."""
+    """Mask the strings that contain blanks, except those that are run."""
     for start, end, is_document in strings:
         said = text[start:end]
         inside = f"{said.rpartition(chr(10))[0]}\n" if is_document else said[1:-1]

@@ -1,4 +1,4 @@
-"""What a shell's redirections open, and the text that here-documents and here-strings give to commands."""
+"""Read a shell's redirections: the files they open, and the text of here-documents and here-strings."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from whet.shell.words import literal, unknown
 
 
 class RedirectionReader:
-    """Takes the redirections of a script; `walk` looks into the nodes that may hold commands."""
+    """Reads the redirections of a script. `walk` visits the nodes that may hold commands."""
 
     def __init__(self, state: ShellState, walk: Callable[[Iterable[Node], int], None]) -> None:
         self._state = state
         self._walk = walk
 
     def statement(self, node: Node, depth: int) -> None:
-        """A statement with redirections; words that follow a file name belong to the command."""
+        """Walk a statement with redirections. Words after a file name belong to the command."""
         state = self._state
         redirects = [child for child in node.children if child.type in REDIRECTS]
         body = [child for child in node.children if child.type not in REDIRECTS]
@@ -32,7 +32,7 @@ class RedirectionReader:
                 extra.extend(self.take(child, depth))
 
         if len(body) == 1 and body[0].type == "list":
-            # The grammar hangs the redirection of a list's last command on the whole list.
+            # The grammar attaches the redirection of a list's last command to the whole list.
             self.listed(body[0], depth, opens)
         else:
             opens()
@@ -53,7 +53,7 @@ class RedirectionReader:
         state.piped = piped
 
     def listed(self, node: Node, depth: int, opens: Callable[[], None] | None = None) -> None:
-        """`a && b`, `a || b`: where b runs, and that it may not; `opens` takes b's redirections."""
+        """Walk `a && b` or `a || b`: b runs after a, or not at all. `opens` reads b's redirections."""
         state = self._state
         first, last = node.children[0], node.children[-1]
         start = state.folders
@@ -68,7 +68,7 @@ class RedirectionReader:
         state.folders = either(state.folders, before) if state.folders != before else before
 
     def _continuation(self, node: Node, depth: int) -> None:
-        """What stands after `<<EOF` on its line: a pipeline, a list, other redirections."""
+        """Walk the rest of the line after `<<EOF`: a pipeline, a list, other redirections."""
         state = self._state
         skipped = ("heredoc_start", "heredoc_body", "heredoc_end", "file_redirect", "herestring_redirect")
         arguments = node.children_by_field_name("argument")
@@ -78,7 +78,7 @@ class RedirectionReader:
         state.stdin = stdin
 
     def take(self, node: Node, depth: int) -> list[list[Node]]:
-        """Record one redirection; gives the nodes of further words that the grammar hung on it."""
+        """Record one redirection. Returns the nodes of further words that the grammar attached to it."""
         state = self._state
         state.see(node)
         if node.type == "heredoc_redirect":
@@ -107,7 +107,7 @@ class RedirectionReader:
         return groups[1:]
 
     def _heredoc(self, node: Node, depth: int) -> list[list[Node]]:
-        """Take a here-document's text; doubt it where bash could see its end elsewhere."""
+        """Read a here-document's text. Record a doubt if bash could end it elsewhere."""
         state = self._state
         start = body = end = None
         for child in node.children:
@@ -150,12 +150,12 @@ def _in_turn(node: Node) -> bool:
 
 
 def _is_descriptor(operator: str, target: str) -> bool:
-    """Whether `>&2` or `<&3-` names an open descriptor and no file."""
+    """Whether `>&2` or `<&3-` names an open descriptor rather than a file."""
     return operator in (">&", "<&") and re.fullmatch(r"\d+-?|-", target) is not None
 
 
 def _ends_at(source: str, end: Node, delimiter: str, is_tabbed: bool, body: str) -> bool:
-    """Whether bash, which compares whole lines, ends the here-document where the tree does."""
+    """Whether bash, which compares whole lines, ends the here-document at the same position as the tree."""
     lines = body.split("\n")
     last = source[: end.end_byte].rpartition("\n")[2]
     if is_tabbed:

@@ -1,7 +1,7 @@
-"""Reads sed scripts: which commands stand in them, and what they are given.
+"""Parse sed scripts into their commands and the commands' arguments.
 
-Follows GNU sed 4.9 (sed/compile.c) and POSIX, "sed"; a test compares it with the sed that is there. It does
-not know which commands are dangerous.
+Follows GNU sed 4.9 (sed/compile.c) and POSIX, "sed"; a test compares it with the installed sed. Which
+commands are dangerous is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WITH_VALUE = {"expression": "e", "file": "f", "line-length": "l"}
 _ADDRESS = late_pattern(r"\s*(?:\d+(?:\s*~\s*\d+)?|\$|[+~]\d+|(?P<regex>/|\\[^\n\\]))")
 _BRACKET = late_pattern(r"\[\^?\]?(?:\[([:.=])[^\n]*?\1\]|[^\]\n])*\]")
 _LONGEST_CHARS = 2_000
-_GIVEN = {  # what stands after a command, but for s and y
+_GIVEN = {  # the argument after a command, except for s and y
     **dict.fromkeys("=dDgGhHnNpPxzF}", ""),
     **dict.fromkeys("lLqQ", r"[ \t]*\d*"),
     **dict.fromkeys(":btTv", r"[ \t]*[^\s;}]*"),
@@ -29,7 +29,7 @@ _GIVEN = {  # what stands after a command, but for s and y
 
 
 class SedCommand(msgspec.Struct, frozen=True):
-    """A command: its letter and what it is given (the file of r or w, the program of e, the flags of s)."""
+    """A command: its letter and its argument (the file of r or w, the program of e, the flags of s)."""
 
     name: str
     given: str = ""
@@ -41,8 +41,11 @@ class SedCommand(msgspec.Struct, frozen=True):
 
 
 class SedScript(msgspec.Struct, frozen=True):
-    """What a sed runs. `commands` is None where the text is no script; `dynamic`: a part is known only at run
-    time, and of an unreadable text `commands` holds what its parts say."""
+    """The script of a sed call. `commands` is None if the text is not a valid script.
+
+    `dynamic`: a part is known only at run time; if such a text is invalid, `commands` holds those of its
+    parts.
+    """
 
     text: str
     dynamic: bool
@@ -50,11 +53,11 @@ class SedScript(msgspec.Struct, frozen=True):
 
 
 def sed_script(words: Sequence[Word]) -> SedScript:
-    """Give the script in the words after a sed's name; what a script file holds (`-f`) is not known."""
+    """Return the script in the words after sed's name. The contents of a script file (`-f`) are unknown."""
     given, operands = _arguments(words)
     if not given:
         if operands and has_option(words, "i") and re.fullmatch(r"(\.\w+)?", operands[0].text):
-            del operands[0]  # the suffix that BSD's -i takes
+            del operands[0]  # the suffix of BSD's -i
         # A word that may be an option does not hide the script after it.
         at = next((at for at, word in enumerate(operands) if not word.may_be_flag), len(operands))
         given = operands[: at + 1]
@@ -67,7 +70,7 @@ def sed_script(words: Sequence[Word]) -> SedScript:
 
 
 def read_sed(text: str) -> list[SedCommand] | None:
-    """Give the commands of a script; None for what sed takes for no script, and for a very long one."""
+    """Parse a script. Returns None if it is invalid or very long."""
     if len(text) > _LONGEST_CHARS:
         return None
     try:
@@ -77,11 +80,12 @@ def read_sed(text: str) -> list[SedCommand] | None:
 
 
 class _Unreadable(Exception):
-    """The text is no script."""
+    """Raised if the text is not a script."""
 
 
 def _arguments(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
-    """Give the scripts that options give, and the operands; none where a script comes from a file."""
+    """Return the scripts given by options, and the operands. There are no operands if a script comes from a
+    file."""
     scripts: list[Word] = []
     operands: list[Word] = []
     rest = iter(words)
@@ -165,7 +169,7 @@ class _Reader:
         return True
 
     def _delimited(self, delimiter: str, *, has_brackets: bool = False) -> None:
-        """Take the text up to a delimiter, and that."""
+        """Consume the text up to and including a delimiter."""
         while not self._taken(re.escape(delimiter)):
             if has_brackets and self._text.startswith("[", self._at):
                 found = _BRACKET.match(self._text, self._at)
@@ -180,7 +184,7 @@ class _Reader:
             raise _Unreadable
 
     def _taken(self, pattern: str) -> bool:
-        """Take what matches here; False where nothing does."""
+        """Consume a match of the pattern here. Returns False if nothing matches."""
         found = re.compile(pattern).match(self._text, self._at)
         if found:
             self._at = found.end()

@@ -1,6 +1,6 @@
-"""What is known while a shell script is walked through: its commands so far, the folder, the variables.
+"""The state while a shell script is walked: its commands so far, the folder, the variables.
 
-Holds what each simple command is given (words, folder, input). It does not know how statements nest.
+Holds the words, folders and input of each simple command. How statements nest is handled elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tree_sitter import Node
 from whet.shell.programs import ProgramWords
 from whet.shell.words import Word, cook, literal
 
-# What a command that runs unasked may be written with; anything rarer is asked about.
+# The syntax that a command may use to run without a question. Anything rarer needs one.
 _EVERYDAY = ProgramWords(
     """
     program list pipeline command command_name subshell compound_statement comment word number string
@@ -37,11 +37,12 @@ _MOST_FOLDERS = 8
 
 
 class Invocation(msgspec.Struct):
-    """One simple command: its words (program first), and what is known of where and how it runs.
+    """One simple command: its words (program first), and where and how it runs.
 
-    `folders`: those that it may run in, none where that depends on run time. `piped_from`: the commands whose
-    output it reads. `inner`: those in its substitutions. `stdin`: the text given to it by a here-document or
-    here-string. It stands in the text from `start` to `end`, its redirections with it.
+    `folders` are those that it may run in; empty if they are known only at run time. `piped_from` are the
+    commands whose output it reads, `inner` those in its substitutions. `stdin` is the text of a
+    here-document or here-string. `start` and `end` are its position in the text, including its
+    redirections.
     """
 
     words: list[Word]
@@ -55,7 +56,8 @@ class Invocation(msgspec.Struct):
 
 
 class Redirect(msgspec.Struct):
-    """A file that the shell itself opens: `operator` is `>`, `>>`, `<`, ... and `folders` as of a command."""
+    """A file that the shell itself opens. `operator` is `>`, `>>`, `<`, ..., and `folders` are as in
+    Invocation."""
 
     operator: str
     target: Word
@@ -63,8 +65,10 @@ class Redirect(msgspec.Struct):
 
 
 class ShellScript(msgspec.Struct):
-    """All that a text can run. `doubts`: why it can't be told what runs. `everyday`: only plain syntax.
-    `seen`: every word that stands in it, wherever; `strings`: where quotes and here-documents (True) stand.
+    """Everything that a text can run.
+
+    `doubts` are the reasons why that is uncertain. `is_plain`: it has only plain syntax. `all_words` are
+    all words in it; `strings` are the positions of quotes and here-documents (True).
     """
 
     invocations: list[Invocation] = msgspec.field(default_factory=list[Invocation])
@@ -81,7 +85,7 @@ class ShellScript(msgspec.Struct):
 class ShellState:
     """The shell at one point of a script, which `script` collects.
 
-    `piped` are the commands whose output is read at this point, `stdin` the text that is given there.
+    `piped` are the commands whose output is read at this point, `stdin` the text that is read.
     """
 
     def __init__(self, source: str, folders: Folders, home: str, stdin: str) -> None:
@@ -94,23 +98,23 @@ class ShellState:
         self.stdin: Word | None = literal(stdin) if stdin else None
 
     def doubt(self, reason: str) -> None:
-        """Note why it can't be told what runs."""
+        """Record a reason why it is uncertain what runs."""
         if reason not in self.script.doubts:
             self.script.doubts.append(reason)
 
     def see(self, node: Node) -> None:
-        """Note whether a node is of the syntax that may run unasked, and where a string stands."""
+        """Record whether a node's syntax may run without a question, and the positions of strings."""
         if node.is_named and node.type not in _EVERYDAY:
             self.script.everyday = False
         if node.type in _STRINGS:
             self.script.strings.append((node.start_byte, node.end_byte, False))
 
     def text_of(self, node: Node) -> str:
-        """Give the text that a node stands for."""
+        """Return a node's source text."""
         return self.source[node.start_byte : node.end_byte]
 
     def words(self, *touching: Node) -> list[Word]:
-        """Give the words that nodes without a blank between become."""
+        """Return the words that adjacent nodes without blanks form."""
         words = cook(touching, self.source, self._value)
         self.script.seen.extend(words)
         if any(word.odd for word in words):
@@ -118,7 +122,7 @@ class ShellState:
         return words
 
     def _value(self, name: str) -> str | None:
-        """Give a variable's value where it is certain: HOME and PWD as long as nothing assigns them."""
+        """Return a variable's value if it is certain: HOME and PWD, unless something assigns them."""
         if name in self.assigned:
             return None
         if name == "HOME":
@@ -126,7 +130,7 @@ class ShellState:
         return self.folders[0] if name == "PWD" and len(self.folders) == 1 else None
 
     def touching(self, nodes: Sequence[Node]) -> list[list[Node]]:
-        """Put together what bash takes for one word and the grammar for several, as in `'it'\\''s'`."""
+        """Group nodes that are one word to bash and several to the grammar, as in `'it'\\''s'`."""
         groups: list[list[Node]] = []
         for node in nodes:
             if groups and groups[-1][-1].end_byte == node.start_byte:
@@ -140,7 +144,7 @@ class ShellState:
         return groups
 
     def assign(self, node: Node) -> tuple[str, Word]:
-        """Take an assignment; gives the name and the value."""
+        """Record an assignment and return its name and value."""
         name, word = "", literal("")
         for child in node.children:
             if child.type in ("variable_name", "subscript") and not name:
@@ -156,7 +160,7 @@ class ShellState:
         return name, word
 
     def run(self, invocation: Invocation) -> None:
-        """Add a command, and follow what a builtin does to the folder and to the variables."""
+        """Add a command, and apply a builtin's effect on the folder and the variables."""
         self.script.invocations.append(invocation)
         words = invocation.words
         while words and words[0].text in ("builtin", "command"):
@@ -172,12 +176,12 @@ class ShellState:
             self.assigned.update(word.text for word in words[1:])
 
     def succeeded(self, before: Folders) -> None:
-        """Leave out the folders from `before` a `cd`, of which it is now certain that it worked."""
+        """Remove the folders from `before` a `cd` that is now known to have succeeded."""
         after = tuple(folder for folder in self.folders if folder not in before)
         self.folders = after or self.folders
 
     def _entered(self, words: list[Word]) -> Folders:
-        """Give the folders after `cd`; none where they can't be known. It may have failed, too."""
+        """Return the folders after a successful `cd`, or an empty tuple if they can't be known."""
         targets = [word for word in words if word.text not in ("-L", "-P", "-e", "-@", "--")]
         home = self._value("HOME")
         if not targets:
@@ -193,6 +197,6 @@ class ShellState:
 
 
 def either(one: Folders, other: Folders) -> Folders:
-    """Give the folders of two ways that a script may have gone; none where one of them is not known."""
+    """Return the folders after either of two paths through a script; empty if one of them is unknown."""
     both = tuple(dict.fromkeys((*one, *other)))
     return both if one and other and len(both) <= _MOST_FOLDERS else ()

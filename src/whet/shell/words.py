@@ -1,8 +1,8 @@
-"""A word of a shell command with its quotes taken off, as far as that can be known before it runs.
+"""A word of a shell command without its quotes, as far as it can be known before it runs.
 
-`cook` turns nodes of the parsed tree into the words that bash would make of it: quotes, escapes, ANSI-C
-strings, `~`, braces and the variables whose value is known. What is only known at run time makes a word
-`dynamic`. Follows the Bash Reference Manual, "Shell Expansions". Knows nothing about any program.
+`cook` turns nodes of the parsed tree into the words that bash would form: quotes, escapes, ANSI-C strings,
+`~`, braces and variables with known values. A word with a part known only at run time is `dynamic`.
+Follows the Bash Reference Manual, "Shell Expansions". Individual programs are not considered here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tree_sitter import Node
 from whet.late import late_pattern
 
 Lookup = Callable[[str], str | None]
-"""Gives a variable's value where it is certain, else None."""
+"""Returns a variable's value if it is certain, else None."""
 
-# Unquoted braces and commas while a word is put together: private characters, refused in input.
+# Unquoted braces and commas while a word is assembled: private characters, which are refused in input.
 _OPEN, _COMMA, _CLOSE = "\ue000", "\ue001", "\ue002"
 _MARKS = str.maketrans({"{": _OPEN, ",": _COMMA, "}": _CLOSE})
 _UNMARK = str.maketrans({_OPEN: "{", _COMMA: ",", _CLOSE: "}"})
@@ -29,7 +29,7 @@ _ANSI = late_pattern(
 _ANSI_NAMES = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
 _IN_QUOTES = late_pattern(r"\\([$`\"\\])|\\\n")
 _OUTSIDE = late_pattern(r"\\(.)", re.DOTALL)
-_TILDE = late_pattern(r"~[\w.+-]*(?=/|\Z)")  # `~bob` is the home of another
+_TILDE = late_pattern(r"~[\w.+-]*(?=/|\Z)")  # `~bob` is another user's home
 _PLAIN = late_pattern(r"[\w@%+=:.,/\-]+", re.ASCII)
 _EXPANSIONS = frozenset(
     ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
@@ -42,8 +42,9 @@ class Word(msgspec.Struct, frozen=True):
     """One word. `text` has `~` and known variables filled in; `plain` is as typed, without quotes.
 
     `dynamic`: a part is known only at run time; `prefix` is the text before it. `loose`: it may become
-    several words (an unquoted expansion or a glob). `runs`: it holds a command whose output is used.
-    `odd`: it holds, unquoted, what ends a word in bash: the grammar read the text differently.
+    several words (an unquoted expansion or a glob). `runs`: it contains a command whose output is used.
+    `odd`: it contains, unquoted, a character that ends a word in bash, so the grammar read the text
+    differently.
     """
 
     text: str
@@ -57,20 +58,20 @@ class Word(msgspec.Struct, frozen=True):
 
     @property
     def may_be_flag(self) -> bool:
-        """Whether it can turn out to be an option when the command runs."""
+        """Whether it may turn out to be an option when the command runs."""
         if self.dynamic:
             return not self.prefix or self.loose or self.prefix.startswith("-")
         return self.glob and self.text[:1] in "*?[-+"
 
     def after(self, count: int) -> Word:
-        """Give the word without its first characters, which are an option's."""
+        """Return the word without its first `count` characters, which belong to an option."""
         return msgspec.structs.replace(
             self, text=self.text[count:], plain=self.plain[count:], prefix=self.prefix[count:]
         )
 
     @property
     def shown(self) -> str:
-        """How the word is written in a normalised command."""
+        """The word as written in a normalised command."""
         if not self.plain or any(c in " \t\n'\"\\|&;()<>#" for c in self.plain):
             return "'" + self.plain.replace("'", "'\\''") + "'"
         return self.plain
@@ -82,17 +83,17 @@ def literal(text: str) -> Word:
 
 
 def name_of(word: Word) -> str:
-    """Give a program's bare name."""
+    """Return a program's bare name."""
     return word.text.rsplit("/", 1)[-1]
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Write a text with the values of the variables that are known."""
+    """Replace the variables in a text whose values are known."""
     return re.sub(r"\$\{?(\w+)\}?", lambda found: values.get(found[1], found[0]), text)
 
 
 def in_line(words: Iterable[Word]) -> str:
-    """Write words so that a pattern can tell them apart: each after a blank, and `_` for their own blanks."""
+    """Join words so that a pattern can separate them: a blank before each, and `_` for blanks inside."""
     return "".join(" " + re.sub(r"\s", "_", word.text) for word in words)
 
 
@@ -102,7 +103,7 @@ def unknown(shown: str, prefix: str = "") -> Word:
 
 
 class _Cooker:
-    """Collects one word's parts in order."""
+    """Assembles one word from its parts in order."""
 
     def __init__(self, source: str, lookup: Lookup) -> None:
         self.source = source
@@ -122,7 +123,7 @@ class _Cooker:
         self.literal(source)
 
     def bare(self, raw: str) -> None:
-        """Take unquoted text: escapes, globs, braces, and `~` at the start."""
+        """Add unquoted text: escapes, globs, braces, and `~` at the start."""
         if _PLAIN.fullmatch(raw) and "," not in raw:
             self.literal(raw)
             return
@@ -166,7 +167,7 @@ class _Cooker:
             self.glob = self.glob or (not quoted and any(c in value for c in "*?["))
 
     def take(self, node: Node) -> None:
-        """Take a node of any type, by what its quotes mean."""
+        """Add a node of any type, according to its quotes."""
         kind = node.type
         source = self.source[node.start_byte : node.end_byte]
         if kind in _EXPANSIONS:
@@ -191,7 +192,7 @@ class _Cooker:
             self.bare(source)
 
     def string(self, node: Node) -> None:
-        """Take a double-quoted string; text between its expansions is found by position."""
+        """Add a double-quoted string. The text between its expansions is found by position."""
         at = node.start_byte + 1
         for child in node.children:
             if child.type in _EXPANSIONS:
@@ -201,7 +202,7 @@ class _Cooker:
         self.literal(_IN_QUOTES.sub(_unquoted, self.source[at : node.end_byte - 1]))
 
     def words(self) -> list[Word]:
-        """Finish, and expand braces."""
+        """Finish the word and expand its braces."""
         text, plain = "".join(self.text), "".join(self.plain)
         dynamic = self.prefix is not None
         word = Word(
@@ -231,8 +232,9 @@ class _Cooker:
 
 
 def cook(nodes: Sequence[Node], source: str, lookup: Lookup) -> list[Word]:
-    """Give the words that bash makes of nodes that touch: one, or several where they hold braces. `source` is
-    the whole text, one character for each byte of the parsed tree.
+    """Return the words that bash makes of adjacent nodes: one, or several if they contain braces.
+
+    `source` is the whole text, with one character for each byte of the parsed tree.
     """
     if len(nodes) == 1:
         text = source[nodes[0].start_byte : nodes[0].end_byte]
@@ -264,7 +266,8 @@ _INNERMOST = late_pattern(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 
 
 def _braces(text: str) -> list[str] | None:
-    """Expand {a,b}, inner ones first; None where it gives too many words or is a range such as {1..3}."""
+    """Expand {a,b}, inner groups first. Returns None if there would be too many words, or for a range such as
+    {1..3}."""
     done: list[str] = []
     todo = [text]
     if text.count(_OPEN) > 32:
@@ -281,6 +284,6 @@ def _braces(text: str) -> list[str] | None:
         if len(parts) == 1:
             if ".." in group[1]:
                 return None
-            parts = [group[0].translate(_UNMARK)]  # no group: `{}`, `{a}`
+            parts = [group[0].translate(_UNMARK)]  # not a group: `{}`, `{a}`
         todo.extend(current[: group.start()] + part + current[group.end() :] for part in reversed(parts))
     return done

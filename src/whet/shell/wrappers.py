@@ -1,7 +1,7 @@
-"""Commands that run other commands: what runs inside `env`, `sudo`, `xargs`, `sh -c`, `find -exec` and kin.
+"""Find the commands that other commands run: `env`, `sudo`, `xargs`, `sh -c`, `find -exec` and similar.
 
-`unwrap` gives, for one simple command, the commands inside as words and the shell text inside as text.
-Only names and options are looked at; whether the inner command is risky is decided elsewhere.
+`unwrap` returns, for one simple command, the inner commands as words and the inner shell text as text.
+Only names and options are considered; whether the inner command is risky is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _OPTION = late_pattern(r"-[^-]|--.")
 
 
 class WrappedCommand(msgspec.Struct):
-    """What a command runs. `vanishes`: the wrapper itself needs no rule. `fed`: its shell reads its input.
+    """The commands inside a command.
 
-    `doubts`: why it can't be told what runs. `assigns`: variables that are set for the inner command.
-    `maybe`: what runs if an option that isn't known takes the word after it.
+    `vanishes`: the wrapper itself needs no rule. `fed`: its shell runs its input. `doubts` are the reasons
+    why it is uncertain what runs. `assigns` are variables set for the inner command. `maybe` are the
+    commands that run if an unknown option takes the next word as its value.
     """
 
     commands: list[list[Word]] = msgspec.field(default_factory=list[list[Word]])
@@ -38,7 +39,7 @@ class WrappedCommand(msgspec.Struct):
 
 
 def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
-    """Say what `words` (program first) runs inside, or None where it is no wrapper."""
+    """Return the commands inside `words` (program first), or None if it is not a wrapper."""
     name = name_of(words[0])
     known = program(name)
     if name.startswith(("python", "pypy")) and [w.text for w in words[1:2]] == ["-m"]:
@@ -50,7 +51,7 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
         return handler(words)
     if known.wraps is not None:
         return _prefix(words, known.wraps)
-    if known == UNKNOWN:  # one that may run what it is given: `perhaps sh -c TEXT`
+    if known == UNKNOWN:  # an unknown program may run its arguments: `perhaps sh -c TEXT`
         at = next((at for at, word in enumerate(words) if at and is_shell(word)), len(words))
         return WrappedCommand(maybe=[list(words[at:])]) if words[at + 1 :] else None
     if "run-verbs" not in known.kinds:
@@ -64,7 +65,7 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
 
 
 def is_shell(word: Word) -> bool:
-    """Whether a word names a shell that no variable or pattern can change."""
+    """Whether a word names a shell and no variable or pattern can change that."""
     return not word.dynamic and "shell" in program(name_of(word)).kinds
 
 
@@ -79,7 +80,7 @@ _MOST_GUESSES = 6
 
 
 def _takes_next(option: str, short: str) -> bool:
-    """Whether an option wants the next word: `-x`, also as the last of a cluster, or a known long one."""
+    """Whether an option takes the next word: `-x`, also as the last of a cluster, or a known long option."""
     if option.startswith("--"):
         return option[2:] in _LONG_WITH_VALUE
     found = next((at for at, letter in enumerate(option) if letter in short), None)
@@ -87,7 +88,7 @@ def _takes_next(option: str, short: str) -> bool:
 
 
 def _prefix(words: Sequence[Word], takes: Wrapping) -> WrappedCommand:
-    """Skip options, their values and operands; the rest is the command."""
+    """Skip options, their values and operands. The remaining words are the command."""
     inside = WrappedCommand(vanishes=not takes.stays)
     at, unsure = 1, 0
     while at < len(words):
@@ -114,7 +115,7 @@ def _prefix(words: Sequence[Word], takes: Wrapping) -> WrappedCommand:
 
 
 def _guess(inside: WrappedCommand, words: Sequence[Word], unsure: int) -> None:
-    """Note what runs if some of the `unsure` options before take a value of their own."""
+    """Record what runs if some of the preceding `unsure` options take a value."""
     inside.maybe.extend(list(words[at:]) for at in range(min(unsure, _MOST_GUESSES, len(words))))
 
 
@@ -127,7 +128,7 @@ _SHELL = Wrapping(values="oO", stays=True)
 
 
 def _shell(words: Sequence[Word]) -> WrappedCommand:
-    """sh, bash and kin: `-c TEXT`, a script, or whatever comes in."""
+    """Unwrap sh, bash and similar: `-c TEXT`, a script, or the input."""
     at = next((at for at, word in enumerate(words) if at and word.text in ("-", "--")), len(words))
     inside = _prefix(words[:at], _SHELL)
     operands = [*(inside.commands[0] if inside.commands else ()), *words[at + 1 :]]
@@ -166,12 +167,12 @@ def _env(words: Sequence[Word]) -> WrappedCommand:
 
 
 def _before(inside: WrappedCommand, words: Sequence[Word]) -> Sequence[Word]:
-    """Give a wrapper's own words: those before the command inside."""
+    """Return a wrapper's own words: those before the inner command."""
     return words[1 : len(words) - len(inside.commands[0])] if inside.commands else words[1:]
 
 
 def _command(words: Sequence[Word]) -> WrappedCommand | None:
-    """`command -v name` only looks a name up."""
+    """Unwrap `command`. `command -v name` only looks up a name."""
     if len(words) > 1 and re.fullmatch(r"-[pvV]*[vV][pvV]*", words[1].text):
         return None
     return _prefix(words, Wrapping())
@@ -187,7 +188,7 @@ _XARGS = Wrapping(
 
 
 def _xargs(words: Sequence[Word]) -> WrappedCommand:
-    """The command after xargs' own options; a word that its input replaces is known at run time only."""
+    """Unwrap xargs. A word that its input replaces is known only at run time."""
     inside = _prefix(words, _XARGS)
     options, marks = _before(inside, words), set[str]()
     inside.commands = inside.commands or [[literal("echo")]]
@@ -204,7 +205,7 @@ def _xargs(words: Sequence[Word]) -> WrappedCommand:
 
 
 def _parallel(words: Sequence[Word]) -> WrappedCommand:
-    """GNU parallel: the command up to `:::`, its arguments known only at run time."""
+    """Unwrap GNU parallel: the command up to `:::`, its arguments known only at run time."""
     end = next((at for at, word in enumerate(words) if word.text.startswith(":::")), len(words))
     inside = _prefix(words[:end], Wrapping(values="jnSIa", stays=True))
     if not inside.commands:
@@ -215,7 +216,8 @@ def _parallel(words: Sequence[Word]) -> WrappedCommand:
 
 
 def _find(words: Sequence[Word]) -> WrappedCommand | None:
-    """Each -exec, -execdir, -ok, -okdir up to `;` or `+`; `{}` is a path below the start folder."""
+    """Unwrap find: each -exec, -execdir, -ok, -okdir up to `;` or `+`. `{}` is a path below the start
+    folder."""
     inside = WrappedCommand()
     at = 1
     while at < len(words):
@@ -247,7 +249,7 @@ def _fd(words: Sequence[Word]) -> WrappedCommand | None:
 
 
 def _text_of_rest(words: Sequence[Word]) -> WrappedCommand:
-    """eval and watch: their arguments joined are shell text."""
+    """Unwrap eval and watch: their arguments joined are shell text."""
     rest = [word for word in words[1:] if word.text != "--"]
     if name_of(words[0]) == "watch":
         rest = next(iter(_prefix(words, _WATCH).commands), list[Word]())
@@ -258,7 +260,7 @@ _WATCH = Wrapping(values="nqs")
 
 
 def joined(words: Sequence[Word]) -> list[Word]:
-    """Join words by spaces into one word of text; none where there is none."""
+    """Join words by spaces into one text word, or return an empty list if there are none."""
     if not words:
         return []
     text = " ".join(w.text for w in words)
@@ -271,7 +273,7 @@ def _trap(words: Sequence[Word]) -> WrappedCommand | None:
 
 
 def _given_text(words: Sequence[Word]) -> WrappedCommand | None:
-    """script, su and npx: the text after -c, which may stand in a cluster or hang on its option."""
+    """Unwrap script, su and npx: the text after -c, which may be in a cluster or attached to its option."""
     for at, word in enumerate(words[1:], 1):
         found = re.match(r"(?:-[a-zA-Z]*?c|--(?:com?m?a?n?d?|call)(?:=|$))(.*)", word.text, re.DOTALL)
         if found is None:
@@ -283,7 +285,7 @@ def _given_text(words: Sequence[Word]) -> WrappedCommand | None:
 
 
 def _package_runner(words: Sequence[Word]) -> WrappedCommand | None:
-    """`npm exec -c TEXT`, `npm exec -- COMMAND`."""
+    """Unwrap `npm exec -c TEXT` and `npm exec -- COMMAND`."""
     at = next((at for at, word in enumerate(words) if word.text in ("exec", "x", "dlx")), 0)
     return (_given_text(words[at:]) or _prefix(words[at:], _AFTER_RUN)) if at else None
 
@@ -297,7 +299,7 @@ _EXEC = Wrapping(
 
 
 def _container(words: Sequence[Word]) -> WrappedCommand | None:
-    """`docker exec NAME command`: the command runs in the container, yet on real data."""
+    """Unwrap `docker exec NAME command`: the command runs in the container, but on real data."""
     at = next((at for at, word in enumerate(words) if word.text == "exec"), 0)
     if not at:
         return None
@@ -308,7 +310,7 @@ def _container(words: Sequence[Word]) -> WrappedCommand | None:
 
 
 def _git(words: Sequence[Word]) -> WrappedCommand | None:
-    """`git bisect run CMD`, `git submodule foreach CMD` and `git rebase --exec TEXT`."""
+    """Unwrap `git bisect run CMD`, `git submodule foreach CMD` and `git rebase --exec TEXT`."""
     texts = [w.text for w in words]
     for first, second in (("bisect", "run"), ("submodule", "foreach")):
         if first in texts and second in texts[texts.index(first) :]:

@@ -1,1 +1,2 @@
-"""What every SQLite file of ours shares: the writer lane with group commit, and SQLite's errors as ours."""
+"""The shared basis of every SQLite file of ours: the writer lane with group commit, and the translation of
+SQLite's errors."""

@@ -1,9 +1,9 @@
-"""Brings the writes of one event loop to the lane, all that are ready at once as one batch.
+"""Pass the writes of one event loop to the lane, batching those that are ready at the same time.
 
-Writes made in the same pass of the loop are committed together and their waiters woken by one callback;
-what these write at once goes into the next commit, in that same pass. While no two writes ever meet, a write
-is committed at once, without a detour over the loop; every now and then one takes the detour, to see whether
-others have come. Where the loop serves many clients, it does so only as the last of its pass.
+Writes made in the same pass of the loop are committed together, and their waiters are woken by one
+callback; their next writes go into the next commit, in that same pass. While writes come one at a time,
+each is committed directly, without going through the loop; now and then one is queued, to see whether
+others have come. If the loop serves many clients, it commits directly only as the last step of its pass.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _UNKNOWN = (None,)
 
 
 Write = tuple[Work, asyncio.Future[Any], After | None]
-"""A write on its way: the work, its waiter, and `after`, which gets the result or the error on the loop's
-thread before the waiter does, and also where the waiter has gone."""
+"""A queued write: the work, its waiter, and `after`, which receives the result or the error on the loop's
+thread before the waiter does, even if the waiter was cancelled."""
 
 
 class WriteBatcher:
-    """One loop's way to the lane; used on that loop's thread only.
+    """One loop's connection to the lane; used on that loop's thread only.
 
-    `many_writers`: the loop serves many clients at once. Then no write is committed without looking for
-    others, and what comes together is committed on the lane's thread. `committed` is called after each commit
-    on the loop's thread, once every `after` was, and before any waiter goes on.
+    `many_writers`: the loop serves many clients at once. Then every write waits for others to join, and
+    batches are committed on the lane's thread. `on_commit` is called after each commit on the loop's
+    thread, after every `after` callback and before any waiter continues.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class WriteBatcher:
         self._lane = lane
         self._committed = committed
         self._many_writers = many_writers
-        # What the loop has yet to run in this pass: asyncio's own, which tells it nowhere else. Another kind
-        # of loop has none, and each write takes the detour.
+        # The callbacks that the loop has yet to run in this pass. asyncio does not publish this; another kind
+        # of loop lacks it, and then each write is queued.
         self._still_to_run: Collection[object] = getattr(loop, "_ready", _UNKNOWN)
         self._writes: list[Write] = []
         self._flush_is_due = False
@@ -57,7 +57,7 @@ class WriteBatcher:
         self._at_once = 0
 
     async def small(self, work: Work, after: After | None) -> Any:
-        """Commit a write of a few rows and give its result. A cancel leaves, and undoes nothing."""
+        """Commit a write of a few rows and return its result. A cancel stops waiting but undoes nothing."""
         done = self._try_at_once(work) if self._at_once and not self._writes else None
         if done is None:
             return await self._queue(work, after)
@@ -70,7 +70,7 @@ class WriteBatcher:
         return result
 
     def _try_at_once(self, work: Work) -> Outcome | None:
-        """Commit a write here and now, as none has met another lately; None: nothing was done."""
+        """Commit a write directly if recent writes came alone. Returns None if nothing was done."""
         if self._many_writers:
             if self._still_to_run:
                 return None
@@ -102,13 +102,13 @@ class WriteBatcher:
         self._singles = self._singles + 1 if len(writes) == 1 else 0
         is_alone = self._singles >= _SINGLES_MEAN_ALONE
         self._at_once = _AT_ONCE if is_alone else 0
-        goes_aside = self._many_writers and not is_alone  # the loop works on while the disk syncs
+        goes_aside = self._many_writers and not is_alone  # the loop continues while the disk syncs
         outcomes = None if goes_aside else self._lane.try_here([work for work, _, _ in writes])
         if outcomes is not None:
             self._resolve(writes, outcomes)
         else:
             self._send(writes)
-        if self._flush_is_due:  # behind the waiters that were just woken
+        if self._flush_is_due:  # after the waiters that were just woken
             self.loop.call_soon(self._flush)
 
     def _send(self, writes: list[Write]) -> None:
@@ -130,4 +130,4 @@ class WriteBatcher:
                 future.set_result(result)
             else:
                 future.set_exception(error)
-        self._committed()  # those who were woken go on in a later pass
+        self._committed()  # the woken waiters continue in a later pass

@@ -1,7 +1,7 @@
-"""An open SQLite file of ours: WAL, synchronous=FULL, its schema up to date; several processes may share it.
+"""An open SQLite file of ours: WAL, synchronous=FULL, its schema up to date. Several processes may share it.
 
 Writes go through the lane (`lane.py`), reads run on their own connections, so neither waits for the other.
-This module knows no table; the functions that do are passed in as `work`. A work gets a connection inside
+This module knows no table; functions that do are passed in as `work`. A work receives a connection inside
 a transaction, may run twice, must change nothing else, and must not keep the connection.
 """
 
@@ -32,19 +32,20 @@ _LATER_S = 0.25
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """What is one file's own: the numbered steps of its schema (SQL), sizes, and what a person can do."""
+    """The properties of one kind of file: the numbered steps of its schema (SQL), sizes, and hints for
+    people."""
 
     steps: Sequence[str]
     step_names: Sequence[str] = ()
-    """Where given, the table `migrations` says what was applied when."""
+    """If given, the table `migrations` records which step was applied when."""
     newer_hint: str
-    """What else helps than an upgrade, where a newer version wrote the file."""
+    """The alternative to an upgrade if a newer version wrote the file."""
     access_hint: str
     wal_limit_bytes: int
     checkpoint_pages: int = CHECKPOINT_PAGES
     writer_cache_kb: int = 0
     read_patience_s: float | None = None
-    """How long a read waits for a lock; None: as long as a write."""
+    """How long a read waits for a lock, in seconds; None: as long as a write."""
     many_writers: bool = False
 
 
@@ -68,10 +69,10 @@ class DatabaseFile:
 
     @classmethod
     def open_file(cls, path: Path, now: str, patience_s: float) -> Self:
-        """Open or make the file (mode 0600) and bring its schema up to date.
+        """Open or create the file (mode 0600) and bring its schema up to date.
 
-        Another process's lock is waited for `patience_s`.
-        Raises SchemaTooNew (the file is left untouched), StoreCorrupt, StoreUnwritable, StoreFull, StoreBusy.
+        Waits up to `patience_s` for another process's lock. Raises SchemaTooNew (the file is left
+        untouched), StoreCorrupt, StoreUnwritable, StoreFull, StoreBusy.
         """
         _make_private(path, cls.layout.access_hint)
         connection: apsw.Connection | None = None
@@ -88,19 +89,19 @@ class DatabaseFile:
 
     @classmethod
     def advised(cls, error: StoreError, path: Path) -> StoreError:
-        """Give what is raised where opening failed; a place for better hints."""
+        """Return the error to raise if opening failed. Subclasses override it to add better hints."""
         return error
 
     async def append(self, work: Work[T] | Rows, after: After | None = None) -> T:
-        """Write a few rows; returns when they are on disk. A cancel leaves, and undoes nothing.
+        """Write a few rows; returns when they are on disk. A cancel stops waiting but undoes nothing.
 
-        Those begun in one pass of the loop share a commit. `after` gets (result, error) on the loop's
-        thread before the waiter does, and also where that was cancelled.
+        Writes begun in one pass of the loop share a commit. `after` receives (result, error) on the loop's
+        thread before the waiter does, even if the waiter was cancelled.
         """
         return await self._gather_here().small(work, after)
 
     def submit(self, work: Work[T]) -> Future[T]:
-        """Queue a write; the future is done after its commit is on disk, or has a StoreError."""
+        """Queue a write. The future is done after its commit is on disk, or has a StoreError."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
@@ -115,13 +116,14 @@ class DatabaseFile:
         return future
 
     def submit_later(self, work: Work[bool]) -> None:
-        """Queue a write for a moment later, at the latest for the close; asked for again until then it is
-        still done once, and once more while it gives True. A failure is the next caller's to try again."""
+        """Queue a write to run within a quarter of a second, at the latest on close. Further requests until
+        then are merged into it. It runs again while it returns True. After a failure the next caller must
+        request it again."""
         if (waits_on := self._later.get(work)) is not None and not waits_on.is_closed():
             return
         try:
             loop = self._later[work] = asyncio.get_running_loop()
-        except RuntimeError:  # there is none to wait on
+        except RuntimeError:  # there is no running loop
             self._submit_again(work)
         else:
             loop.call_later(_LATER_S, self._submit_again, work)
@@ -165,7 +167,7 @@ class DatabaseFile:
             self._put_back(reader)
 
     def close(self) -> None:
-        """Commit what was submitted and close every connection. Calling it again does nothing."""
+        """Commit the submitted writes and close every connection. Calling it again does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -177,10 +179,10 @@ class DatabaseFile:
         self._connection.close()
 
     def _wait_for_readers(self) -> None:
-        """Wait for reads on threads of this object's own."""
+        """Wait for reads on threads that this object owns."""
 
     def _committed(self) -> None:
-        """Hear that a commit of appended rows is done, before those who wait for it go on."""
+        """Called after a commit of appended rows, before its waiters continue."""
 
     def _gather_here(self) -> WriteBatcher:
         loop = asyncio.get_running_loop()
@@ -215,7 +217,7 @@ class DatabaseFile:
 
 
 def _make_private(path: Path, hint: str) -> None:
-    """Make the file, or take others' rights on it away, before SQLite writes the first byte.
+    """Create the file, or remove others' rights on it, before SQLite writes the first byte.
 
     An existing file is never opened here: closing it would drop the locks of this process's other
     connections (POSIX locks belong to the process, not to the descriptor).
@@ -248,7 +250,7 @@ def _prepare(connection: apsw.Connection, path: Path, layout: Layout, now: str, 
 
 
 def _is_current(connection: apsw.Connection, path: Path, layout: Layout) -> bool:
-    """Say whether every step was applied. Raises SchemaTooNew; writes nothing."""
+    """Return whether every step was applied. Raises SchemaTooNew; writes nothing."""
     version, last = int(connection.pragma("user_version")), len(layout.steps)
     if version > last:
         raise SchemaTooNew(
@@ -259,7 +261,7 @@ def _is_current(connection: apsw.Connection, path: Path, layout: Layout) -> bool
 
 
 def _migrate(connection: apsw.Connection, path: Path, layout: Layout, now: str) -> None:
-    """Apply the steps that are missing, all or nothing; another process doing the same is waited for."""
+    """Apply the missing steps, all or nothing. Waits for another process that does the same."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _is_current(connection, path, layout):

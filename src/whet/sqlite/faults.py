@@ -1,6 +1,6 @@
-"""Turns what SQLite reports into the store's own errors, in one place.
+"""Translate SQLite's errors into the store's own errors, in one place.
 
-The message is one line for a person; the hint says what to do. Nothing here knows what was being done.
+The message is one line for a person; the hint says what to do. Nothing here knows which operation failed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-# What SQLite and its binding raise; the others are a whole number of more than 64 bits, and a text that is no
-# UTF-8.
+# The exceptions of SQLite and its binding. The last two are for integers of more than 64 bits, and for text
+# that is not UTF-8.
 FAULTS = (apsw.Error, OverflowError, UnicodeDecodeError)
 
 
 def as_store_error(error: Exception, path: str, system_errno: int = 0) -> StoreError:
-    """Give the StoreError for one of `FAULTS`; `system_errno` tells a full disk from a broken one."""
+    """Return the StoreError for one of `FAULTS`. `system_errno` separates a full disk from a broken one."""
     if isinstance(error, OverflowError):
         return StoreError("a number is larger than the database can hold", hint="give a smaller one")
     if isinstance(error, UnicodeDecodeError):

@@ -1,10 +1,10 @@
 """The writer lane: one connection, one thread, group commit.
 
-Everything that waits when the lane becomes free is committed together, with one fsync. A batch in which
-one work fails is rolled back whole and its works are committed one by one, so that only the failing one
-is undone; a work may therefore run twice and must change nothing but the database. A work is a function of
-the connection, or plain rows: those of neighbouring works go to SQLite as one list for each statement. The
-lane knows nothing about tables or event loops (`batching.py` brings it the writes of a loop).
+All works that wait when the lane becomes free are committed together, with one fsync. A batch in which one
+work fails is rolled back whole and its works are committed one by one, so that only the failing one is
+undone; a work may therefore run twice and must change nothing but the database. A work is a function of
+the connection, or plain rows: rows of neighbouring works go to SQLite as one list for each statement. The
+lane knows nothing about tables or event loops (`batching.py` passes it the writes of a loop).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from whet.sqlite.faults import FAULTS, as_store_error
 
 
 class RowStatement(msgspec.Struct, frozen=True, eq=False):
-    """One SQL statement for plain rows; `conflict` and `hint` say to a person what it means when a row is
-    already there."""
+    """One SQL statement for plain rows. `conflict` and `hint` explain to a person what it means if a row
+    already exists."""
 
     sql: str
     conflict: str = ""
     hint: str = ""
 
     def write(self, connection: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Write these rows. Raises StoreBusy where one is already there."""
+        """Write these rows. Raises StoreBusy if one already exists."""
         try:
             connection.executemany(self.sql, rows)
         except apsw.ConstraintError as error:
@@ -41,21 +41,21 @@ class RowStatement(msgspec.Struct, frozen=True, eq=False):
 
 Rows: TypeAlias = tuple[tuple[RowStatement, tuple[Any, ...]], ...]
 """Statements with the values of each, in their order. Across the works of one batch only the order of the
-statements is kept, so rows of different works must not depend on each other; their result is None."""
+statements is kept, so rows of different works must not depend on each other. Their result is None."""
 Work: TypeAlias = Callable[[apsw.Connection], Any] | Rows
 Outcome = tuple[Any, BaseException | None]
 Deliver = Callable[[Sequence[Outcome]], None]
 
 CHECKPOINT_PAGES = 1000
 _GROUP_MAX = 256
-_LOOK_EVERY = 16  # commits; counting the log's pages after each one by a hook costs a tenth of an append
+_LOOK_EVERY = 16  # commits; checking the log's size after each one by a hook costs a tenth of an append
 _QUICK_COMMIT_S = 0.002
 _WRITTEN: Outcome = (None, None)
 _now_s = time.perf_counter
 
 
 def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
-    """Run works in their order; rows are kept back until a function or the end comes."""
+    """Run works in their order. Rows are buffered until a function or the end comes."""
     outcomes: list[Outcome] = []
     rows: dict[RowStatement, list[tuple[Any, ...]]] = {}
     for work in works:
@@ -74,7 +74,7 @@ def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
 
 
 def _write_rows(connection: apsw.Connection, rows: dict[RowStatement, list[tuple[Any, ...]]]) -> None:
-    """Write what was kept back, and forget it."""
+    """Write the buffered rows and clear the buffer."""
     for statement, values in rows.items():
         statement.write(connection, values)
     rows.clear()
@@ -85,7 +85,7 @@ class _NotBegun(Exception):
 
 
 class _Capture:
-    """Holds an exception for the one who waits for the result instead of letting it end the thread."""
+    """Captures an exception for the waiter of the result instead of letting it end the thread."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -99,7 +99,7 @@ class _Capture:
 
 
 class GroupLane(ABC):
-    """One thread that commits what was put, in its order, all that waits together."""
+    """One thread that commits works in the order they were queued, batching all that wait."""
 
     name = ""
 
@@ -110,7 +110,7 @@ class GroupLane(ABC):
         self._closed = False
 
     def put(self, works: Sequence[Work], deliver: Deliver) -> None:
-        """Queue `works`; `deliver` is called on the lane's thread with their outcomes after the commit."""
+        """Queue `works`. `deliver` is called on the lane's thread with their outcomes after the commit."""
         with self._start:
             if self._closed:
                 raise StoreError("the database is closed")
@@ -120,7 +120,7 @@ class GroupLane(ABC):
             self._queue.put((works, deliver))
 
     def close(self) -> None:
-        """Commit what is queued and stop the thread."""
+        """Commit the queued works and stop the thread."""
         with self._start:
             if self._closed:
                 return
@@ -131,10 +131,10 @@ class GroupLane(ABC):
 
     def _run(self) -> None:
         while self._serve():
-            pass  # nothing of a batch stays referenced while the lane waits for the next one
+            pass  # no reference to a batch is kept while the lane waits for the next one
 
     def _serve(self) -> bool:
-        """Wait for writes and commit all that are queued; False when there will be no more."""
+        """Wait for writes and commit all that are queued. Returns False when there will be no more."""
         items: list[tuple[Sequence[Work], Deliver]] = []
         works: list[Work] = []
         item = self._queue.get()
@@ -153,11 +153,11 @@ class GroupLane(ABC):
 
     @abstractmethod
     def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
-        """Commit works, or none, on the lane's thread."""
+        """Commit works, possibly an empty list, on the lane's thread."""
 
 
 class WriterLane(GroupLane):
-    """Commits works in the order they were put, many in one transaction. The connection stays open."""
+    """Commits works in the order they were queued, many in one transaction. The connection stays open."""
 
     name = "store-lane"
 
@@ -173,7 +173,8 @@ class WriterLane(GroupLane):
         self._connection = connection
         self._path = path
         self._held = threading.Lock()
-        self._capture = _Capture()  # used under `_held`; each commit making one of its own costs a per cent
+        # used under the lock; creating one for each commit would cost one per cent
+        self._capture = _Capture()
         self._patience_ms = patience_ms
         self._timeout_ms = -1
         self._pace_s = 0.0
@@ -181,22 +182,22 @@ class WriterLane(GroupLane):
         self._checkpointed_pages = 0
         self._checkpoint_pages = checkpoint_pages
         self.log_pages = 0
-        """How many pages were in the log at the last look, those moved already included."""
+        """The pages in the log at the last check, including those already checkpointed."""
         self.before_commit: Callable[[apsw.Connection], object] | None = None
-        """Called inside each transaction of functions, as its last part; its failure undoes them."""
+        """Called at the end of each transaction of functions. If it fails, they are undone."""
         connection.wal_autocheckpoint(0)
 
     def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
-        """Commit `works` on the caller's thread if nobody else is writing and the disk has been quick.
+        """Commit `works` on the caller's thread if no other thread is writing and the disk has been quick.
 
-        None: nothing was done, put them. Saves the two thread switches, which on a fast disk cost as
-        much as the commit. A slow disk never blocks the caller for long: one slow commit turns this off
-        for a while, and another process's lock is not waited for.
+        Returns None if nothing was done; then queue them with `put`. Saves two thread switches, which on a
+        fast disk cost as much as the commit. A slow disk never blocks the caller for long: one slow commit
+        turns this off for a while, and it does not wait for another process's lock.
         """
         if self._closed or not self._queue.empty():
             return None
         if self._pace_s > _QUICK_COMMIT_S:
-            self._pace_s *= 0.7  # it is forgotten bit by bit, and this thread tried again
+            self._pace_s *= 0.7  # the slow commit is forgotten gradually, and then this thread is tried again
             return None
         if not self._held.acquire(False):
             return None
@@ -229,7 +230,7 @@ class WriterLane(GroupLane):
             return [(None, self._translate(refused.__cause__))] * len(works)
 
     def _commit(self, works: Sequence[Work]) -> list[Outcome]:
-        """Commit all works in one transaction; on a failure each in one of its own. Raises _NotBegun."""
+        """Commit all works in one transaction or, after a failure, each in its own. Raises _NotBegun."""
         began = _now_s()
         capture = self._capture
         with capture:
@@ -249,7 +250,7 @@ class WriterLane(GroupLane):
         try:
             if len(works) == 1 and not callable(first) and len(first) == 1:
                 statement, values = first[0]
-                statement.write(connection, (values,))  # a transaction by itself, two statements fewer
+                statement.write(connection, (values,))  # a transaction by itself, saving two statements
                 return [_WRITTEN]
             connection.execute("BEGIN IMMEDIATE")
         except apsw.BusyError as error:
@@ -284,7 +285,7 @@ class WriterLane(GroupLane):
         return self.log_pages >= self._checkpoint_pages
 
     def _checkpoint(self) -> None:
-        """Move the log into the file; a failure costs nothing, a later one moves what it left."""
+        """Move the log into the file. A failure is harmless; a later checkpoint moves the rest."""
         self._checkpointed_pages = self._pages_written()
         self.log_pages: int = 0
         with _Capture():

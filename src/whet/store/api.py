@@ -1,4 +1,4 @@
-"""Which session a client's conversation is, and which response its last turn.
+"""Which session a client's conversation belongs to, and which response its last turn produced.
 
 Every function takes a connection inside a transaction.
 """
@@ -17,8 +17,8 @@ _SHARED = -1
 
 
 class SessionOwner(msgspec.Struct, frozen=True):
-    """What the API knows of a session: who began it, its client's name for it, the hash of what the client's
-    own instructions were when the model was last given them."""
+    """A session's API data: the token that began it, its client's name for it, and the hash of the client's
+    own instructions when they were last sent to the model."""
 
     token: str
     client_key: str
@@ -26,7 +26,7 @@ class SessionOwner(msgspec.Struct, frozen=True):
 
 
 def adopt(connection: apsw.Connection, session_id: str, token: str, client_key: str = "") -> None:
-    """Note who began a session, and the client's name for it, which no other session has then."""
+    """Record the owner of a session and the client's name for it, which is removed from any other session."""
     key = sessions.key_of(connection, session_id)
     _free(connection, token, client_key)
     connection.execute(
@@ -36,7 +36,7 @@ def adopt(connection: apsw.Connection, session_id: str, token: str, client_key: 
 
 
 def token_of(connection: apsw.Connection, session_id: str) -> str | None:
-    """Give the name of the token that began a session; None where it was not begun here."""
+    """Return the name of the token that began a session, or None if it was not begun through the API."""
     found = connection.execute(
         "SELECT a.token FROM sessions s JOIN api_sessions a ON a.session = s.key WHERE s.id = ?",
         (session_id,),
@@ -52,16 +52,16 @@ def _free(connection: apsw.Connection, token: str, client_key: str) -> None:
 
 
 def set_aside(connection: apsw.Connection, session_id: str) -> None:
-    """Have a session count as a helper's: not listed among conversations, not gone on with, not reviewed.
+    """Treat a session as a helper's: it is not listed among conversations, not continued and not reviewed.
 
-    What it cost still counts.
+    Its cost still counts.
     """
     key = sessions.key_of(connection, session_id)
     connection.execute("UPDATE sessions SET kind = 'child' WHERE key = ?", (key,))
 
 
 def belonging(connection: apsw.Connection, session_id: str) -> SessionOwner | None:
-    """Give what is known of a session; None where it was not begun here. Raises NotFound."""
+    """Return a session's API data, or None if it was not begun through the API. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT token, client_key, instructions FROM api_sessions WHERE session = ?", (key,)
@@ -70,10 +70,10 @@ def belonging(connection: apsw.Connection, session_id: str) -> SessionOwner | No
 
 
 def session_of(connection: apsw.Connection, token: str, client_key: str) -> str:
-    """Give the session that a client calls so; empty without one."""
+    """Return the id of the session that a client has given this name, or an empty string."""
     found = connection.execute(
         "SELECT s.id FROM api_sessions a JOIN sessions s ON s.key = a.session"
-        " WHERE a.token = ? AND a.client_key = ? AND a.client_key <> ''",  # in the words of the index
+        " WHERE a.token = ? AND a.client_key = ? AND a.client_key <> ''",  # repeats the index's condition
         (token, client_key),
     ).fetchone()
     return found[0] if found else ""
@@ -117,13 +117,13 @@ def keep_tips(connection: apsw.Connection, session_id: str, turn_id: str, tips: 
 
 
 def set_instructions(connection: apsw.Connection, session_id: str, digest: str) -> None:
-    """Note which of the client's instructions the model has been given."""
+    """Record which of the client's instructions the model has received."""
     key = sessions.key_of(connection, session_id)
     connection.execute("UPDATE api_sessions SET instructions = ? WHERE session = ?", (digest, key))
 
 
 def said_by_user(connection: apsw.Connection, session_id: str) -> list[str]:
-    """Give the texts of the person's messages, in order; those of undone turns are left out."""
+    """Return the texts of the person's messages, in order, without those of undone turns."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT role, content, extra FROM messages m WHERE id > ? AND id < ? AND role = ? AND NOT EXISTS"
@@ -134,7 +134,8 @@ def said_by_user(connection: apsw.Connection, session_id: str) -> list[str]:
 
 
 def keep_response(connection: apsw.Connection, response_id: str, session_id: str) -> None:
-    """Remember that a response is the last turn of a session; one that took several is the newest of them."""
+    """Record that a response is the last turn of a session. If a response took several turns, the newest
+    counts."""
     key = sessions.key_of(connection, session_id)
     connection.execute(
         "INSERT INTO api_responses (id, session, turn) VALUES (?, ?, ?)"

@@ -1,8 +1,8 @@
-"""Whole past sessions of other programs, stored at once, and known again when they come a second time.
+"""Store whole past sessions of other programs, and recognise them when they are imported again.
 
 A session comes as values, already in this store's order: each answer's results follow it, in the order of
-its calls. What was stored under an origin and an id is remembered, so that importing again adds what is
-new and nothing twice. Every function takes a connection inside a transaction.
+its calls. Each import is recorded under its origin and id, so that importing again adds only new messages.
+Every function takes a connection inside a transaction.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from whet.store import compactions, rows, sessions
 from whet.store.sessions import NewSession
 
 Stored = Literal["new", "grown", "same", "changed"]
-"""What came of a session: `changed` was stored before and differs now in what was stored; it is left."""
+"""The result of storing a session. `changed`: it was stored before, and its stored part differs now; it is
+not changed here."""
 
 
 class PastMessage(msgspec.Struct, frozen=True):
-    """A message and when it was said; of an answer the usage of its model call, of a result how its call
-    ended (`error_kind` as in ToolOutput)."""
+    """A message and its time. For an answer, the usage of its model call; for a result, how its call ended
+    (`error_kind` as in ToolOutput)."""
 
     message: Message
     at_ms: int
@@ -37,9 +38,9 @@ class PastMessage(msgspec.Struct, frozen=True):
 
 
 class PastSession(msgspec.Struct, frozen=True):
-    """A session of another program. `about.id` is its id there and stays it here where that is free;
-    `about.parent_session_id` is the parent's id there. Times are milliseconds since the epoch, `ended_ms` 0
-    where it is open. `live` are the indices of the messages that the model still saw, None for all."""
+    """A session of another program. `header.id` is its id there, which it keeps here if that is free;
+    `header.parent_session_id` is the parent's id there. Times are milliseconds since the epoch, `ended_ms`
+    0 if it is open. `live` are the indices of the messages that the model still saw, None for all."""
 
     about: NewSession
     messages: Sequence[PastMessage]
@@ -50,7 +51,7 @@ class PastSession(msgspec.Struct, frozen=True):
 
 
 def put(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> Stored:
-    """Store a session, or what has been added to it since it was stored last."""
+    """Store a session, or the messages added to it since it was last stored."""
     known = connection.execute(
         "SELECT session, messages, digest FROM imports WHERE origin = ? AND foreign_id = ?",
         (origin, past.about.id),
@@ -70,7 +71,7 @@ def put(connection: apsw.Connection, origin: str, past: PastSession, now: str) -
     if _digest(past.messages[:count]) != before:
         if _digest(_as_it_was(connection, key, past.messages[:count])) != before:
             return "changed"
-        sessions.drop(connection, key)  # calls that had no result then have theirs now
+        sessions.drop(connection, key)  # calls that had no result then have one now
         key, count, first = _create(connection, origin, past, now), 0, 0
     elif len(past.messages) == count:
         return "changed"
@@ -80,7 +81,7 @@ def put(connection: apsw.Connection, origin: str, past: PastSession, now: str) -
 
 
 def is_known(connection: apsw.Connection, origin: str, foreign_id: str) -> bool:
-    """Say whether a session of that program was stored before."""
+    """Return whether a session of that program was stored before."""
     row = connection.execute(
         "SELECT 1 FROM imports WHERE origin = ? AND foreign_id = ?", (origin, foreign_id)
     ).fetchone()
@@ -88,7 +89,7 @@ def is_known(connection: apsw.Connection, origin: str, foreign_id: str) -> bool:
 
 
 def begin_with(connection: apsw.Connection, session_id: str, messages: Sequence[PastMessage]) -> None:
-    """Put what was said elsewhere at the beginning of a session in which nothing was said yet."""
+    """Insert messages from elsewhere at the beginning of a session that has no messages yet."""
     key = sessions.key_of(connection, session_id)
     _append(connection, key, PastSession(NewSession(session_id), messages, 0), 0, 0)
 
@@ -111,7 +112,7 @@ def _create(connection: apsw.Connection, origin: str, past: PastSession, now: st
 
 
 def _append(connection: apsw.Connection, key: int, past: PastSession, index: int, turn: int) -> None:
-    """Store the messages from `index` on, in turns after `turn`, and bring the session's sums up to date."""
+    """Store the messages from `index` on, in turns after `turn`, and update the session's sums."""
     stored, results, turns = list[tuple[Any, ...]](), list[tuple[Any, ...]](), list[_Turn]()
     for seq, said in enumerate(past.messages[index:], index + 1):
         message = rows.storable(said.message)
@@ -144,7 +145,7 @@ def _append(connection: apsw.Connection, key: int, past: PastSession, index: int
 
 
 class _Turn:
-    """A turn while its messages come in."""
+    """A turn while its messages are read."""
 
     def __init__(self, number: int, at_ms: int) -> None:
         self.number = number
@@ -161,14 +162,15 @@ class _Turn:
             self.usage += said.usage or Usage(cost_usd=None)
 
     def row(self) -> tuple[Any, ...]:
-        """Give number, id, started, ended, steps, usage."""
+        """Return number, id, started, ended, steps, usage."""
         when = _iso(self._first_ms), _iso(self._last_ms)
         usage = msgspec.json.encode(self.usage).decode()
         return self.number, f"import-{self.number}", *when, self.steps, usage
 
 
 def _call_row(past: PastSession, key: int, seq: int, turn: _Turn) -> tuple[Any, ...]:
-    """Give the row of the call that message `seq` answers: its answer stands right before the results."""
+    """Return the row of the call that message `seq` answers. The call's message comes directly before its
+    results."""
     position = 0
     while past.messages[seq - 2 - position].message.role == "tool":
         position += 1
@@ -199,7 +201,7 @@ def _sum_up(connection: apsw.Connection, key: int, past: PastSession, turns: Seq
 
 
 def _untouched(connection: apsw.Connection, key: int, count: int) -> int | None:
-    """Give the last turn's number if the session holds just what was imported, else None."""
+    """Return the last turn's number if the session holds exactly the imported messages, else None."""
     row = connection.execute(
         "SELECT (SELECT count(*) FROM messages WHERE id > ? AND id < ?),"
         " (SELECT max(number) FROM turns WHERE session = ?)",
@@ -209,7 +211,7 @@ def _untouched(connection: apsw.Connection, key: int, count: int) -> int | None:
 
 
 def _as_it_was(connection: apsw.Connection, key: int, messages: Sequence[PastMessage]) -> list[PastMessage]:
-    """Give messages with what was stored in the place of results that were missing then."""
+    """Return the messages, with placeholders for results that were missing at the time."""
     was = list(messages)
     missing: list[tuple[int]] = connection.execute(
         "SELECT seq FROM tool_calls WHERE session = ? AND error_kind = 'interrupted'", (key,)

@@ -1,8 +1,8 @@
-"""Tool calls of stored sessions as a stream, paired with their results, and the outcomes kept with them.
+"""Stream the tool calls of stored sessions, paired with their results, and store their outcomes.
 
-A session of any size is read in constant memory: rows are handed on as they come and long results are cut
-by the database. Pairs are made by call id: a result without its call, before it, or a second one, is dropped.
-It does not judge anything; `whet.warm.outcome` does.
+A session of any size is read in constant memory: rows are passed on as they come, and the database cuts
+long results. Pairs are made by call id: a result without a call, before its call, or after an earlier
+result is dropped. This module judges nothing; `whet.warm.outcome` does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from whet.contract.texts import NOT_JSON, decoder
 from whet.store import rows
 
 _LONG_BYTES = 12_000
-# What an assistant said is nobody's evidence, and is not read.
+# Text of an assistant is no evidence, so it is not read.
 _RESULT = (
     f"CASE WHEN m.role = {rows.ASSISTANT} THEN ''"
     f" WHEN octet_length(m.content) <= {_LONG_BYTES} THEN m.content"
@@ -37,7 +37,7 @@ _GOOD_ENDS = "('', 'completed', 'user_exit', 'compression')"
 
 
 class MinedSession(msgspec.Struct, frozen=True):
-    """A session whose calls are read. `text` of the tools is the JSON that it sent."""
+    """A session whose calls are read."""
 
     key: int
     id: str
@@ -49,10 +49,10 @@ class MinedSession(msgspec.Struct, frozen=True):
 
 
 class StoredCall(msgspec.Struct, gc=False):
-    """A call with its result; `result` None where there is none. Texts of long results lack their middle.
+    """A call with its result, None if there is none. Long results lack their middle.
 
-    `seq` numbers the result's message, `asked_seq` the call's. `error_kind`, `exit_code` and `decided_by` are
-    as in `tool_calls`.
+    `seq` numbers the result's message, `asked_seq` the call's. `error_kind`, `exit_code` and `decided_by`
+    are as in `tool_calls`.
     """
 
     seq: int
@@ -69,7 +69,7 @@ class StoredCall(msgspec.Struct, gc=False):
 
 
 class UserWords(msgspec.Struct, frozen=True, gc=False):
-    """What a person wrote, and the turn that it begins or belongs to."""
+    """A person's message, and the turn that it begins or belongs to."""
 
     turn: int
     text: str
@@ -96,10 +96,10 @@ def finished_sessions(
     source: str = "",
     workspace: str = "",
 ) -> list[MinedSession]:
-    """Give sessions to learn from, oldest first: the owner's, no review, not private, ended well, no
-    turn open.
+    """Return sessions to learn from, oldest first: the owner's, not reviews, not private, ended well, without
+    an open turn.
 
-    Of more than `limit`, the newest.
+    If there are more than `limit`, the newest are returned.
     """
     where = ["NOT s.private", "s.profile = ''", "s.kind <> 'review'", "s.messages >= ?"]
     parameters: list[str | int] = [min_messages or 1]
@@ -120,9 +120,9 @@ def finished_sessions(
 
 
 def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Iterator[StoredCall | UserWords]:
-    """Give a session's calls and what the person said, in order; a call comes when its result does.
+    """Yield a session's calls and the person's messages, in order. A call is yielded when its result is read.
 
-    Calls that never got a result come at the end of the step that they belong to.
+    Calls that never received a result come at the end of their step.
     """
     waiting: dict[str, StoredCall] = {}
     parameters = (key, rows.SEQ_LIMIT - 1, _last_before(connection, key, from_turn))
@@ -152,7 +152,7 @@ def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Ite
 
 
 def _last_before(connection: apsw.Connection, key: int, turn: int) -> int:
-    """Give the id of the last message before a turn; reads backwards, so that a long past costs nothing."""
+    """Return the id of the last message before a turn. Reads backwards, so that a long past costs nothing."""
     row = (
         connection.execute(
             "SELECT id FROM messages WHERE id > ? AND id < ? AND turn < ? ORDER BY id DESC LIMIT 1",
@@ -183,13 +183,13 @@ def _paired(waiting: dict[str, StoredCall], extra: str | None) -> StoredCall | N
 
 
 def undone_turns(connection: apsw.Connection, key: int) -> set[int]:
-    """Give the turns that the person took back."""
+    """Return the numbers of the turns that the person undid."""
     found = connection.execute("SELECT number FROM turns WHERE session = ? AND undone <> ''", (key,))
     return {row[0] for row in found}
 
 
 def schema_of(connection: apsw.Connection, key: int) -> str:
-    """Give the tool array's JSON that a session sends."""
+    """Return the JSON of the tool array that a session sends."""
     row = connection.execute(
         "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.tools_text WHERE s.key = ?", (key,)
     ).fetchone()
@@ -205,7 +205,7 @@ _facts = decoder(CallEffects)
 
 
 def tools_of(connection: apsw.Connection, key: int) -> frozenset[str]:
-    """Give the names of the tools that a session had; none where that is not known."""
+    """Return the names of a session's tools, or an empty set if they are unknown."""
     try:
         return frozenset(one.name for one in _named.decode(schema_of(connection, key)))
     except NOT_JSON:
@@ -213,8 +213,8 @@ def tools_of(connection: apsw.Connection, key: int) -> frozenset[str]:
 
 
 def latest_tools(connection: apsw.Connection) -> str:
-    """Give the tool array's JSON of the newest session that has one; "[]" where none has. Sessions that were
-    brought in from other programs have none."""
+    """Return the tool array's JSON of the newest session that has one, or "[]". Sessions imported from other
+    programs have none."""
     row = connection.execute(
         "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.tools_text"
         " WHERE s.kind = 'chat' AND t.text NOT IN ('', '[]') ORDER BY s.key DESC LIMIT 1"
@@ -223,7 +223,7 @@ def latest_tools(connection: apsw.Connection) -> str:
 
 
 def whole_result(connection: apsw.Connection, key: int, seq: int) -> str:
-    """Give a result's whole text; of several parts, the text parts."""
+    """Return a result's whole text. If it has several parts, the text parts."""
     row = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id = ?", (rows.row_id(key, seq),)
     ).fetchone()
@@ -231,7 +231,8 @@ def whole_result(connection: apsw.Connection, key: int, seq: int) -> str:
 
 
 def to_judge(connection: apsw.Connection, *, again: bool = False) -> list[tuple[int, int]]:
-    """Give (key, judged turn) of sessions with turns whose calls have no outcome yet; `again`: of all."""
+    """Return (key, judged turn) of sessions with turns whose calls have no outcome yet. `again`: of all
+    sessions with turns."""
     where = "turns > 0" if again else "judged_turn < turns"
     return [
         tuple(row)
@@ -240,13 +241,13 @@ def to_judge(connection: apsw.Connection, *, again: bool = False) -> list[tuple[
 
 
 def judged_turn(connection: apsw.Connection, key: int) -> int:
-    """Give the turn up to which a session's calls have outcomes."""
+    """Return the turn up to which a session's calls have outcomes."""
     row = connection.execute("SELECT judged_turn FROM sessions WHERE key = ?", (key,)).fetchone()
     return row[0] if row else 0
 
 
 def last_ended_turn(connection: apsw.Connection, key: int) -> int:
-    """Give the number of the last turn that has an end marker; 0 without one."""
+    """Return the number of the last turn that has an end marker, or 0."""
     row = connection.execute(
         "SELECT number FROM turns WHERE session = ? AND ended <> '' ORDER BY number DESC LIMIT 1", (key,)
     ).fetchone()
@@ -256,7 +257,7 @@ def last_ended_turn(connection: apsw.Connection, key: int) -> int:
 def keep_outcomes(
     connection: apsw.Connection, key: int, turn: int, outcomes: Iterable[tuple[int, str, str]]
 ) -> None:
-    """Store (seq, outcome, reason) of a session's calls; they are judged up to `turn` then."""
+    """Store (seq, outcome, reason) of a session's calls and record that they are judged up to `turn`."""
     connection.executemany(
         "UPDATE tool_calls SET outcome = ?, outcome_reason = ? WHERE session = ? AND seq = ?",
         ((outcome, reason, key, seq) for seq, outcome, reason in outcomes),
@@ -265,7 +266,8 @@ def keep_outcomes(
 
 
 def each_outcome(connection: apsw.Connection, take: Callable[[int, str, int, str], None]) -> None:
-    """Call `take(session key, tool, position, outcome)` for every judged call, in order; position from 0.
+    """Call `take(session key, tool, position, outcome)` for every judged call, in order. Positions count from
+    0.
 
     Reviews, private sessions and undone turns are left out.
     """
@@ -301,8 +303,8 @@ _NAMING = (
 
 
 class PastCall(msgspec.Struct, frozen=True):
-    """A call that is over: its session's key, its result's number, the tool, the arguments as JSON, and what
-    is kept of its effects."""
+    """A finished call: its session's key, its result's number, the tool, the arguments as JSON, and its
+    recorded effects."""
 
     key: int
     seq: int
@@ -312,8 +314,8 @@ class PastCall(msgspec.Struct, frozen=True):
 
 
 def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[PastCall]:
-    """Give the calls that were running at a time, in any session, or whose process in the background was:
-    until a later call saw its end. The oldest session's come first, in their order."""
+    """Yield the calls that were running at a time in any session, or whose background process was, until a
+    later call saw its end. The oldest session's calls come first, in their order."""
     at, day_before = (iso(datetime.fromtimestamp(ms / 1000, UTC)) for ms in (at_ms, at_ms - _DAY_MS))
     for row in connection.execute(_RUNNING, (at_ms, at, day_before)).fetchall():
         session, seq, finished = row[0], row[1], row[5]
@@ -325,7 +327,7 @@ def running_at(connection: apsw.Connection, at_ms: int) -> Iterator[PastCall]:
 
 
 def naming(connection: apsw.Connection, workspace: str, name: str) -> Iterator[PastCall]:
-    """Give the calls of a workspace whose commands, edits or changed files have this text, newest first."""
+    """Yield the calls of a workspace whose commands, edits or changed files contain a text, newest first."""
     yield from _past(connection, connection.execute(_NAMING, (workspace, name)).fetchall())
 
 
@@ -342,5 +344,6 @@ def _past(connection: apsw.Connection, found: Iterable[Sequence[Any]]) -> Iterat
 
 
 def received(facts: str | None) -> bool | None:
-    """Give from a call's facts whether bytes came to it from the network; None where nothing counted them."""
+    """Return whether a call received bytes from the network, according to its facts, or None if they were not
+    counted."""
     return _facts.decode(facts).received if facts else None

@@ -1,8 +1,8 @@
-"""The gateway's conversations, and the two boxes between them and the platforms.
+"""The gateway's conversations, and the inbox and outbox between them and the platforms.
 
-An update is a row of the inbox before the platform hears that it arrived; an answer is a row of the outbox in
-the transaction that ends its turn. Every function takes a connection inside a transaction. What stands in a
-row's body is the gateway's business.
+An update is stored in the inbox before the platform gets its acknowledgement; an answer is stored in the
+outbox in the transaction that ends its turn. Every function takes a connection inside a transaction. The
+body of a row belongs to the gateway.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from whet.store import rows
 InState: TypeAlias = Literal["waiting", "begun", "done", "dropped"]
 OutState: TypeAlias = Literal["queued", "sending", "sent", "unknown", "failed"]
 SENDING = "?"
-"""A draft whose name is not known yet."""
+"""A draft whose id is not known yet."""
 
 
 class ChatRecord(msgspec.Struct, frozen=True):
-    """A person's conversation in a place. `draft` names the message that shows the running answer."""
+    """A person's conversation in a chat. `draft` is the id of the message that shows the running answer."""
 
     id: int
     place: ChatPlace
@@ -41,7 +41,7 @@ class InRow(msgspec.Struct, frozen=True):
 
 
 class OutRow(msgspec.Struct, frozen=True):
-    """A message that goes out, or went."""
+    """An outgoing message, sent or not."""
 
     id: int
     channel: str
@@ -55,13 +55,13 @@ class OutRow(msgspec.Struct, frozen=True):
 
 _CHAT = "id, channel, chat, thread, user, is_group, session_id, draft"
 _OUT = "id, channel, chat, body, state, attempts, run_after_ms, at_ms"
-# In the words of the indexes on what is open; without them a query reads every row that is kept.
+# Repeats the conditions of the indexes on open rows; without them a query reads every stored row.
 _IN_OPEN = "state IN ('waiting', 'begun')"
 _OUT_OPEN = "state IN ('queued', 'sending')"
 
 
 def chat_at(connection: apsw.Connection, place: ChatPlace) -> ChatRecord:
-    """Give the conversation of a place, made where there is none yet."""
+    """Return the conversation of a chat, creating it if needed."""
     where = (place.channel, place.chat, place.thread, place.user)
     found = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? AND thread = ? AND user = ?", where
@@ -76,14 +76,14 @@ def chat_at(connection: apsw.Connection, place: ChatPlace) -> ChatRecord:
 
 
 def chat(connection: apsw.Connection, chat_id: int) -> ChatRecord:
-    """Give a conversation by its number, which must exist."""
+    """Return a conversation by its number, which must exist."""
     found = connection.execute(f"SELECT {_CHAT} FROM gateway_chats WHERE id = ?", (chat_id,)).fetchone()
     assert found is not None  # chats are never deleted
     return _chat(found)
 
 
 def chat_of_session(connection: apsw.Connection, session_id: str) -> ChatRecord | None:
-    """Give the conversation that a session belongs to now."""
+    """Return the conversation that a session belongs to now, or None."""
     found = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE session_id = ? LIMIT 1", (session_id,)
     ).fetchone()
@@ -91,7 +91,7 @@ def chat_of_session(connection: apsw.Connection, session_id: str) -> ChatRecord 
 
 
 def at(connection: apsw.Connection, channel: str, name: str) -> ChatRecord | None:
-    """Give the conversation of a platform's chat, its main one of several threads; None without one."""
+    """Return the conversation of a platform's chat, the main one of several threads, or None."""
     found = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? ORDER BY thread, id LIMIT 1",
         (channel, name),
@@ -100,7 +100,7 @@ def at(connection: apsw.Connection, channel: str, name: str) -> ChatRecord | Non
 
 
 def of_user(connection: apsw.Connection, channel: str, user: str, group: str = "") -> ChatRecord | None:
-    """Give somebody's newest conversation: in this group's chat, or where none is named alone with us."""
+    """Return a person's newest conversation: in this group's chat or, if no group is named, a direct one."""
     found = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND user = ? AND is_group = ?"
         " AND (chat = ? OR NOT is_group) ORDER BY id DESC LIMIT 1",
@@ -110,19 +110,20 @@ def of_user(connection: apsw.Connection, channel: str, user: str, group: str = "
 
 
 def set_session(connection: apsw.Connection, chat_id: int, session_id: str) -> None:
-    """Have a conversation go on in this session."""
+    """Continue a conversation in this session."""
     connection.execute("UPDATE gateway_chats SET session_id = ? WHERE id = ?", (session_id, chat_id))
 
 
 def set_draft(connection: apsw.Connection, chat_id: int, ref: str) -> None:
-    """Keep which message shows the running answer; SENDING before its name is known, empty for none."""
+    """Store the id of the message that shows the running answer: SENDING while it is unknown, empty if there
+    is none."""
     connection.execute("UPDATE gateway_chats SET draft = ? WHERE id = ?", (ref, chat_id))
 
 
 def receive(
     connection: apsw.Connection, place: ChatPlace, update_id: str, body: str, now_ms: int
 ) -> int | None:
-    """Put an update into the inbox and give its number; None where it was there before."""
+    """Add an update to the inbox and return its number, or None if it was added before."""
     chat_id = chat_at(connection, place).id
     connection.execute(
         "INSERT OR IGNORE INTO gateway_inbox (channel, update_id, chat, body, at_ms) VALUES (?, ?, ?, ?, ?)",
@@ -132,7 +133,7 @@ def receive(
 
 
 def is_received(connection: apsw.Connection, channel: str, update_id: str) -> bool:
-    """Whether an update is in the inbox, or was."""
+    """Return whether an update is or was in the inbox."""
     found = connection.execute(
         "SELECT 1 FROM gateway_inbox WHERE channel = ? AND update_id = ?", (channel, update_id)
     ).fetchone()
@@ -140,7 +141,7 @@ def is_received(connection: apsw.Connection, channel: str, update_id: str) -> bo
 
 
 def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[InRow]:
-    """Give a conversation's updates that wait, oldest first."""
+    """Return a conversation's waiting updates, oldest first."""
     found = connection.execute(
         f"SELECT id, chat, body, state FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
         " ORDER BY id LIMIT ?",
@@ -150,7 +151,7 @@ def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[
 
 
 def open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[tuple[int, bool]]:
-    """Give the conversations of these channels that something waits in, and whether a turn was begun."""
+    """Return the conversations of these channels with open updates, and whether a turn was begun in each."""
     found = connection.execute(
         f"SELECT chat, max(state = 'begun'), max(channel) FROM gateway_inbox WHERE {_IN_OPEN}"
         " GROUP BY chat ORDER BY chat"
@@ -159,7 +160,7 @@ def open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[t
 
 
 def is_begun(connection: apsw.Connection, chat_id: int) -> bool:
-    """Whether a turn of a conversation was begun and has not ended."""
+    """Return whether a turn of a conversation was begun and has not ended."""
     sql = f"SELECT 1 FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'begun' LIMIT 1"
     return connection.execute(sql, (chat_id,)).fetchone() is not None
 
@@ -170,7 +171,8 @@ def mark(connection: apsw.Connection, row_id: int, state: InState) -> None:
 
 
 def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
-    """Change what a waiting update says, or drop it where `body` is empty; False where none of it waits."""
+    """Change the body of a waiting update, or drop it if `body` is empty. Returns False if it no longer
+    waits."""
     row = connection.execute(
         f"SELECT id FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
         " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1",
@@ -186,7 +188,7 @@ def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: s
 
 
 def is_waiting(connection: apsw.Connection, row_id: int) -> bool:
-    """Whether no turn has taken an update in yet."""
+    """Return whether no turn has taken an update yet."""
     found = connection.execute(
         "SELECT 1 FROM gateway_inbox WHERE id = ? AND state = 'waiting'", (row_id,)
     ).fetchone()
@@ -194,7 +196,7 @@ def is_waiting(connection: apsw.Connection, row_id: int) -> bool:
 
 
 def finish_begun(connection: apsw.Connection, chat_id: int) -> bool:
-    """Cross off what the turn that ends now had taken in; False where that was nothing."""
+    """Mark the updates that the ending turn had taken as done. Returns False if there were none."""
     connection.execute(
         f"UPDATE gateway_inbox SET state = 'done' WHERE chat = ? AND {_IN_OPEN} AND state = 'begun'",
         (chat_id,),
@@ -203,7 +205,7 @@ def finish_begun(connection: apsw.Connection, chat_id: int) -> bool:
 
 
 def drop_waiting(connection: apsw.Connection, chat_id: int, before: int) -> int:
-    """Drop what waits in a conversation and came before that row; gives how many those were."""
+    """Drop the waiting updates of a conversation that came before a row. Returns how many."""
     connection.execute(
         f"UPDATE gateway_inbox SET state = 'dropped' WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
         " AND id < ?",
@@ -222,9 +224,9 @@ def post(connection: apsw.Connection, chat_id: int, bodies: Sequence[str], now_m
 
 
 def due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[OutRow]:
-    """Give a channel's first message to each conversation that has one to be sent, oldest first.
+    """Return a channel's first unsent message to each conversation that has one, oldest first.
 
-    A later one never overtakes it, also while it waits to be tried again.
+    A later message never overtakes it, even while it waits for a retry.
     """
     found = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE id IN (SELECT min(id) FROM gateway_outbox"
@@ -236,7 +238,7 @@ def due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[Out
 
 
 def next_out(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow | None:
-    """Give the next message to a conversation, None while one is under way or none waits."""
+    """Return the next message to a conversation, or None if one is being sent or none waits."""
     found = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN}"
         " ORDER BY id LIMIT 1",
@@ -246,7 +248,7 @@ def next_out(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow 
 
 
 def has_out(connection: apsw.Connection, chat_id: int) -> bool:
-    """Whether something is still to be sent to a conversation."""
+    """Return whether a conversation has unsent messages."""
     channel = chat(connection, chat_id).place.channel
     found = connection.execute(
         f"SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN} LIMIT 1",
@@ -256,8 +258,8 @@ def has_out(connection: apsw.Connection, chat_id: int) -> bool:
 
 
 def begin_sending(connection: apsw.Connection, row_id: int, now_ms: int) -> None:
-    """Say that a message is about to go out: from here on a crash makes its fate unknown. `run_after_ms`
-    keeps when that was."""
+    """Record that a message is about to be sent: after this, a crash makes its fate unknown. `run_after_ms`
+    stores the time of the attempt."""
     connection.execute(
         "UPDATE gateway_outbox SET state = 'sending', attempts = attempts + 1, run_after_ms = ? WHERE id = ?",
         (now_ms, row_id),
@@ -273,7 +275,7 @@ def end_sending(
     error: str = "",
     again_ms: int = 0,
 ) -> None:
-    """Say what came of it; queued with a time to try again at."""
+    """Store the result of an attempt. A message that is queued again has the time of the retry."""
     connection.execute(
         "UPDATE gateway_outbox SET state = ?, ref = ?, error = ?, run_after_ms = ? WHERE id = ?",
         (state, ref, error[:300], again_ms, row_id),
@@ -281,19 +283,19 @@ def end_sending(
 
 
 def forget_try(connection: apsw.Connection, row_id: int) -> None:
-    """Have the last attempt at sending a message not count: its platform was not ready for any."""
+    """Do not count the last attempt at sending a message: its platform was not ready."""
     connection.execute("UPDATE gateway_outbox SET attempts = attempts - 1 WHERE id = ?", (row_id,))
 
 
 def out(connection: apsw.Connection, row_id: int) -> OutRow:
-    """Give a message of the outbox by its number, which must exist."""
+    """Return a message of the outbox by its number, which must exist."""
     found = connection.execute(f"SELECT {_OUT} FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
-    assert found is not None  # only what was sent long ago is deleted
+    assert found is not None  # only messages sent long ago are deleted
     return OutRow(*found)
 
 
 def out_in(connection: apsw.Connection, states: Sequence[OutState], chat_id: int = 0) -> list[OutRow]:
-    """Give the messages in these states, oldest first; of one conversation, or of all (0)."""
+    """Return the messages in these states, oldest first, of one conversation or of all (0)."""
     marks = ", ".join("?" * len(states))
     found = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE state IN ({marks}) AND (? = 0 OR chat = ?) ORDER BY id",
@@ -303,18 +305,18 @@ def out_in(connection: apsw.Connection, states: Sequence[OutState], chat_id: int
 
 
 def error_of(connection: apsw.Connection, row_id: int) -> str:
-    """Give what went wrong with a message last."""
+    """Return the last error of a message, or an empty string."""
     found = connection.execute("SELECT error FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
     return found[0] if found else ""
 
 
 def rewrite_out(connection: apsw.Connection, row_id: int, body: str) -> None:
-    """Change what stands in a message of the outbox."""
+    """Replace the body of a message in the outbox."""
     connection.execute("UPDATE gateway_outbox SET body = ? WHERE id = ?", (body, row_id))
 
 
 def sort_out(connection: apsw.Connection, channel: str) -> list[OutRow]:
-    """Give a channel's messages that were being sent when the process ended."""
+    """Return a channel's messages that were being sent when the process ended."""
     found = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND {_OUT_OPEN} AND state = 'sending'"
         " ORDER BY id",
@@ -324,7 +326,7 @@ def sort_out(connection: apsw.Connection, channel: str) -> list[OutRow]:
 
 
 def unknown_drafts(connection: apsw.Connection, channel: str) -> int:
-    """Forget drafts that were being sent when the process ended; gives how many there were."""
+    """Clear drafts that were being sent when the process ended. Returns how many."""
     connection.execute(
         "UPDATE gateway_chats SET draft = '' WHERE channel = ? AND draft = ?", (channel, SENDING)
     )
@@ -332,7 +334,7 @@ def unknown_drafts(connection: apsw.Connection, channel: str) -> int:
 
 
 def cursor(connection: apsw.Connection, channel: str, name: str = "") -> str:
-    """Give how far a channel has been read; empty at the beginning."""
+    """Return a channel's read position, or an empty string at the beginning."""
     found = connection.execute(
         "SELECT value FROM gateway_cursors WHERE channel = ? AND name = ?", (channel, name)
     ).fetchone()
@@ -340,19 +342,19 @@ def cursor(connection: apsw.Connection, channel: str, name: str = "") -> str:
 
 
 def cursors(connection: apsw.Connection, channel: str) -> dict[str, str]:
-    """Give all that a channel keeps, by name."""
+    """Return all positions that a channel keeps, by name."""
     return dict(
         connection.execute("SELECT name, value FROM gateway_cursors WHERE channel = ?", (channel,)).fetchall()
     )
 
 
 def set_cursor(connection: apsw.Connection, channel: str, value: str, name: str = "") -> None:
-    """Keep how far a channel has been read."""
+    """Store a channel's read position."""
     connection.execute("INSERT OR REPLACE INTO gateway_cursors VALUES (?, ?, ?)", (channel, name, value))
 
 
 class ChannelCounts(msgspec.Struct, frozen=True):
-    """How much waits on a channel, and what went wrong."""
+    """How many updates and messages are open on a channel, how many failed, and the last error."""
 
     channel: str
     chats: int = 0
@@ -399,7 +401,7 @@ def _counts(connection: apsw.Connection, channel: str) -> ChannelCounts:
 
 
 def prune(connection: apsw.Connection, before_ms: int, limit: int = 2_000) -> int:
-    """Delete rows that are done with and older than that; gives how many. Unknown and failed ones stay."""
+    """Delete finished rows older than `before_ms` and return how many. Unknown and failed messages stay."""
     gone = 0
     for table, state in (("gateway_inbox", "('done', 'dropped')"), ("gateway_outbox", "('sent')")):
         connection.execute(

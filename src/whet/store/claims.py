@@ -1,9 +1,9 @@
-"""Who may write a session's turn: one living process at a time.
+"""Ensure that one living process at a time writes a session's turn.
 
-A claim names its owner by host, process id and the moment the process was born, so that a dead owner's
-claim is taken over at once and a reused process id is not mistaken for the owner. Where that moment can't
-be read (no /proc, another host), a claim is good for 60 s after its last renewal. In a team, where two
-machines or containers may have the same host name, none of that counts: leases do (`team_claims.py`).
+A claim names its owner by host, process id and the process's start time, so that a dead owner's claim is
+taken over at once and a reused process id is not mistaken for the owner. If the start time can't be read
+(no /proc, another host), a claim is valid for 60 s after its last renewal. In a team, where two machines
+or containers may have the same host name, leases decide instead (`team_claims.py`).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from whet.postgres.driver import needs_driver
 from whet.store.database import is_team
 
 if TYPE_CHECKING:
-    from whet.store.team_claims import ClaimingProcess  # which brings psycopg
+    from whet.store.team_claims import ClaimingProcess  # imports psycopg
 
 LEASE_S = 60.0
 
 
 class Holder:
-    """One open session log of this process; its claim is void when it is gone."""
+    """One open session log of this process. Its claim is void after it is closed or garbage-collected."""
 
     def __init__(self, token: str) -> None:
         self.token = token
         self.fence = 0
-        """In a team: the number that the session was taken under."""
+        """In a team: the fence number under which the session was claimed."""
         _holders[token] = self
 
 
@@ -41,18 +41,18 @@ _holders: WeakValueDictionary[str, Holder] = WeakValueDictionary()
 
 
 def live_tokens() -> list[str]:
-    """Give the tokens of this process's holders."""
+    """Return the tokens of this process's holders."""
     return list(_holders.copy())
 
 
 def drop(holder: Holder) -> None:
-    """Count a holder as gone; what it claimed is free to take."""
+    """Remove a holder, so that others can take its claims."""
     _holders.pop(holder.token, None)
 
 
 def birth(pid: int) -> str:
-    """Give what distinguishes this process from others that had the same id; empty where that is unknown, and
-    for one that has ended and that its parent has not asked about yet."""
+    """Return a text that distinguishes a process from others that had the same id. It is empty if unknown, or
+    if the process has ended and its parent has not reaped it yet."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]
@@ -91,14 +91,15 @@ def this_process() -> ClaimingProcess:
 
 
 def owner_name(token: str) -> str:
-    """Name this process so that others can see whether it lives; `token` tells owners within it apart."""
+    """Return a name of this process by which others can see whether it lives. `token` distinguishes owners
+    within it."""
     this = _this()
     return f"{this.host} {this.pid} {this.born or '-'} {this.nonce} {token}"
 
 
 def enter(connection: apsw.Connection) -> None:
-    """Have this process count as living from now on, before anything is written in its name; in a team that
-    is a lease, which `keep_claims` of the database renews."""
+    """Register this process as living before anything is written in its name. In a team this creates a lease,
+    which `keep_claims` of the database renews."""
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
@@ -106,10 +107,10 @@ def enter(connection: apsw.Connection) -> None:
 
 
 def is_gone(connection: apsw.Connection, owner: str) -> bool:
-    """Whether the process of this name has surely ended, in a team: whether its lease has, if it had one;
-    False where that can't be known."""
+    """Return whether the process of this name has certainly ended or, in a team, whether its lease ran out,
+    if it had one. Returns False if that can't be known."""
     parts = owner.split(" ")
-    if len(parts) not in (4, 5) or not parts[1].isdecimal():  # four: by a version before
+    if len(parts) not in (4, 5) or not parts[1].isdecimal():  # four: written by an earlier version
         return False
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
@@ -122,7 +123,7 @@ def is_gone(connection: apsw.Connection, owner: str) -> bool:
 
 
 def take(connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime) -> None:
-    """Claim a session for `holder`. Raises StoreBusy where another living one holds it."""
+    """Claim a session for `holder`. Raises StoreBusy if another living one holds it."""
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
@@ -142,7 +143,7 @@ def refuse_if_held(
     holder: Holder | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Raise StoreBusy where another living holder has the session; without `now`, leases count as good."""
+    """Raise StoreBusy if another living holder has the session. Without `now`, leases count as valid."""
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
@@ -160,7 +161,7 @@ def refuse_if_held(
 
 
 def renew(connection: apsw.Connection, key: int, holder: Holder, now: datetime) -> None:
-    """Say that the holder still works on the session. Raises StoreBusy where it has lost the claim."""
+    """Renew the holder's claim on the session. Raises StoreBusy if it lost the claim."""
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
@@ -173,7 +174,7 @@ def renew(connection: apsw.Connection, key: int, holder: Holder, now: datetime) 
 
 
 def release(connection: apsw.Connection, key: int, holder: Holder) -> None:
-    """Give the session free. Raises StoreBusy where the claim was lost meanwhile."""
+    """Release the session. Raises StoreBusy if the claim was lost meanwhile."""
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 

@@ -1,4 +1,5 @@
-"""Compactions of a session: recorded, read for reports, and the list that a past request was made of."""
+"""Compactions of a session: store them, read them for reports, and rebuild the list that a past request was
+made from."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class CompactionSums(msgspec.Struct, frozen=True):
 
 
 class NewCompaction(msgspec.Struct, frozen=True):
-    """A compaction to store: made in `turn`, the messages up to `after_seq` are `live` from now on."""
+    """A compaction to store. It was made in `turn`; `live` replaces the messages up to `after_seq`."""
 
     turn: int
     after_seq: int
@@ -65,11 +66,11 @@ async def record(
     tokens_before: int,
     tokens_after: int,
 ) -> None:
-    """Make `compacted` the live list; the old rows stay and are found.
+    """Make `compacted` the live list. The old rows stay and can still be found.
 
-    Messages of the present list are stored as references and stay the same objects. Without `turn` it
-    belongs to the open one, or between turns to the last; then StoreBusy where another process holds
-    the session or has changed it.
+    Messages of the present list are stored as references and stay the same objects. Without `turn` the
+    compaction belongs to the open turn or, between turns, to the last one; raises StoreBusy if then
+    another process holds the session or has changed it.
     """
     live, writer = log.live, log.writer
     if turn is not None:
@@ -101,7 +102,7 @@ async def record(
 
 
 async def last_counts(log: Transcript) -> list[int]:
-    """Give the server's counts of the first requests after the last two compactions, oldest first."""
+    """Return the server's token counts of the first requests after the last two compactions, oldest first."""
     return await log.writer.db.read(lambda connection: counts_after(connection, log.live.key, 2))
 
 
@@ -123,8 +124,8 @@ def of_session(connection: apsw.Connection, session_id: str) -> CompactionSums:
 
 
 def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
-    """Give the prompt tokens of the first answer after each of the last `most` compactions that were not
-    undone, oldest first; one that no answer followed yet is left out."""
+    """Return the prompt tokens of the first answer after each of the last `most` compactions that were not
+    undone, oldest first. Compactions without a later answer are left out."""
     found: list[int] = []
     end = rows.ids_of(key)[1]
     last = (
@@ -143,9 +144,9 @@ def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
 
 
 def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
-    """Give the list of the last request of `turn` and what came after it in that turn, as JSON.
+    """Return the list of the last request of `turn` and the messages after it in that turn, as JSON.
 
-    A compaction made by hand afterwards is not in it: no request has shown that list yet.
+    A compaction made by hand afterwards is left out: no request has shown that list yet.
     """
     hidden, last = taken_back(connection, key), 0
     said: list[tuple[int, int]] = []
@@ -166,7 +167,7 @@ def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
 
 
 def read_view(connection: apsw.Connection, key: int, text: str) -> list[Message]:
-    """Give the messages of a list that `view_after` has written."""
+    """Return the messages of a list written by `view_after`."""
     return read_list(connection, key, text, TakenBackParts(), {})[0]
 
 

@@ -1,7 +1,8 @@
-"""What forks have copied: a message that stands in many sessions is found once, where it was said.
+"""Fold the copies that forks made: a message that exists in many sessions is found once, in its original
+session.
 
-A fork keeps its messages' numbers, so a copy and what it is a copy of differ in the session's key alone. That
-is decided by numbers, before any row is read: with two hundred forks each hit has two hundred copies.
+A fork keeps its messages' numbers, so a copy differs from its original only in the session's key. Copies
+are resolved by numbers, before any row is read: with two hundred forks each hit has two hundred copies.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _COPIED = (
 
 
 class Copies:
-    """The copies among some messages: `first` has where each was said, `of` the copies by that. `forked` are
-    the keys of the sessions that are forks."""
+    """The copies among some messages: `first` maps each copy to its original, `by_original` each original to
+    its copies. `forked` are the keys of the sessions that are forks."""
 
     def __init__(self, connection: apsw.Connection, forked: Set[int], ids: Iterable[int]) -> None:
         self._origins: dict[int, tuple[int, int]] = {}
@@ -47,13 +48,13 @@ class Copies:
                 self.of.setdefault(first, []).append(id_)
 
     def fold(self, weights: dict[int, float]) -> None:
-        """Put where it was said in place of each copy, with the most that one of them weighs."""
+        """Replace each copy by its original, with the largest weight of its copies."""
         for id_ in self.first.keys() & weights.keys():
             first = self.first[id_]
             weights[first] = max(weights.pop(id_), weights.get(first, 0.0))
 
     def chain(self, id_: int) -> list[int]:
-        """Give the way from a message to where it was said."""
+        """Return the ids from a message to its original."""
         chain = [id_]
         while (up := self._origins.get(id_ >> rows.SEQ_BITS)) is not None and id_ <= up[1]:
             chain.append(id_ := id_ + up[0])
@@ -61,7 +62,8 @@ class Copies:
 
 
 def nearest(chains: Iterable[list[int]], there: Collection[int]) -> dict[int, None]:
-    """Give, of each way from a copy to where it was said, the last that is there without a gap before it."""
+    """Return, for each chain from a copy to its original, the last id that is present without a gap before
+    it."""
     found: dict[int, None] = {}
     for chain in chains:
         gap = next((number for number, id_ in enumerate(chain) if id_ not in there), len(chain))

@@ -1,6 +1,7 @@
-"""What turns used and cost, summed by day, by model, by kind of session, and how calls were decided.
+"""Sum up the usage and cost of turns by day, model and kind of session, and count how calls were decided.
 
-Sums over the turns of sessions that were active since a time; the session's own sums tell of its whole life.
+The sums cover the turns of sessions that were active since a time; a session's own sums cover its whole
+life.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class Spending(msgspec.Struct, frozen=True):
 
     @property
     def cache_hit_ratio(self) -> float:
-        """Share of the prompt tokens that the provider's cache had."""
+        """The share of the prompt tokens that came from the provider's cache."""
         return self.cache_read_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
     @property
     def usage(self) -> Usage:
-        """The same as usage."""
+        """The same numbers as a Usage."""
         return Usage(
             prompt_tokens=self.prompt_tokens,
             output_tokens=self.output_tokens,
@@ -45,7 +46,7 @@ class Spending(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """How many calls somebody or something decided on, and how many of them it denied."""
+    """How many calls one decider decided on, and how many of them it denied."""
 
     by: str
     calls: int
@@ -67,7 +68,7 @@ _SUMS = ", ".join(
 
 
 def spent_by(connection: apsw.Connection, what: str, since: str) -> list[Spending]:
-    """Sum up the turns begun since `since` (ISO) by day, model, kind or source, labels ascending."""
+    """Sum up the turns begun since `since` (ISO) by day, model, kind or source, sorted by label."""
     label = _LABELS[what]
     found = connection.execute(
         f"SELECT {label}, {_SUMS} FROM sessions s JOIN turns t ON t.session = s.key"
@@ -78,8 +79,8 @@ def spent_by(connection: apsw.Connection, what: str, since: str) -> list[Spendin
 
 
 def decided_by(connection: apsw.Connection, since: str) -> list[Decided]:
-    """Count the calls of sessions active since `since` by who decided on them; "" where no rule asked. A
-    call that a fork has from another session is that one's."""
+    """Count the calls of sessions active since `since` by who decided on them; "" if no rule asked. Calls
+    that a fork copied count for their original session only."""
     found = connection.execute(
         "SELECT c.decided_by, count(*), sum(c.error_kind = 'denied') FROM sessions s"
         " JOIN tool_calls c ON c.session = s.key LEFT JOIN forks f ON f.session = s.key"

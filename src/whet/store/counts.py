@@ -1,4 +1,4 @@
-"""How much of what the store holds: counts for reports, read from the tables in one statement each."""
+"""Counts of stored rows for reports, read from the tables in one statement each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from whet.store.rows import ASSISTANT
 
 
 def steps(connection: apsw.Connection) -> int:
-    """Count the stored answers of models, which is the number of steps that were finished."""
+    """Count the stored answers of models, which equals the number of finished steps."""
     return _one(connection, f"SELECT count(*) FROM messages WHERE role = {ASSISTANT}")
 
 
@@ -25,12 +25,12 @@ def unfinished_calls(connection: apsw.Connection) -> int:
 
 
 def messages(connection: apsw.Connection, session_id: str) -> int:
-    """Count a session's messages, those that no list shows any more included. Raises NotFound."""
+    """Count a session's messages, including those that no list shows any more. Raises NotFound."""
     return len(_of_session(connection, session_id))
 
 
 def largest_prompt(connection: apsw.Connection, session_id: str) -> int:
-    """Give the tokens of a session's largest request, as the server counted. Raises NotFound."""
+    """Return the tokens of a session's largest request, as counted by the server. Raises NotFound."""
     found = (rows.unpack_with_usage(*row)[1] for row in _of_session(connection, session_id))
     return max((usage.prompt_tokens for usage in found if usage is not None), default=0)
 

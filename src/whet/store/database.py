@@ -1,4 +1,5 @@
-"""The session database: state.db, a file of ours with reads on threads, or the team's of `store.url`."""
+"""The session database: state.db, which adds reads on threads to our SQLite files, or a team's database of
+`store.url`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from whet.store import rows
 from whet.store.migrations import STEPS
 
 if TYPE_CHECKING:
-    from whet.store.claims import Holder  # which asks this module what a connection is to
+    from whet.store.claims import Holder  # imports this module
 
 
 T = TypeVar("T")
@@ -32,17 +33,18 @@ _READERS = 4
 
 
 def is_team(connection: apsw.Connection) -> bool:
-    """Whether it is a team's: there leases count and not processes, and the search index is another."""
+    """Return whether a connection is a team's. There leases decide instead of processes, and the search index
+    is another."""
     return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
 
 
 def time_of(connection: apsw.Connection, clock: Clock) -> datetime:
-    """Give the time by which what several processes wait for is measured: `clock`'s, but the database's in a
-    team, where the clocks of machines differ."""
+    """Return the time for deadlines shared by several processes: `clock`'s or, in a team, the database's,
+    because the clocks of machines differ."""
     if not is_team(connection):
         return clock.now()
     row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-    assert row is not None  # a query without a table always gives a row
+    assert row is not None  # a query without a table always returns a row
     return datetime.fromtimestamp(row[0], UTC)
 
 
@@ -67,16 +69,16 @@ class StateDatabase(DatabaseFile):
         wal_limit_bytes=16_000_000,
     )
     is_team: ClassVar[bool] = False
-    """Whether several machines write it, so that each write of a turn has to be fenced."""
+    """Whether several machines write to it, so that each write of a turn must be fenced."""
     _pool: ThreadPoolExecutor | None = None
 
     @classmethod
     def open(cls, path: Path, clock: Clock, *, patience_s: float = 10.0) -> StateDatabase:
-        """Open or make the file and bring its schema up to date, as `open_file` does."""
+        """Open or create the file and update its schema, as `open_file` does."""
         return cls.open_file(path, iso(clock.now()), patience_s)
 
     async def write(self, work: Work[T]) -> T:
-        """Write on the lane's thread, however long it takes. A cancel leaves, and undoes nothing."""
+        """Write on the lane's thread, however long it takes. A cancel stops waiting but undoes nothing."""
         return await self._gather_here().large(work)
 
     async def read(self, work: Work[T]) -> T:
@@ -86,13 +88,15 @@ class StateDatabase(DatabaseFile):
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.read_now, work)
 
     def keep_claims(self) -> None:
-        """Renew what this process claims; in the home's own file others see whether it lives."""
+        """Renew the claims of this process. For the home's own file this does nothing: others can see whether
+        the process lives."""
 
     def let_go(self, key: int, holder: Holder) -> None:
-        """Have a session be free whose holder is gone; in the home's own file others see that."""
+        """Release the session of a closed holder. For the home's own file this does nothing: others can see
+        that it is closed."""
 
     def fence(self, key: int, holder: Holder) -> tuple[RowStatement, tuple[Any, ...]]:
-        """Give the row that lets the rows beside it be written only while `holder` has the session."""
+        """Return the row that makes its transaction fail unless `holder` has the session."""
         raise StoreError("the home's own file needs no fence")
 
     def call_start(self, key: int, holder: Holder, call: CallStart) -> tuple[RowStatement, tuple[Any, ...]]:
@@ -101,10 +105,10 @@ class StateDatabase(DatabaseFile):
         return rows.CALL_STARTED, (at_ms, decided_by, key, seq, holder.token, is_repeat)
 
     def scrub(self) -> None:
-        """Rewrite the file without what was deleted, and cut its log: none of it is on the disk then.
+        """Rewrite the file without deleted data and truncate its log, so that none of it remains on the disk.
 
-        Takes a second for some hundred megabytes, and as much room again. Raises StoreBusy where others
-        keep on using the file, StoreFull.
+        Takes about a second for a few hundred megabytes, and the same space again. Raises StoreBusy if
+        other processes keep using the file, StoreFull.
         """
         connection = self._connect()
         try:
@@ -127,9 +131,10 @@ _VARIABLE = "WHET_STORE_URL"
 
 
 def team_url(home: Home) -> tuple[str, float]:
-    """Give the address of the team's database and how long its leases are; "" for the home's own file."""
+    """Return the address of the team's database and the length of its leases in seconds, or ("", 0.0) for the
+    home's own file."""
     url = os.environ.get(_VARIABLE, "")
-    # A file that does not name the scheme can't name a database: most homes need not be read twice.
+    # A file that does not contain the scheme can't name a database, so most homes need not be parsed twice.
     if not url and "postgres" not in (read_small(home.config) or ""):
         return "", 0.0
     from whet.config.load import load  # noqa: PLC0415 - brings YAML, 8 ms
@@ -150,7 +155,7 @@ def open_store(home: Home, clock: Clock) -> StateDatabase:
 
 
 def open_team(url: str, lease_s: float) -> StateDatabase:
-    """Open a team's database. Raises ConfigError where its driver is not installed, StoreError."""
+    """Open a team's database. Raises ConfigError if its driver is not installed, StoreError."""
     with needs_driver():
         from whet.store.team import TeamDatabase  # noqa: PLC0415 - brings psycopg, 60 ms, which is an extra
 
@@ -158,5 +163,5 @@ def open_team(url: str, lease_s: float) -> StateDatabase:
 
 
 def has_store(home: Home) -> bool:
-    """Whether there may be anything stored: the home's file is there, or a team's database is named."""
+    """Return whether anything may be stored: the home's file exists, or a team's database is configured."""
     return home.database.exists() or bool(team_url(home)[0])

@@ -1,4 +1,4 @@
-"""Answers that wait until a chat's quiet hours end, and the job that sends them together.
+"""Answers that wait for the end of a chat's quiet hours, and the job that sends them together.
 
 Every function takes a connection inside a transaction.
 """
@@ -16,7 +16,7 @@ KIND = "digest"
 
 
 class HeldAnswer(msgspec.Struct, frozen=True):
-    """What a schedule's run came to while it was quiet."""
+    """The result of a schedule's run during quiet hours."""
 
     name: str
     result: str
@@ -25,14 +25,14 @@ class HeldAnswer(msgspec.Struct, frozen=True):
 
 
 def hold(connection: apsw.Connection, job_id: str, target: str, until: str, clock: Clock) -> None:
-    """Keep a finished run's answer for `target` until then (ISO)."""
+    """Hold a finished run's answer for `target` until a time (ISO)."""
     connection.execute("UPDATE schedule_runs SET held = ? WHERE job = ?", (target, job_id))
     if jobs.waiting(connection, KIND, target) is None:
         jobs.enqueue(connection, NewJob(KIND, "{}", until, target), clock)
 
 
 def take(connection: apsw.Connection, target: str) -> list[HeldAnswer]:
-    """Give what was kept for a chat, oldest first, and keep it no longer."""
+    """Return the held answers for a chat, oldest first, and release them."""
     found = connection.execute(
         "SELECT coalesce(s.name, ''), r.result, r.note, r.text FROM schedule_runs AS r"
         " LEFT JOIN schedules AS s ON s.id = r.schedule WHERE r.held = ? ORDER BY r.finished, r.job",

@@ -1,7 +1,8 @@
-"""A session as a file for others: JSON lines for programs, Markdown for people; secrets masked.
+"""Export a session: JSON lines for programs, Markdown for people, with secrets masked.
 
-Both read the whole transcript, also what a compaction took out of the live list, but not undone turns.
-They are generators over one read transaction, so that a long session is never in memory at once.
+Both read the whole transcript, including messages that a compaction removed from the live list, but not
+undone turns. They are generators over one read transaction, so that a long session is never in memory at
+once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _BACKTICKS = re.compile("`+")
 
 
 def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
-    """Give lines without their ends: first {"meta": ...}, then one OpenAI chat dict each. Raises NotFound."""
+    """Yield lines without line ends: first {"meta": ...}, then one OpenAI chat dict each. Raises NotFound."""
     session = sessions.get(connection, session_id)
     system, tools = sessions.prefix(connection, session_id)
     meta: dict[str, Any] = {**msgspec.to_builtins(session), "system_prompt": system, "tools": tools}
@@ -32,7 +33,7 @@ def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
 
 
 def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
-    """Give the transcript in blocks that end in a blank line. Raises NotFound."""
+    """Yield the transcript in blocks that end in a blank line. Raises NotFound."""
     session = sessions.get(connection, session_id)
     yield mask(f"# {session.title or 'Session ' + session.id}\n\n")
     facts = (
@@ -60,18 +61,19 @@ def _blocks(message: Message) -> Iterator[str]:
 
 
 def _fence(text: str, language: str = "") -> str:
-    """Put text into a fence that is longer than any run of backticks in it."""
+    """Put text into a code fence that is longer than any run of backticks in it."""
     fence = max(["``", *_BACKTICKS.findall(text)], key=len) + "`"
     return f"{fence}{language}\n{text}\n{fence}\n\n"
 
 
 def messages(connection: apsw.Connection, session_id: str, *, last: int = 0) -> Iterator[Message]:
-    """Give the messages of a session but those of undone turns, oldest first; of `last`, only so many."""
+    """Yield the messages of a session without those of undone turns, oldest first. `last`: only the newest so
+    many."""
     return (message for _, message in numbered(connection, session_id, last=last))
 
 
 def numbered(connection: apsw.Connection, session_id: str, *, last: int = 0) -> Iterator[tuple[int, Message]]:
-    """Give each message with its turn. Raises NotFound."""
+    """Yield each message with its turn. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT turn, role, content, extra FROM (SELECT * FROM messages m WHERE id > ? AND id < ? AND NOT"
@@ -84,7 +86,7 @@ def numbered(connection: apsw.Connection, session_id: str, *, last: int = 0) -> 
 
 
 def _masked(value: Any) -> Any:
-    """Mask every text in a JSON value; masking before encoding, or an escape would hide a secret."""
+    """Mask every text in a JSON value. This happens before encoding because an escape would hide a secret."""
     return map_texts(value, mask)
 
 

@@ -1,4 +1,4 @@
-"""The facts kept with calls, read as what one turn did."""
+"""Sum up the facts stored with calls as the effects of a turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whet.contract.receipts import (
 from whet.contract.texts import from_json
 
 _MAY_BE_DONE = ("interrupted", "timeout")
-"""How a call ended whose effect may have come all the same."""
+"""The ends of calls that may have had their effect all the same."""
 
 
 class FactRow(msgspec.Struct, frozen=True):
@@ -36,12 +36,12 @@ class FactRow(msgspec.Struct, frozen=True):
 
 
 def of_turn(connection: apsw.Connection, key: int, turn: int) -> list[FactRow]:
-    """Give the calls of a turn that had effects, in order."""
+    """Return the calls of a turn that had effects, in order."""
     return _rows(connection, "session = ? AND turn = ? AND facts <> ''", (key, turn))
 
 
 def of_session(connection: apsw.Connection, key: int, *, since_turn: int = 0) -> list[FactRow]:
-    """Give the calls that had effects from a turn on, in order; turns that were taken back don't count."""
+    """Return the calls that had effects, from a turn on, in order, without undone turns."""
     return _rows(
         connection,
         "session = ? AND turn >= ? AND facts <> '' AND turn NOT IN"
@@ -63,8 +63,8 @@ def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> l
 
 
 class ShellFolder(msgspec.Struct, frozen=True):
-    """The folder, below the workspace, in which the command after call `through` begins; "" for that itself.
-    It holds while the session's `epoch` is the same."""
+    """The folder, below the workspace, in which the command after call `through` begins; "" for the workspace
+    itself. It holds while the session's `epoch` is the same."""
 
     folder: str = ""
     epoch: int = -1
@@ -72,8 +72,8 @@ class ShellFolder(msgspec.Struct, frozen=True):
 
 
 def shell_folder(connection: apsw.Connection, key: int, known: ShellFolder, through: int) -> ShellFolder:
-    """Give where a session's next command begins; calls that `known` covers are not read again. The one that
-    is given covers those up to `through`, which have all ended."""
+    """Return the folder of a session's next command, without reading calls again that `known` covers. The
+    result covers the calls up to `through`, which have all ended."""
     row = connection.execute(
         "SELECT s.epoch, (SELECT facts FROM tool_calls c WHERE session = s.key"
         " AND seq > CASE s.epoch WHEN ?2 THEN ?3 ELSE 0 END AND facts LIKE '%\"folder\":%' AND NOT EXISTS"
@@ -94,8 +94,8 @@ def shell_folder(connection: apsw.Connection, key: int, known: ShellFolder, thro
 def keep_touched(
     connection: apsw.Connection, step: tuple[int, int, int], tools: list[str], changed: list[FileLines]
 ) -> None:
-    """Keep with the last call of `tools` in a step (session's key, turn, number) which files the step
-    changed, without those that its edits name."""
+    """Store the files that a step changed with the last call of `tools` in the step (session key, turn,
+    number), without files named in its edits."""
     place = "session = ? AND turn = ? AND step = ?"
     found = connection.execute(
         f"SELECT seq, name, facts FROM tool_calls WHERE {place} AND error_kind <> 'denied' ORDER BY seq", step
@@ -112,7 +112,7 @@ def keep_touched(
 
 
 def last_tests(connection: apsw.Connection, key: int, turn: int) -> FactRow | None:
-    """Give the call of a turn that ran tests last; None where a call has changed files since."""
+    """Return the call of a turn that ran tests last, or None if a later call changed files."""
     last = None
     for row in of_turn(connection, key, turn):
         if row.facts.tests is not None:
@@ -123,7 +123,7 @@ def last_tests(connection: apsw.Connection, key: int, turn: int) -> FactRow | No
 
 
 def keep_later(connection: apsw.Connection, key: int, row: FactRow, later: Sequence[str]) -> None:
-    """Keep with a call that ran tests which files something else than a call has changed since."""
+    """Store with a call that ran tests which files were changed since by something other than a call."""
     facts = msgspec.json.encode(msgspec.structs.replace(row.facts, later=tuple(later))).decode()
     connection.execute("UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?", (facts, key, row.seq))
 
@@ -131,7 +131,8 @@ def keep_later(connection: apsw.Connection, key: int, row: FactRow, later: Seque
 def keep_marks(
     connection: apsw.Connection, turn: tuple[int, int], marked: Sequence[str], unmarked: str
 ) -> None:
-    """Keep with the last call of a turn (session's key, number) what a judging model marked in its answer."""
+    """Store with the last call of a turn (session key, number) the sentences of its answer that a judging
+    model marked."""
     row = of_turn(connection, *turn)[-1]
     facts = msgspec.structs.replace(row.facts, marked=tuple(marked), unmarked=unmarked)
     connection.execute(
@@ -141,7 +142,7 @@ def keep_marks(
 
 
 def receipt(connection: apsw.Connection, key: int, turn: int) -> TurnReceipt | None:
-    """Sum up what a turn did; None where it had no effect."""
+    """Sum up the effects of a turn, or return None if it had none."""
     found = of_turn(connection, key, turn)
     if not found:
         return None

@@ -1,7 +1,7 @@
-"""Sessions that begin where another one was: a copy of its turns up to one, under the same prefix.
+"""Sessions that begin as a copy of another one's turns up to a point, under the same prefix.
 
-Both stay; neither changes the other. What the copied turns cost is the original's, so that nothing is
-counted twice.
+Both stay and neither changes the other. The cost of the copied turns stays with the original, so that it
+is not counted twice.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from whet.contract.errors import NotFound
 from whet.store import rows, sessions
 from whet.store.sessions import NewSession, SessionRow
 
-# What is copied of the turns' rows: all but what was judged of them. A test holds it against the tables.
+# The columns that are copied: all but later judgements. A test compares this with the tables.
 COPIED: dict[str, str] = {
     "tool_calls": "seq, position, turn, step, call_id, name, started, finished, duration_s, decided_by,"
     " error_kind, exit_code, facts",
     "compactions": "turn, after_seq, live, engine, tokens_before, tokens_after, at, undone",
 }
-_FROM = re.compile(r" \(from turn \d+\)$")  # what an earlier fork has added to a title
+_FROM = re.compile(r" \(from turn \d+\)$")  # the suffix that an earlier fork added to the title
 
 
 class TreeRow(msgspec.Struct, frozen=True):
-    """A session and its place in a tree of forks: `depth` 0 is the top; a fork goes on from `origin`, which
-    may be gone, after `turn`, the last one that both have. Without an origin both are empty."""
+    """A session and its position in a tree of forks. `depth` 0 is the top. A fork continues `origin`, which
+    may be deleted, after `turn`, the last one that both have. Both are empty if the session is not a fork."""
 
     row: SessionRow
     depth: int = 0
@@ -36,7 +36,7 @@ class TreeRow(msgspec.Struct, frozen=True):
 
 
 def fork(connection: apsw.Connection, session_id: str, turn: int, new_id: str, now: str) -> SessionRow:
-    """Make a session of another one's turns up to `turn` (0: all that have ended). Raises NotFound."""
+    """Create a session with another one's turns up to `turn` (0: all that have ended). Raises NotFound."""
     key, old = sessions.key_of(connection, session_id), sessions.get(connection, session_id)
     last = _last_turn(connection, key, turn)
     title = f"{_FROM.sub('', old.title)} (from turn {last})" if old.title else ""
@@ -79,9 +79,9 @@ def fork(connection: apsw.Connection, session_id: str, turn: int, new_id: str, n
 
 
 def as_trees(connection: apsw.Connection, found: Sequence[SessionRow]) -> list[TreeRow]:
-    """Order sessions so that each fork stands below the one that it goes on from, where that is among them.
+    """Order sessions so that each fork comes below its origin, if that is among them.
 
-    A tree stands where the first of its sessions stood; forks of one session keep their order.
+    A tree comes at the position of its first session; forks of one session keep their order.
     """
     places = _places(connection)
     by_id = {row.id: row for row in found}
@@ -105,8 +105,7 @@ def as_trees(connection: apsw.Connection, found: Sequence[SessionRow]) -> list[T
 
 
 def family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
-    """Give the tree of a session: all that go on from where it began, oldest first, without those that were
-    put aside."""
+    """Return the whole fork tree of a session, oldest first, without archived sessions."""
     kin = connection.execute(
         "WITH RECURSIVE kin (id) AS (SELECT id FROM sessions WHERE id = ? UNION SELECT e.b FROM kin JOIN ("
         " SELECT s.id AS a, f.origin AS b FROM forks f JOIN sessions s ON s.key = f.session UNION ALL"
@@ -139,7 +138,7 @@ def _last_turn(connection: apsw.Connection, key: int, turn: int) -> int:
 
 
 def _adopt(connection: apsw.Connection, key: int, new: int, last: int) -> None:
-    """Give the copy the prefix of the original, byte for byte, and its own counts."""
+    """Copy the original's prefix byte for byte, and set the copy's own counts."""
     connection.execute(
         "UPDATE sessions SET (system_text, tools_text, prime_text, model_chosen) ="
         " (SELECT system_text, tools_text, prime_text, model_chosen FROM sessions WHERE key = ?),"

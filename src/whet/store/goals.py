@@ -1,7 +1,7 @@
-"""Goals as rows: what is aimed at, how far it is, and in which of four words it ended.
+"""Goals as rows: the aim, the progress, and how they ended.
 
-A round is one turn of the goal's session. `asked` counts the rounds whose message is stored, in the very
-transaction that stores it, and `round` those that were judged: after a kill the next process sees which.
+A round is one turn of the goal's session. `asked` counts the rounds whose message is stored, in the same
+transaction that stores it, and `round` those that were judged: after a crash the next process sees which.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _COLUMNS = (
 
 
 class GoalRow(msgspec.Struct, frozen=True):
-    """A goal as it is stored; `guarded` holds the hashes of the verifier's files by path, `said` what the
-    verifier or the check of claims said last."""
+    """A goal as it is stored. `guarded` holds the hashes of the verifier's files by path, `said` the last
+    output of the verifier or the check of claims."""
 
     id: str
     session: str
@@ -47,7 +47,7 @@ class GoalRow(msgspec.Struct, frozen=True):
 
 
 def add(connection: apsw.Connection, goal: GoalRow) -> None:
-    """Store a new goal. Raises StoreBusy where its session has an open one."""
+    """Store a new goal. Raises StoreBusy if its session has an open one."""
     row = msgspec.structs.asdict(goal) | {"guarded": msgspec.json.encode(goal.guarded).decode()}
     try:
         connection.execute(
@@ -59,7 +59,7 @@ def add(connection: apsw.Connection, goal: GoalRow) -> None:
 
 
 def get(connection: apsw.Connection, goal_id: str) -> GoalRow:
-    """Give the goal of an id, or of the one beginning of an id; "" for the last one. Raises NotFound."""
+    """Return the goal with this id or beginning of an id, or the latest goal for "". Raises NotFound."""
     found = connection.execute(
         f"SELECT {_COLUMNS} FROM goals WHERE id LIKE ? || '%' ORDER BY id <> ?, begun DESC, id DESC LIMIT 2",
         (goal_id.replace("%", "").replace("_", ""), goal_id),
@@ -70,7 +70,7 @@ def get(connection: apsw.Connection, goal_id: str) -> GoalRow:
 
 
 def of_session(connection: apsw.Connection, session_id: str) -> GoalRow | None:
-    """Give the last goal of a session; None where it has none."""
+    """Return the last goal of a session, or None."""
     row = connection.execute(
         f"SELECT {_COLUMNS} FROM goals WHERE session = ? ORDER BY begun DESC, id DESC LIMIT 1", (session_id,)
     ).fetchone()
@@ -78,14 +78,14 @@ def of_session(connection: apsw.Connection, session_id: str) -> GoalRow | None:
 
 
 def listed(connection: apsw.Connection, limit: int = 50) -> list[GoalRow]:
-    """Give the goals, newest first."""
+    """Return the goals, newest first."""
     found = connection.execute(f"SELECT {_COLUMNS} FROM goals ORDER BY begun DESC, id DESC LIMIT ?", (limit,))
     return [_goal(row) for row in found]
 
 
 def ask(connection: apsw.Connection, goal: GoalRow) -> None:
-    """Note that the next round's message is stored, in its transaction. Raises StoreBusy where another
-    process has done so, or the goal has ended."""
+    """Record that the next round's message is stored, in its transaction. Raises StoreBusy if another process
+    has done so, or the goal has ended."""
     connection.execute(
         "UPDATE goals SET asked = asked + 1, state = 'running' WHERE id = ? AND asked = ? AND round = ?"
         " AND state IN ('running', 'paused')",
@@ -96,7 +96,7 @@ def ask(connection: apsw.Connection, goal: GoalRow) -> None:
 
 
 def judge(connection: apsw.Connection, goal: GoalRow) -> bool:
-    """Store what a round came to; False where the goal was ended or judged meanwhile."""
+    """Store the result of a round. Returns False if the goal was ended or judged meanwhile."""
     connection.execute(
         "UPDATE goals SET round = ?, state = ?, said = ?, stalled = ?, mark = ?, note = ?, guarded = ?,"
         " ended = ? WHERE id = ? AND round = ? AND state IN ('running', 'paused')",
@@ -117,13 +117,13 @@ def judge(connection: apsw.Connection, goal: GoalRow) -> bool:
 
 
 def guard(connection: apsw.Connection, goal_id: str, guarded: dict[str, str]) -> None:
-    """Keep other hashes of the verifier's files: the person accepted them."""
+    """Store new hashes of the verifier's files after the person accepted them."""
     text = msgspec.json.encode(guarded).decode()
     connection.execute("UPDATE goals SET guarded = ? WHERE id = ?", (text, goal_id))
 
 
 def end(connection: apsw.Connection, goal_id: str, state: GoalState, note: str, at: str) -> bool:
-    """Pause or end an open goal; False where it has ended."""
+    """Pause or end an open goal. Returns False if it has ended."""
     connection.execute(
         "UPDATE goals SET state = ?, note = ?, ended = ? WHERE id = ? AND state IN ('running', 'paused')",
         (state, note, "" if state in OPEN else at, goal_id),
@@ -132,7 +132,7 @@ def end(connection: apsw.Connection, goal_id: str, state: GoalState, note: str, 
 
 
 def steps_taken(connection: apsw.Connection, key: int, first_turn: int) -> int:
-    """Count a goal's model calls: those of its ended turns, and the replies of one that has not ended."""
+    """Count a goal's model calls: those of its ended turns, and the answers of an open one."""
     steps = "SELECT coalesce(sum(steps), 0) FROM turns WHERE session = ? AND number >= ?"
     return rows.number(connection, steps, key, first_turn)
 

@@ -1,4 +1,4 @@
-"""What a person allowed for good ("always"): a tool and a pattern, everywhere or in one workspace."""
+"""The lasting permissions of a person ("always"): a tool and a pattern, everywhere or in one workspace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whet.store.database import StateDatabase
 
 
 class GrantRow(msgspec.Struct, frozen=True):
-    """One standing permission; an empty `workspace` means everywhere."""
+    """One lasting permission. An empty `workspace` means everywhere."""
 
     id: int
     tool: str
@@ -22,7 +22,7 @@ class GrantRow(msgspec.Struct, frozen=True):
 
 
 def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, now: str) -> GrantRow:
-    """Store a grant; one that is there already is given back unchanged."""
+    """Store a grant and return it. An existing one is returned unchanged."""
     connection.execute(
         "INSERT INTO grants (tool, pattern, workspace, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (tool, pattern, workspace, now),
@@ -36,28 +36,28 @@ def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, no
 
 
 def all_grants(connection: apsw.Connection) -> list[GrantRow]:
-    """Give every grant, oldest first."""
+    """Return every grant, oldest first."""
     rows = connection.execute("SELECT id, tool, pattern, workspace, created FROM grants ORDER BY id")
     return [GrantRow(*row) for row in rows]
 
 
 def remove(connection: apsw.Connection, grant_id: int) -> bool:
-    """Take a grant back; False where there is none with that id."""
+    """Remove a grant. Returns False if no grant has that id."""
     connection.execute("DELETE FROM grants WHERE id = ?", (grant_id,))
     return connection.changes() == 1
 
 
 class GrantRepository(msgspec.Struct, frozen=True):
-    """The kept grants of one home, as the gate asks for them."""
+    """The stored grants of one home, as the gate uses them."""
 
     database: StateDatabase
     clock: Clock
 
     async def add(self, tool: str, pattern: str, workspace: str) -> None:
-        """Keep a grant; durable on return."""
+        """Store a grant; durable on return."""
         now = iso(self.clock.now())
         await self.database.write(lambda db: add(db, tool, pattern, workspace, now))
 
     async def all(self) -> Sequence[GrantRow]:
-        """Give every kept grant. They are few: going to a thread for them would cost four times the read."""
+        """Return every stored grant. They are few: switching to a thread would cost four times the read."""
         return self.database.read_now(all_grants)

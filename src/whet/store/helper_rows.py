@@ -1,7 +1,9 @@
-"""Helpers as rows: what each is to do, which process it runs in, how it ended, whether its parent knows.
+"""Helpers as rows: the task of each, the process it runs in, how it ended, and whether its parent has its
+result.
 
-A row is stored before its session is made, and ended in the transaction that ends its last turn; its result
-is delivered in the transaction that stores it in the parent's session. So a kill loses none and doubles none.
+A row is stored before its session is created, and ended in the transaction that ends its last turn. Its
+result is delivered in the transaction that stores it in the parent's session, so a crash neither loses nor
+repeats one.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _COLUMNS = (
 
 
 class WorkingTree(msgspec.Struct, frozen=True):
-    """A helper's git working tree: its folder, the repository's folder, the commit that it began at."""
+    """A helper's git working tree: its folder, the repository's folder, and the commit that it began at."""
 
     place: str
     repository: str
@@ -69,12 +71,12 @@ class HelperRow(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """How its parent calls it."""
+        """The name that its parent uses for it."""
         return f"{HELPER}{self.number}"
 
 
 def add(connection: apsw.Connection, helper: HelperRow) -> HelperRow:
-    """Store a helper with the next number of its parent's; the stored one where its call has one already."""
+    """Store a helper with its parent's next number. Returns the stored one if its call already has one."""
     if (found := of_call(connection, helper.parent, helper.call)) is not None:
         return found
     following = "SELECT coalesce(max(number), 0) + 1 FROM helpers WHERE parent = ?"
@@ -87,7 +89,7 @@ def add(connection: apsw.Connection, helper: HelperRow) -> HelperRow:
 
 
 def get(connection: apsw.Connection, helper_id: str) -> HelperRow:
-    """Give a helper. Raises NotFound."""
+    """Return a helper. Raises NotFound."""
     found = _found(connection, "id = ?", helper_id)
     if not found:
         raise NotFound(f"there is no helper {helper_id}")
@@ -95,23 +97,23 @@ def get(connection: apsw.Connection, helper_id: str) -> HelperRow:
 
 
 def of_session(connection: apsw.Connection, session_id: str) -> HelperRow | None:
-    """Give the helper whose own session this is; None for any other session."""
+    """Return the helper whose own session this is, or None for any other session."""
     return next(iter(_found(connection, "session = ?", session_id)), None)
 
 
 def of_call(connection: apsw.Connection, parent: str, call: str) -> HelperRow | None:
-    """Give the helper that a call of a session asked for; None where it has asked for none yet."""
+    """Return the helper that a call of a session requested, or None if it has not requested one yet."""
     return next(iter(_found(connection, "parent = ? AND call = ?", parent, call)), None)
 
 
 def of_parent(connection: apsw.Connection, parent: str) -> list[HelperRow]:
-    """Give a session's helpers, in the order in which they were asked for."""
+    """Return a session's helpers, in the order in which they were requested."""
     return _found(connection, "parent = ? ORDER BY number", parent)
 
 
 class HelperView(msgspec.Struct, frozen=True):
-    """A helper as people see it: what it is for, how far it is, what it has taken, what became of its edits
-    (empty: it works in its parent's files)."""
+    """A helper as shown to people: its task, its progress, its usage, and the state of its edits (empty if it
+    works in its parent's files)."""
 
     name: str
     task: str
@@ -124,13 +126,13 @@ class HelperView(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """All of it in a line."""
+        """The view in one line."""
         edits = f", {self.edits}" if self.edits else ""
         return f"{self.name} {self.state}, {self.calls} calls, {self.tokens:,} tokens{edits}: {self.task}"
 
 
 def seen(connection: apsw.Connection, parent: str) -> list[HelperView]:
-    """Give a session's helpers as people see them, in order."""
+    """Return the views of a session's helpers, in order."""
     found: list[HelperView] = []
     for row in of_parent(connection, parent):
         spent = connection.execute(
@@ -162,13 +164,13 @@ def _edits(row: HelperRow) -> str:
 
 
 def ready(connection: apsw.Connection, parent: str) -> HelperRow | None:
-    """Give the first background helper that has ended and whose result is not in its parent's session."""
+    """Return the first background helper that has ended and whose result is not in its parent's session."""
     where = "parent = ? AND state = 'ended' AND delivered = '' ORDER BY ended, number LIMIT 1"
     return next(iter(_found(connection, where, parent)), None)
 
 
 def take(connection: apsw.Connection, helper_id: str, owner: str) -> bool:
-    """Have this process run a helper; False where it has ended or runs in one that lives."""
+    """Have this process run a helper. Returns False if it has ended or another living process runs it."""
     found = get(connection, helper_id)
     if found.state != "open" or (
         found.owner not in ("", owner) and not claims.is_gone(connection, found.owner)
@@ -179,18 +181,18 @@ def take(connection: apsw.Connection, helper_id: str, owner: str) -> bool:
 
 
 def hold(connection: apsw.Connection, helper_id: str, owner: str) -> None:
-    """Have this process run a helper whose parent's turn is its own: whoever ran it before does no more."""
+    """Have this process run a helper because it runs the parent's turn. The previous runner must stop."""
     claims.enter(connection)
     connection.execute("UPDATE helpers SET owner = ? WHERE id = ? AND state = 'open'", (owner, helper_id))
 
 
 def leave(connection: apsw.Connection, helper_id: str, owner: str) -> None:
-    """Let another process run a helper that this one does not run any more."""
+    """Release a helper that this process no longer runs, so that another one can."""
     connection.execute("UPDATE helpers SET owner = '' WHERE id = ? AND owner = ?", (helper_id, owner))
 
 
 def end(connection: apsw.Connection, ended: HelperRow, owner: str = "") -> bool:
-    """Store how a helper ended, once; False where it had ended before, or is not `owner`'s any more."""
+    """Store once how a helper ended. Returns False if it had ended before, or `owner` no longer runs it."""
     connection.execute(
         "UPDATE helpers SET state = 'ended', reason = ?1, answer = ?2, error = ?3, ended = ?4, owner = ''"
         " WHERE id = ?5 AND state = 'open' AND (?6 = '' OR owner = ?6)",
@@ -200,22 +202,22 @@ def end(connection: apsw.Connection, ended: HelperRow, owner: str = "") -> bool:
 
 
 def keep_tree(connection: apsw.Connection, helper_id: str, tree: WorkingTree) -> None:
-    """Note the working tree that a helper gets, before it is made."""
+    """Store the working tree of a helper, before it is created."""
     connection.execute(
         "UPDATE helpers SET tree = ? WHERE id = ?", (msgspec.json.encode(tree).decode(), helper_id)
     )
 
 
 def keep_merge(connection: apsw.Connection, helper_id: str, merge: MergePlan) -> None:
-    """Note what becomes of a helper's edits, before it is done and after."""
+    """Store the merge of a helper's edits, before it is done and after."""
     connection.execute(
         "UPDATE helpers SET merge = ? WHERE id = ?", (msgspec.json.encode(merge).decode(), helper_id)
     )
 
 
 def deliver(connection: apsw.Connection, helper_id: str, at: str) -> None:
-    """Note that a helper's result is in its parent's session, in the transaction that stores it there.
-    Raises StoreBusy where it was there already: then nothing of that transaction may be stored."""
+    """Record that a helper's result is in its parent's session, in the transaction that stores it there.
+    Raises StoreBusy if it was already there; then nothing of that transaction may be stored."""
     connection.execute(
         "UPDATE helpers SET delivered = ? WHERE id = ? AND state = 'ended' AND delivered = ''",
         (at, helper_id),
@@ -239,7 +241,7 @@ def _values(helper: HelperRow) -> tuple[Any, ...]:
 
 def _helper(row: tuple[Any, ...]) -> HelperRow:
     values = dict(zip((name.strip() for name in _COLUMNS.split(",")), row, strict=True))
-    del values["budget_usd"]  # it stands in the wish, too
+    del values["budget_usd"]  # it is also part of the wish
     values["wish"] = from_json(values["wish"], HelperWish)
     values["tree"] = from_json(values["tree"], WorkingTree) if values["tree"] else None
     values["merge"] = from_json(values["merge"], MergePlan) if values["merge"] else None

@@ -1,13 +1,13 @@
-"""The search index behind the messages: filled in batches after a turn and before a search.
+"""The search index of the messages, filled in batches after a turn and before a search.
 
-The index holds no text of its own. With a message's words stand marks: whose it is, of which folder, role,
-day and month, so that a search for one person's or one week's messages never looks at the others. Newest
-sessions come first, so that a store whose index is rebuilt can be searched from its newest end; each batch
-and how far it came are one transaction.
+The index stores no text of its own. Each message's words are stored with marks for its person, folder,
+role, day and month, so that a search for one person's or one week's messages never reads the others. The
+newest sessions come first, so that a store can be searched from its newest end while its index is rebuilt.
+Each batch and its position are stored in one transaction.
 
-SQLite's index numbers a message by minus twice its id: lists are read from the newest on, and only forwards
-does FTS5 skip in them. Numbers between stand for no message: a beat, now and then, at which whoever reads
-comes up for air (see `postings.py`).
+SQLite's index numbers a message by minus twice its id: lists are read from the newest on, and FTS5 skips
+only forwards in them. The numbers between belong to no message: now and then one is a beat, at which a
+reader can check whether its time is spent (see `postings.py`).
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _DAYS_MAX, _MONTHS_MAX = 40, 40
 
 
 def profile_mark(profile: str) -> str:
-    """Give the token that stands in every message of a person's sessions."""
+    """Return the token in every message of a person's sessions."""
     return f"{_PROFILE}{zlib.crc32(profile.encode()):08x}"
 
 
 def workspace_mark(workspace: str) -> str:
-    """Give the token that stands in every message of a folder's sessions."""
+    """Return the token in every message of a folder's sessions."""
     return f"{_WORKSPACE}{zlib.crc32(workspace.encode()):08x}"
 
 
 def role_mark(role: int) -> str:
-    """Give the token that stands in every message of a role."""
+    """Return the token in every message of a role."""
     return f"{_ROLE}{role}"
 
 
 def time_marks(begin_ms: int, end_ms: int) -> list[str]:
-    """Give tokens of which one stands in each message of that time, and maybe around it; none where there
-    would be too many. Days are those of UTC."""
+    """Return tokens of which each message of that time has one; messages just outside may have one too.
+    Returns an empty list if there would be too many. Days are in UTC."""
     first, last = _moment(begin_ms), _moment(max(begin_ms, end_ms - 1))
     if (last - first).days <= _DAYS_MAX:
         days = (last.date() - first.date()).days
@@ -66,29 +66,29 @@ def time_marks(begin_ms: int, end_ms: int) -> list[str]:
 
 
 def index_soon(db: StateDatabase) -> None:
-    """Index what was said lately in the background, a moment later: what is said until then goes with it.
-    A failure is tried again by the next call or search."""
+    """Index new messages in the background after a short delay, with those stored until then. After a failure
+    the next call or search tries again."""
     db.submit_later(index_batch)
 
 
 def has_new(connection: apsw.Connection) -> bool:
-    """Say whether there may be new messages to index."""
+    """Return whether there may be new messages to index."""
     return connection.execute("SELECT 1 FROM sessions WHERE dirty = 1 LIMIT 1").fetchone() is not None
 
 
 def has_unindexed(connection: apsw.Connection) -> bool:
-    """Say whether there may be messages to index, those of an index that is rebuilt among them."""
+    """Return whether there may be messages to index, including those of an index that is being rebuilt."""
     return connection.execute("SELECT 1 FROM sessions WHERE dirty LIMIT 1").fetchone() is not None
 
 
 def count_unindexed(connection: apsw.Connection) -> int:
-    """Count the sessions that are missing from an index that is rebuilt."""
+    """Count the sessions that are missing from an index that is being rebuilt."""
     return rows.number(connection, "SELECT count(*) FROM sessions WHERE dirty AND dirty = 2")
 
 
 def missing(session_id: str | None, profile: str | None) -> Callable[[apsw.Connection], bool]:
-    """Give a write that indexes some of what is missing, of one session or person where one is named; True
-    while there may be more."""
+    """Return a write that indexes some of the missing messages, of one session or person if given. The write
+    returns True while there may be more."""
     if session_id is not None:
         return lambda connection: _newest_first(connection, "dirty AND id = ?", session_id)
     if profile is not None:
@@ -97,12 +97,12 @@ def missing(session_id: str | None, profile: str | None) -> Callable[[apsw.Conne
 
 
 def index_new(connection: apsw.Connection) -> bool:
-    """Index some new messages; True while there may be more. Runs as a write."""
+    """Index some new messages. Returns True while there may be more. Runs as a write."""
     return _newest_first(connection, "dirty = 1")
 
 
 def index_batch(connection: apsw.Connection) -> bool:
-    """Index some messages, new ones first; True while there may be more. Runs as a write."""
+    """Index some messages, new ones first. Returns True while there may be more. Runs as a write."""
     return index_new(connection) or _newest_first(connection, "dirty")
 
 
@@ -128,7 +128,7 @@ _OPEN_ENDS = (
 
 
 class _Batch:
-    """What is indexed in one go: texts by their messages' ids."""
+    """The texts to index in one write, by their messages' ids."""
 
     def __init__(self) -> None:
         self.texts: dict[int, str] = {}
@@ -144,14 +144,14 @@ class _Batch:
 
 
 def _read_session(connection: apsw.Connection, batch: _Batch, key: int, done: int, *about: Any) -> None:
-    """Take a session's new messages into the batch, as far as they have room.
+    """Add a session's new messages to the batch, as far as they fit.
 
-    Only messages below the last answer or user message are taken from a session with an open turn: tool
-    results finish in any order, and their numbers are given out beforehand.
+    From a session with an open turn only messages up to the last answer or user message are taken: tool
+    results finish in any order, and their numbers are assigned beforehand.
     """
     is_open, profile, workspace = about
     marks = workspace_mark(workspace)
-    if profile is not None:  # what a review wrote is nobody's
+    if profile is not None:  # messages of a review belong to no person
         marks += f" {profile_mark(profile)}"
     base, until = rows.row_id(key, 0), _safe_limit(connection, key, done, is_open)
     reached, days = until, dict[int, str]()
@@ -174,7 +174,7 @@ def _read_session(connection: apsw.Connection, batch: _Batch, key: int, done: in
 
 
 def _safe_limit(connection: apsw.Connection, key: int, done: int, is_open: int) -> int:
-    """Give the number below which a session's messages can be indexed for good."""
+    """Return the number below which a session's messages can be indexed for good."""
     row = connection.execute(
         "SELECT id FROM messages WHERE id >= ? AND id < ? AND role <> ? ORDER BY id DESC LIMIT 1",
         (rows.row_id(key, done), rows.ids_of(key)[1], rows.TOOL if is_open else -1),
@@ -183,8 +183,8 @@ def _safe_limit(connection: apsw.Connection, key: int, done: int, is_open: int) 
 
 
 def _put(connection: apsw.Connection, texts: dict[int, str]) -> None:
-    """Put texts in the index, in the order of its numbers: FTS5 writes out what it gathered whenever a
-    smaller one comes."""
+    """Insert texts in ascending order of the index's numbers, because FTS5 flushes its buffer whenever a
+    smaller number follows."""
     if is_team(connection):
         from whet.store import team_words  # noqa: PLC0415 - a home's own file does without
 
@@ -197,13 +197,14 @@ def _put(connection: apsw.Connection, texts: dict[int, str]) -> None:
 
 
 def _has_beat(id_: int) -> bool:
-    """Whether a beat stands by a message: one in a thousand of a long session, the first of some others."""
+    """Return whether a beat follows a message: one in a thousand of a long session, and the first of some
+    others."""
     key, seq = divmod(id_, rows.SEQ_LIMIT)
     return seq % _BEAT_MESSAGES == 0 or (seq == 1 and key % _BEAT_SESSIONS == 0)
 
 
 def take_out(connection: apsw.Connection, first: int, last: int) -> None:
-    """Take the messages with these ids out of the index; `last` stays."""
+    """Remove the messages from `first` to before `last` from the index."""
     if is_team(connection):
         from whet.store import team_words  # noqa: PLC0415 - as in _put
 
@@ -223,7 +224,7 @@ def _moment(at_ms: int) -> datetime:
 
 
 def plain_text(role: int, content: str, extra: str | None) -> str:
-    """Give what of a message can be found: its text, and the names and arguments of its calls."""
+    """Return the searchable text of a message: its text, and the names and arguments of its calls."""
     if extra is None or (role == rows.TOOL and content):
         return content
     message = rows.unpack(role, content, extra)
@@ -235,7 +236,7 @@ def plain_text(role: int, content: str, extra: str | None) -> str:
 
 
 def _plain(arguments: str) -> str:
-    """Give the texts in a call's JSON arguments without its escapes."""
+    """Return the texts in a call's JSON arguments without its escapes."""
     if "\\" not in arguments:
         return arguments
     try:

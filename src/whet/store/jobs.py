@@ -1,9 +1,9 @@
-"""Durable work for later: reviews and the like survive the process that asked for them.
+"""Durable work for later: reviews and other jobs survive the process that queued them.
 
-A worker leases a job for a while and renews the lease; a lease that ran out, or whose owner in the home's
-own file is known to be dead, is another worker's to take. Of the jobs of one kind and subject one runs at a
-time. Every function takes a connection inside a transaction. All times are of one clock, in a team the
-database's (`time_of`). What a job means is its kind's business.
+A worker leases a job for a while and renews the lease. When a lease has run out, or its owner in the
+home's own file is known to be dead, another worker may take the job. Of the jobs of one kind and subject
+one runs at a time. Every function takes a connection inside a transaction. All times come from one clock,
+in a team the database's (`read_time`). The meaning of a job belongs to its kind.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ JobState: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
 
 class NewJob(msgspec.Struct, frozen=True):
-    """A job to enqueue: `payload` is JSON text, `run_after` an ISO time or empty for at once.
+    """A job to enqueue. `payload` is JSON text, `run_after` an ISO time or empty for at once.
 
-    Jobs of one kind with the same `subject` never run at the same time; empty: there is no such limit.
+    Jobs of one kind with the same `subject` never run at the same time; an empty one sets no such limit.
     """
 
     kind: str
@@ -35,14 +35,14 @@ class NewJob(msgspec.Struct, frozen=True):
 
 
 class Queued(msgspec.Struct, frozen=True):
-    """A job that stands in the queue: what it is for, in words that a person is shown."""
+    """A queued job, with its kinds of work in words for a person."""
 
     job_id: str
     kinds: tuple[str, ...]
 
 
 AtEnd = Callable[[apsw.Connection], Sequence[Queued]]
-"""What else a turn's end transaction does; may run twice, so it changes nothing but the database."""
+"""Additional work of a turn's end transaction. It may run twice, so it changes nothing but the database."""
 
 
 def nothing(connection: apsw.Connection) -> Sequence[Queued]:
@@ -69,11 +69,11 @@ class Job(msgspec.Struct, frozen=True):
 
 _COLUMNS = ", ".join(Job.__struct_fields__)
 OPEN = "state <> 'done' AND state <> 'failed'"
-"""What is open, in the words of its index: a query that says them passes over the jobs of months."""
+"""The condition of the index on open jobs. Queries that repeat it skip the finished jobs of months."""
 
 
 def enqueue(connection: apsw.Connection, job: NewJob, clock: Clock) -> str:
-    """Store a job and give its id."""
+    """Store a job and return its id."""
     job_id, now = clock.new_id(), iso(time_of(connection, clock))
     connection.execute(
         "INSERT INTO jobs (id, kind, payload, state, created, run_after, subject)"
@@ -91,8 +91,8 @@ def lease(
     clock: Clock,
     job_id: str = "",
 ) -> Job | None:
-    """Take the oldest job of these kinds that is due or whose worker is gone, or `job_id` if it is among
-    them; None without one.
+    """Lease the oldest job of these kinds that is due or whose worker has died, or `job_id` if it is among
+    them. Returns None if there is none.
 
     `owner` is a name from `claims.owner_name`, so that others can see whether this process lives.
     """
@@ -110,12 +110,12 @@ def lease(
 
 
 def is_due(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> bool:
-    """Say whether `lease` would give a job now. Changes nothing."""
+    """Return whether `lease` would return a job now. Changes nothing."""
     return bool(_free(connection, kinds, iso(time_of(connection, clock))))
 
 
 def due_in_s(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> float | None:
-    """Give the seconds until the next waiting job may run, below 0 for a late one; None where none waits."""
+    """Return the seconds until the next waiting job may run, negative if it is late, or None without one."""
     row = connection.execute(
         f"SELECT min(run_after) FROM jobs WHERE kind IN ({_marks(kinds)}) AND {OPEN} AND state = 'waiting'",
         tuple(kinds),
@@ -126,7 +126,7 @@ def due_in_s(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) ->
 
 
 def waiting(connection: apsw.Connection, kind: str, subject: str) -> Job | None:
-    """Give the job of this kind and subject that nobody works on yet; None without one."""
+    """Return the job of this kind and subject that no worker has taken yet, or None."""
     row = connection.execute(
         f"SELECT {_COLUMNS} FROM jobs WHERE kind = ? AND subject = ? AND {OPEN} AND state = 'waiting'"
         " ORDER BY id LIMIT 1",
@@ -136,7 +136,7 @@ def waiting(connection: apsw.Connection, kind: str, subject: str) -> Job | None:
 
 
 def rewrite(connection: apsw.Connection, job: Job, payload: str, run_after: str) -> bool:
-    """Change what a waiting job is to do, and when; False where somebody works on it by now."""
+    """Change the payload and time of a waiting job. Returns False if a worker has taken it by now."""
     connection.execute(
         "UPDATE jobs SET payload = ?, run_after = ? WHERE id = ? AND state = 'waiting' AND attempts = ?",
         (payload, run_after, job.id, job.attempts),
@@ -145,7 +145,8 @@ def rewrite(connection: apsw.Connection, job: Job, payload: str, run_after: str)
 
 
 def _free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[str]:
-    """Find the jobs that may be taken, oldest first. One from the future is due: the clock was set back."""
+    """Return the jobs that may be taken, oldest first. A job created in the future is due: the clock was set
+    back."""
     found = connection.execute(
         "SELECT id, kind, subject, state, owner, lease_until, run_after <= ?1 OR created > ?1 FROM jobs"
         f" WHERE kind IN ({_marks(kinds, 2)}) AND {OPEN} ORDER BY run_after, id",
@@ -162,7 +163,7 @@ def _free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[s
 
 
 def running_owner(connection: apsw.Connection, kind: str, subject: str, clock: Clock) -> str:
-    """Name the worker that a job of this kind and subject is held by now; empty where none is."""
+    """Return the name of the worker that holds a job of this kind and subject now, or an empty string."""
     row = connection.execute(
         "SELECT owner, lease_until FROM jobs WHERE kind = ? AND subject = ? AND state = 'running'",
         (kind, subject),
@@ -174,7 +175,7 @@ def running_owner(connection: apsw.Connection, kind: str, subject: str, clock: C
 
 
 def _is_held(connection: apsw.Connection, owner: str, until: str, now: str) -> bool:
-    """Whether a running job is its worker's still: in a team by its lease alone."""
+    """Return whether a running job still belongs to its worker; in a team by its lease alone."""
     return until > now and (is_team(connection) or not claims.is_gone(connection, owner))
 
 
@@ -183,24 +184,24 @@ def _marks(values: Sequence[str], first: int = 1) -> str:
 
 
 def get(connection: apsw.Connection, job_id: str) -> Job | None:
-    """Give a job, None where there is none."""
+    """Return a job, or None if it does not exist."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", (job_id,)).fetchone()
     return None if row is None else Job(*row)
 
 
 def heartbeat(connection: apsw.Connection, job: Job, lease_s: float, clock: Clock) -> bool:
-    """Renew the lease; False where another worker has taken the job, and this one must stop."""
+    """Renew the lease. Returns False if another worker has taken the job; then this one must stop."""
     until = iso(time_of(connection, clock) + timedelta(seconds=lease_s))
     return _change(connection, job, "lease_until = ?", (until,))
 
 
 def release(connection: apsw.Connection, job: Job) -> bool:
-    """Put the job back, due at once, because its worker has to stop; False as in `complete`."""
+    """Put the job back, due at once, because its worker has to stop. Returns False as in `complete`."""
     return _change(connection, job, "state = 'waiting', owner = '', lease_until = ''", ())
 
 
 def complete(connection: apsw.Connection, job: Job, clock: Clock) -> bool:
-    """Mark the job done; False where another worker has taken it, and nothing was changed."""
+    """Mark the job done. Returns False, changing nothing, if another worker has taken it."""
     now = iso(time_of(connection, clock))
     return _change(connection, job, "state = 'done', error = '', finished = ?", (now,))
 
@@ -208,7 +209,7 @@ def complete(connection: apsw.Connection, job: Job, clock: Clock) -> bool:
 def fail(
     connection: apsw.Connection, job: Job, error: str, clock: Clock, *, retry_in_s: float | None
 ) -> bool:
-    """Put the job back to run in `retry_in_s` seconds, or give it up (None); False as in `complete`."""
+    """Put the job back to run in `retry_in_s` seconds, or give up (None). Returns False as in `complete`."""
     now = time_of(connection, clock)
     if retry_in_s is None:
         return _change(connection, job, "state = 'failed', error = ?, finished = ?", (error, iso(now)))
@@ -216,7 +217,7 @@ def fail(
 
 
 def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> bool:
-    """Put the job back to run at `until` (ISO); False as in `complete`."""
+    """Put the job back to run at `until` (ISO). Returns False as in `complete`."""
     change = "state = 'waiting', error = ?, run_after = ?, owner = '', lease_until = ''"
     return _change(connection, job, change, (why, until))
 

@@ -1,7 +1,7 @@
-"""What the files of learning should hold, what was last written to them, and which skills were used.
+"""The expected and the last written state of the learned files, and which skills were used.
 
-Every function takes a connection inside a transaction; paths are relative to a profile's folder. Files
-themselves are the memory layer's business.
+Every function takes a connection inside a transaction; paths are relative to a profile's folder. The files
+themselves belong to the memory layer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from whet.store.ledger import Owner, digest
 
 
 class FileState(msgspec.Struct, frozen=True):
-    """A file as the ledger sees it: the hash of what it should hold, and of what was last seen there.
+    """A file as the ledger sees it: the hash of its expected content, and of the content last seen there.
     Empty means that there is, or should be, no file."""
 
     path: str
@@ -23,7 +23,7 @@ class FileState(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What is known of a skill besides its files: whose it is, and where it came from."""
+    """Facts about a skill besides its files: its owner and its source."""
 
     name: str
     owner: Owner = "person"
@@ -32,7 +32,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """The receipt of one load: which text of which skill, in which turn."""
+    """The record of one load: which text of which skill, in which turn."""
 
     session_id: str
     turn_id: str
@@ -50,14 +50,15 @@ _MARKS = "SELECT name, owner, pinned, source FROM skill_marks WHERE profile = ?"
 
 
 def keep_text(connection: apsw.Connection, content: bytes) -> str:
-    """Keep a file's bytes under their hash, which is given."""
+    """Store a file's bytes under their hash, and return the hash."""
     key = digest(content)
     connection.execute("INSERT OR IGNORE INTO learned_texts VALUES (?, ?)", (key, content))
     return key
 
 
 def text(connection: apsw.Connection, key: str) -> bytes:
-    """Give the bytes of that hash; none for the empty one. Raises StoreCorrupt where they are gone."""
+    """Return the bytes with this hash, or no bytes for the empty hash. Raises StoreCorrupt if they are
+    missing."""
     if not key:
         return b""
     row = connection.execute("SELECT content FROM learned_texts WHERE hash = ?", (key,)).fetchone()
@@ -67,13 +68,13 @@ def text(connection: apsw.Connection, key: str) -> bytes:
 
 
 def state(connection: apsw.Connection, profile: str, path: str) -> FileState:
-    """Give a file's state; a file never heard of should not exist."""
+    """Return a file's state. An unknown file should not exist."""
     row = connection.execute(f"{_FILES} AND path = ?", (profile, path)).fetchone()
     return FileState(path, "", "") if row is None else FileState(*row)
 
 
 def states(connection: apsw.Connection, profile: str, under: str = "") -> list[FileState]:
-    """Give the states of the files below a folder (with its slash), in order of their paths."""
+    """Return the states of the files below a folder (with its slash), sorted by path."""
     rows = connection.execute(
         f"{_FILES} AND substr(path, 1, ?) = ? ORDER BY path", (profile, len(under), under)
     )
@@ -81,13 +82,13 @@ def states(connection: apsw.Connection, profile: str, under: str = "") -> list[F
 
 
 def unapplied(connection: apsw.Connection, profile: str) -> list[FileState]:
-    """Give the files that don't hold yet what they should."""
+    """Return the files that do not have their expected content yet."""
     rows = connection.execute(f"{_FILES} AND wanted <> written", (profile,))
     return [FileState(*row) for row in rows]
 
 
 def want(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
-    """Say what a file should hold from now on."""
+    """Store the expected content of a file."""
     connection.execute(
         "INSERT INTO learned_files VALUES (?, ?, ?, '')"
         " ON CONFLICT (profile, path) DO UPDATE SET wanted = excluded.wanted",
@@ -96,7 +97,7 @@ def want(connection: apsw.Connection, profile: str, path: str, key: str) -> None
 
 
 def saw(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
-    """Say what a file holds now; one that neither exists nor should is forgotten."""
+    """Store the present content of a file. A file that neither exists nor should exist is forgotten."""
     connection.execute(
         "INSERT INTO learned_files VALUES (?, ?, '', ?)"
         " ON CONFLICT (profile, path) DO UPDATE SET written = excluded.written",
@@ -109,13 +110,13 @@ def saw(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
 
 
 def mark(connection: apsw.Connection, profile: str, name: str) -> Mark:
-    """Give a skill's mark; one without is a person's."""
+    """Return a skill's mark. A skill without one belongs to a person."""
     row = connection.execute(f"{_MARKS} AND name = ?", (profile, name)).fetchone()
     return Mark(name) if row is None else _mark(*row)
 
 
 def marks(connection: apsw.Connection, profile: str) -> dict[str, Mark]:
-    """Give every mark by the skill's name."""
+    """Return every mark by the skill's name."""
     return {row[0]: _mark(*row) for row in connection.execute(_MARKS, (profile,))}
 
 
@@ -124,7 +125,7 @@ def _mark(name: str, owner: Owner, pinned: int, source: str) -> Mark:
 
 
 def set_mark(connection: apsw.Connection, profile: str, new: Mark) -> None:
-    """Keep a skill's mark."""
+    """Store a skill's mark."""
     connection.execute(
         "INSERT OR REPLACE INTO skill_marks VALUES (?, ?, ?, ?, ?)",
         (profile, new.name, new.owner, int(new.pinned), new.source),
@@ -132,7 +133,7 @@ def set_mark(connection: apsw.Connection, profile: str, new: Mark) -> None:
 
 
 def add_use(connection: apsw.Connection, profile: str, use: Use, now: str) -> None:
-    """Keep the receipt of a load."""
+    """Store the record of a load."""
     connection.execute(
         f"INSERT INTO skill_uses (profile, at, {_USE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (profile, now, *msgspec.structs.astuple(use)[:-1]),
@@ -140,7 +141,7 @@ def add_use(connection: apsw.Connection, profile: str, use: Use, now: str) -> No
 
 
 def uses(connection: apsw.Connection, *, name: str = "", limit: int = -1) -> list[Use]:
-    """Give receipts, the newest first: of one skill, or all."""
+    """Return load records, newest first, of one skill or all."""
     where, values = ("WHERE name = ?", (name,)) if name else ("", ())
     rows = connection.execute(
         f"SELECT {_USE}, at FROM skill_uses {where} ORDER BY id DESC LIMIT ?", (*values, limit)
@@ -157,11 +158,11 @@ def use_counts(connection: apsw.Connection, profile: str) -> dict[str, int]:
 
 
 def told_until(connection: apsw.Connection, profile: str) -> int:
-    """Give the last change of the ledger that a person was told of; 0 for none."""
+    """Return the last change of the ledger that was reported to the person, or 0."""
     row = connection.execute("SELECT ledger FROM learned_told WHERE profile = ?", (profile,)).fetchone()
     return row[0] if row else 0
 
 
 def set_told(connection: apsw.Connection, profile: str, row_id: int) -> None:
-    """Keep up to where a person was told what was learned."""
+    """Store the last change of the ledger that was reported to the person."""
     connection.execute("INSERT OR REPLACE INTO learned_told VALUES (?, ?)", (profile, row_id))

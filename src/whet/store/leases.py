@@ -1,6 +1,6 @@
-"""Runs leased jobs: a job's work goes on beside a heartbeat that renews its lease.
+"""Run leased jobs, with a heartbeat that renews the lease while a job's work runs.
 
-What a job means, and what becomes of it when its work has ended, is its worker's business.
+The meaning of a job, and its state after the work, belong to its worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEARTBEAT_S = 30.0
 
 
 class LeaseLost(Exception):
-    """Another worker has taken the job; nothing of it is ours any more."""
+    """Another worker has taken the job, so this one must stop."""
 
 
 async def run_leased(
@@ -30,10 +30,10 @@ async def run_leased(
     work: Coroutine[Any, Any, T],
     on_stop: Callable[[], Awaitable[object]],
 ) -> T:
-    """Run `work` while renewing the job's lease, and give its result.
+    """Run `work` while renewing the job's lease, and return its result.
 
-    Raises LeaseLost, with `work` ended, where the lease is gone. Where this task is cancelled, `work` is
-    ended and `on_stop` awaited before the cancel is raised.
+    Raises LeaseLost, with `work` ended, if the lease is lost. If this task is cancelled, `work` is ended
+    and `on_stop` awaited before the cancel is raised.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -1,7 +1,7 @@
-"""The rows of learning: what was changed, by whom, on what evidence, and what each file should hold.
+"""The ledger of learned changes: who changed an item, on which evidence, and the content before and after.
 
-Every function takes a connection inside a transaction. What a change means, and whether it may be made,
-is the memory layer's business.
+Every function takes a connection inside a transaction. The meaning of a change, and whether it is allowed,
+belong to the memory layer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Owner: TypeAlias = Literal["agent", "person"]
 
 
 class Quote(msgspec.Struct, frozen=True):
-    """A piece of evidence and where it stands: message `seq` of `session_id`, said by `role`."""
+    """A quoted piece of evidence and its source: message `seq` of `session_id`, written by `role`."""
 
     quote: str
     session_id: str = ""
@@ -36,7 +36,7 @@ class Quote(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """One file of a skill: the hashes of its text before and after; empty where there was or is none."""
+    """One file of a skill: the hashes of its text before and after, empty if there was or is no file."""
 
     path: str
     before: str
@@ -44,9 +44,9 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class LedgerRow(msgspec.Struct, frozen=True):
-    """One change. `before` and `after` are a memory entry, or the text of a skill's changed file; `hash`
-    is the item's with the change made, `base_hash` without it; `undoes` is the row that this takes back;
-    `remark` what the model said of it, which is never in force."""
+    """One change. `before` and `after` are a memory entry, or the text of a skill's changed file. `hash` is
+    the item's with the change applied, `base_hash` without it. `undoes` is the row that this one undoes.
+    `remark` is the model's comment, which never takes effect."""
 
     id: int
     profile: str
@@ -70,7 +70,7 @@ class LedgerRow(msgspec.Struct, frozen=True):
 
 
 class NewRow(msgspec.Struct, frozen=True):
-    """What is given when a change is entered."""
+    """The fields of a new change."""
 
     kind: Kind
     item: str
@@ -91,8 +91,8 @@ class NewRow(msgspec.Struct, frozen=True):
 
 
 class LedgerFilter(TypedDict, total=False):
-    """Which rows to list; what is left out or empty does not restrict. `session_id` also finds the rows of
-    its reviews."""
+    """Which rows to list. Missing or empty fields do not restrict. `session_id` also matches the rows of its
+    reviews."""
 
     profile: str
     kind: Kind
@@ -115,13 +115,13 @@ _quotes = decoder(tuple[Quote, ...])
 
 
 def digest(content: bytes | str) -> str:
-    """Give the hash by which a text is known."""
+    """Return the hash that identifies a text."""
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.sha256(raw).hexdigest()[:32]
 
 
 def insert(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
-    """Enter a change and give its row."""
+    """Insert a change and return its row."""
     names = ", ".join((*_GIVEN, "at", "changes", "evidence", *_ORIGIN))
     values = [getattr(new, name) for name in _GIVEN]
     values += [now, _json(new.changes), _json(new.evidence)]
@@ -132,7 +132,7 @@ def insert(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
 
 
 def get(connection: apsw.Connection, row_id: int, profile: str | None = None) -> LedgerRow:
-    """Give a row. Raises NotFound, also for another profile's."""
+    """Return a row. Raises NotFound, also for another profile's row."""
     known = min(row_id, _LARGEST_ID)
     found = connection.execute(f"SELECT {_COLUMNS} FROM ledger WHERE id = ?", (known,)).fetchone()
     if found is None or (profile is not None and found[1] != profile):
@@ -143,7 +143,7 @@ def get(connection: apsw.Connection, row_id: int, profile: str | None = None) ->
 
 
 def by_call(connection: apsw.Connection, session_id: str, tool_call_id: str) -> LedgerRow | None:
-    """Give the row that a tool call made, None where it made none."""
+    """Return the row that a tool call made, or None."""
     found = connection.execute(
         f"SELECT {_COLUMNS} FROM ledger WHERE session_id = ? AND tool_call_id = ? AND tool_call_id <> ''",
         (session_id, tool_call_id),
@@ -152,7 +152,7 @@ def by_call(connection: apsw.Connection, session_id: str, tool_call_id: str) -> 
 
 
 def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[LedgerFilter]) -> list[LedgerRow]:
-    """Give rows, the newest first; all of them where `limit` is 0."""
+    """Return rows, newest first; all of them if `limit` is 0."""
     where, values = ["1"], list[Any]()
     if (profile := filters.get("profile")) is not None:
         where.append("profile = ?")
@@ -175,14 +175,14 @@ def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[Ledger
 
 
 def of_task(connection: apsw.Connection, task_id: str, states: Sequence[State] = ()) -> list[LedgerRow]:
-    """Give the rows that a review made, in order."""
+    """Return the rows that a review made, in order."""
     return select(connection, task_id=task_id, states=states)[::-1] if task_id else []
 
 
 def set_state(
     connection: apsw.Connection, row_id: int, state: State, *, reason: str = "", undone_by: int = 0
 ) -> None:
-    """Move a row to another state; a reason is kept where one is given."""
+    """Move a row to another state. An empty reason leaves the stored one."""
     connection.execute(
         "UPDATE ledger SET state = ?, undone_by = ?, reason = CASE WHEN ? <> '' THEN ? ELSE reason END"
         " WHERE id = ?",

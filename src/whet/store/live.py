@@ -1,8 +1,8 @@
-"""A session as one process has it in memory: its live list, and how that follows what is committed.
+"""The in-memory state of an open session: its live list, and how it follows committed changes.
 
-The live list is what the model sees, after compactions and undone turns. A write that was begun is not
-undone when its waiter is cancelled; the memory follows as soon as the commit is there. One process at a time
-holds a session's turn (`claims.py`).
+The live list is the list the model sees, after compactions and undone turns. A write that was begun is not
+undone when its waiter is cancelled; memory is updated after the commit. One process at a time holds a
+session's turn (`claims.py`).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LiveList = list[int | Message]
-"""A live list as it is stored, in JSON: a number stands for the stored message with that number."""
+"""A live list as it is stored, in JSON: a number refers to the stored message with that number."""
 list_decoder: msgspec.json.Decoder[LiveList] = decoder(LiveList)
 
 
 class StaleTranscript(Exception):
-    """The stored session has moved on since it was read."""
+    """The stored session has changed since it was read."""
 
 
 class OpenStep(msgspec.Struct):
-    """The last answer that asked for tools: where its results go, and which are there.
+    """The last answer that asked for tools: the positions of its results, and those that are present.
 
     `seq` is the answer's number; the result of call i has number seq + 1 + i. `base` is the index in the
     live list after the answer.
@@ -53,7 +53,7 @@ class OpenStep(msgspec.Struct):
 
 
 class OpenTurn(msgspec.Struct):
-    """A turn without an end marker, with what its stored rows sum up to."""
+    """A turn without an end marker, with the sums of its stored rows."""
 
     id: str
     number: int
@@ -65,12 +65,12 @@ class OpenTurn(msgspec.Struct):
 
 
 class LiveState(msgspec.Struct):
-    """Everything that an open session holds in memory.
+    """The state that an open session holds in memory.
 
-    `messages` is the live list: everything said, or what the last compaction left and all after it. A message
-    stays the same object while the session is open. `seqs[i]` is the number of `messages[i]`, 0 for a message
-    that only a compaction made. `epoch` counts how often the list was rewritten, `shell`
-    is what was last known of where commands begin.
+    `messages` is the live list: all messages, or the list of the last compaction and all messages after
+    it. A message stays the same object while the session is open. `seqs[i]` is the number of
+    `messages[i]`, 0 for a message that only a compaction created. `epoch` counts how often the list was
+    rewritten, `shell` is the last known folder of the session's commands.
     """
 
     session: SessionRow
@@ -86,27 +86,27 @@ class LiveState(msgspec.Struct):
 
     @property
     def turn_number(self) -> int:
-        """The number of the turn that is open here; 0 between turns."""
+        """The number of the turn that is open here, or 0 between turns."""
         return self.open_turn.number if self.open_turn is not None else 0
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """What tells whether the stored session has moved on: epoch, last turn, next number."""
+        """Epoch, last turn and next number; they differ if the stored session has changed."""
         return self.epoch, self.last_turn, self.next_seq
 
     def nothing_to_resume(self) -> WhetError:
-        """Give the error of a resume for which `Transcript.unfinished_turn` had nothing."""
+        """Return the error of a resume for which `Transcript.claim_unfinished_turn` found no turn."""
         if self.open_turn:
             return StoreBusy("another process works on this turn", hint="wait for its end")
         return NotFound("there is no unfinished turn to resume", hint="say what to do next")
 
     def last_words(self) -> str:
-        """Give what the person said last; nothing where they have not said anything yet."""
+        """Return the text of the person's last message, or an empty string if there is none yet."""
         said = (message.text for message in reversed(self.messages) if message.role == "user")
         return next(said, "")
 
     def add(self, seq: int, message: Message) -> None:
-        """Put a message that was stored at the end of the list."""
+        """Append a stored message to the list."""
         self.messages.append(message)
         self.seqs.append(seq)
         self.next_seq = seq + 1
@@ -121,15 +121,15 @@ class LiveState(msgspec.Struct):
         self.seqs[step.base :] = [step.seq + 1 + index for index in order]
 
     def known(self) -> dict[int, Message]:
-        """Give the stored messages that are in memory, by number."""
+        """Return the stored messages that are in memory, by number."""
         found = {seq: message for seq, message in zip(self.seqs, self.messages, strict=True) if seq}
         if self.step is not None:
             found.update({self.step.seq + 1 + i: message for i, message in self.step.results.items()})
         return found
 
     def become(self, fresh: LiveState) -> None:
-        """Take over what was read again. What only the last compaction made has no number to be known by: it
-        stays the same object while that compaction is the last one."""
+        """Take over a fresh state of the session. Messages that only the last compaction created have no
+        number; they stay the same objects while that compaction is the last one."""
         if fresh.epoch == self.epoch:
             for index, seq in enumerate(fresh.seqs[: len(self.seqs)]):
                 if not seq and not self.seqs[index]:
@@ -154,14 +154,14 @@ class SessionWriter:
         self._renew_after_s = 0.0
 
     def next_turn(self) -> str:
-        """Give the id that the next turn will have."""
+        """Return the id that the next turn will have."""
         self.coming_turn: str = self.coming_turn or self.clock.new_id()
         return self.coming_turn
 
     def commit(
         self, work: Callable[[apsw.Connection], T] | Rows, apply: Callable[[T], object]
     ) -> Coroutine[Any, Any, T]:
-        """Commit `work`, then `apply` its result to memory, also where the waiter is cancelled."""
+        """Commit `work`, then `apply` its result to memory, even if the waiter is cancelled."""
 
         def after(result: T, error: BaseException | None) -> None:
             self._in_flight -= 1
@@ -184,8 +184,8 @@ class SessionWriter:
                 self._waiting.remove(waiter)
 
     async def refresh(self) -> None:
-        """Take in what another process did, behind what is still being written here; mostly nothing, which
-        one look at two indexes tells."""
+        """Read the changes of other processes after the pending writes. Usually there are none, and two index
+        lookups show it."""
         await self.drain()
         live = self._live
 
@@ -206,12 +206,12 @@ class SessionWriter:
         self._live.become(await self.db.read(lambda connection: load(connection, session_id, known)))
 
     def refuse_if_stale(self, connection: apsw.Connection) -> None:
-        """Raise Stale where the stored session has moved on."""
+        """Raise StaleTranscript if the stored session has changed."""
         if turns.has_moved_on(connection, self._live.key, self._live.version):
             raise StaleTranscript
 
     def refuse_if_changed(self, connection: apsw.Connection) -> None:
-        """Raise StoreBusy where another process holds the session or has changed it."""
+        """Raise StoreBusy if another process holds the session or has changed it."""
         self.refuse_if_held(connection, self._holder)
         try:
             self.refuse_if_stale(connection)
@@ -226,7 +226,8 @@ class SessionWriter:
         claims.refuse_if_held(connection, live.key, live.session.id, holder, self.clock.now())
 
     def claim(self, connection: apsw.Connection) -> None:
-        """Claim the session's turn. Raises StoreBusy where another holds it, Stale where it has moved on."""
+        """Claim the session's turn. Raises StoreBusy if another holder has it, StaleTranscript if it has
+        changed."""
         self._take(connection)
         self.refuse_if_stale(connection)
 
@@ -261,14 +262,14 @@ class SessionWriter:
         return fresh is not None and fresh.open_turn is not None
 
     def renew(self, connection: apsw.Connection) -> None:
-        """Renew the claim now and then, for those who can't see whether this process lives; in a team, see
+        """Renew the claim now and then, for processes that can't see whether this one lives. In a team, check
         each time that it was not lost."""
         if self.db.is_team or self.clock.monotonic_s() > self._renew_after_s:
             claims.renew(connection, self._live.key, self._holder, self.clock.now())
             self._renew_after_s = self.clock.monotonic_s() + claims.LEASE_S / 4
 
     def release(self, connection: apsw.Connection) -> None:
-        """Give the session free. Raises StoreBusy where the claim was lost meanwhile."""
+        """Release the session. Raises StoreBusy if the claim was lost meanwhile."""
         claims.release(connection, self._live.key, self._holder)
 
     def append(
@@ -277,7 +278,7 @@ class SessionWriter:
         *added: tuple[RowStatement, tuple[Any, ...]],
         also: AtEnd = nothing,
     ) -> Coroutine[Any, Any, None]:
-        """Commit rows while the session stays claimed, together with what `also` does."""
+        """Commit rows while the session stays claimed, together with the work of `also`."""
         if also is nothing and self.db.is_team:
             return self.commit((self.db.fence(self._live.key, self._holder), *added), apply)
         if also is nothing and self.clock.monotonic_s() <= self._renew_after_s:
@@ -298,7 +299,7 @@ class SessionWriter:
         return self.commit((row,), apply) if self.db.is_team else self.append(apply, row)
 
     def close(self) -> None:
-        """Count as gone: what was claimed is free to take."""
+        """Close the session, so that others can take its claims."""
         claims.drop(self._holder)
         self.db.let_go(self._live.key, self._holder)
 
@@ -338,7 +339,7 @@ def load(connection: apsw.Connection, session_id: str, known: dict[int, Message]
 
 
 def last_turn(connection: apsw.Connection, key: int) -> int:
-    """Give the number of the newest turn that has ended and was not undone; 0 without one."""
+    """Return the number of the newest turn that has ended and was not undone, or 0."""
     return rows.number(
         connection,
         "SELECT coalesce(max(number), 0) FROM turns WHERE session = ? AND ended <> '' AND undone = ''",
@@ -349,7 +350,7 @@ def last_turn(connection: apsw.Connection, key: int) -> int:
 def _compacted(
     connection: apsw.Connection, key: int, hidden: TakenBackParts, known: dict[int, Message]
 ) -> tuple[list[Message], list[int], int]:
-    """Give the list that the last compaction left, the numbers in it, and the number it covers."""
+    """Return the messages of the last compaction, their numbers, and the last number it covers."""
     row = connection.execute(
         "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT 1",
         (key,),
@@ -360,7 +361,7 @@ def _compacted(
 def read_list(
     connection: apsw.Connection, key: int, text: str, hidden: TakenBackParts, known: dict[int, Message]
 ) -> tuple[list[Message], list[int]]:
-    """Give the messages of a stored live list, without those that were taken back, and their numbers."""
+    """Return the messages of a stored live list, without undone ones, and their numbers."""
     messages: list[Message] = []
     seqs: list[int] = []
     for item in list_decoder.decode(text):
@@ -378,7 +379,7 @@ def read_list(
 
 
 def open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
-    """Give the turn that has no end marker, with its sums so far; None without one."""
+    """Return the turn that has no end marker, with its sums so far, or None."""
     row = connection.execute(
         "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1", (key,)
     ).fetchone()
@@ -398,18 +399,18 @@ def open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
 
 
 class TakenBackParts(msgspec.Struct, frozen=True):
-    """What of a session was taken back: `first` is the first number, by turn, that is not live."""
+    """The undone messages of a session. `first` is the first number, by turn, that is not live."""
 
     first: dict[int, int] = {}
 
     def has(self, turn: int, seq: int) -> bool:
-        """Whether a message is taken back."""
+        """Return whether a message is undone."""
         first = self.first.get(turn)
         return first is not None and seq >= first
 
 
 def taken_back(connection: apsw.Connection, key: int) -> TakenBackParts:
-    """Give what was undone, turns and ends of turns."""
+    """Read which turns and ends of turns were undone."""
     found = connection.execute(
         "SELECT number, CASE undone WHEN '' THEN cut ELSE 0 END FROM turns"
         " WHERE session = ? AND (undone <> '' OR cut > 0)",

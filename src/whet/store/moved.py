@@ -1,7 +1,7 @@
-"""What came from another program's home once, by its name there: it is not brought a second time.
+"""The names of items imported from another program's home, so that none is imported twice.
 
-So what a person removed here stays removed. Sessions, notes and skills have records of their own (`imports`,
-the ledger). Every function takes a connection inside a transaction.
+Items that a person removed here therefore stay removed. Sessions, notes and skills have records of their
+own (`imports`, the ledger). Every function takes a connection inside a transaction.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import apsw
 
 
 def came(connection: apsw.Connection, origin: str, part: str) -> set[str]:
-    """Give the names of what came of a part."""
+    """Return the names of the imported items of a part."""
     found = connection.execute("SELECT name FROM moved WHERE origin = ? AND part = ?", (origin, part))
     return {row[0] for row in found}
 
 
 def note(connection: apsw.Connection, origin: str, part: str, name: str, now: str) -> None:
-    """Remember that something came. Once is as good as twice."""
+    """Record that an item was imported. Repeating it does nothing."""
     connection.execute("INSERT OR IGNORE INTO moved VALUES (?, ?, ?, ?)", (origin, part, name, now))

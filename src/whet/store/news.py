@@ -1,7 +1,8 @@
-"""What was learned, refused and put aside since a person was last told, in numbers and in a line.
+"""The numbers of lessons that were learned, refused and put aside since the last report to a person, and a
+line for them.
 
-Reviews work when nobody looks: after a one-shot, beside a gateway. It is told at the next start, once, in
-whichever interface that is.
+Reviews run unattended: after a one-shot, beside a gateway. The report is shown once, at the next start of
+any interface.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import msgspec
 from whet.store import learned, ledger
 
 WAITING: tuple[ledger.State, ...] = ("inbox", "quarantined")
-"""The states of what waits for a person."""
+"""The states of changes that wait for a person."""
 
 
 class LearningNews(msgspec.Struct, frozen=True):
-    """How many changes of reviews came into force, were refused, and wait for the person; `until` is the last
+    """How many changes of reviews took effect, were refused, or wait for the person. `until` is the last
     change that is counted."""
 
     learned: int = 0
@@ -26,11 +27,11 @@ class LearningNews(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Say it in a line; empty where there is nothing to say."""
+        """The report in one line, empty if there is nothing to report."""
         return self.line_with("whet review inbox", "whet memory log")
 
     def line_with(self, inbox: str, log: str) -> str:
-        """Say it in a line that names the interface's own ways to what was refused and to what was kept."""
+        """Return the report in one line, naming the interface's own commands for the inbox and the log."""
         counted = (("learned", self.learned), ("refused", self.refused), ("waiting for you", self.waiting))
         parts = [f"{word} {number}" for word, number in counted if number]
         show = inbox if self.refused or self.waiting else log
@@ -38,7 +39,7 @@ class LearningNews(msgspec.Struct, frozen=True):
 
 
 def read(connection: apsw.Connection, profile: str = "") -> LearningNews:
-    """Count what came since the person was last told."""
+    """Count the changes since the last report."""
     since = learned.told_until(connection, profile)
     counts = {"active": 0, "refused": 0, "quarantined": 0, "inbox": 0}
     until = since
@@ -53,7 +54,7 @@ def read(connection: apsw.Connection, profile: str = "") -> LearningNews:
 
 
 def tell(connection: apsw.Connection, profile: str = "") -> LearningNews:
-    """Give what came since the person was last told, and keep that they were told now."""
+    """Return the changes since the last report, and mark them as reported."""
     found = read(connection, profile)
     if found.until > learned.told_until(connection, profile):
         learned.set_told(connection, profile, found.until)
@@ -61,7 +62,7 @@ def tell(connection: apsw.Connection, profile: str = "") -> LearningNews:
 
 
 def seen(connection: apsw.Connection, task_id: str) -> None:
-    """Keep that a person has just read what this review came to, unless something older is untold."""
+    """Record that the person has read the results of this review, unless older changes are unreported."""
     rows = ledger.of_task(connection, task_id)
     if not rows:
         return
@@ -76,11 +77,11 @@ def seen(connection: apsw.Connection, task_id: str) -> None:
 
 
 def waiting(connection: apsw.Connection, profile: str = "") -> list[ledger.LedgerRow]:
-    """Give what waits for the person, the newest first."""
+    """Return the changes that wait for the person, newest first."""
     return ledger.select(connection, profile=profile, states=WAITING)
 
 
 def refusals(connection: apsw.Connection, profile: str = "", limit: int = 50) -> list[ledger.LedgerRow]:
-    """Give what reviews were refused, the newest first."""
+    """Return the changes of reviews that were refused, newest first."""
     rows = ledger.select(connection, limit, profile=profile, states=("refused",))
     return [row for row in rows if row.origin.write_origin == "review"]

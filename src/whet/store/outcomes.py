@@ -1,8 +1,8 @@
-"""How turns went, and which items their sessions began with: people's verdicts, signals of trouble.
+"""How turns went, and which items their sessions began with: people's verdicts and signals of trouble.
 
-Every function takes a connection inside a transaction. It knows sessions and turns; what an item is, and
-whether one helps, is for others to say. What is read here is one person's (`profile`, empty for the owner's);
-private sessions are left out of it.
+Every function takes a connection inside a transaction. It knows sessions and turns; the meaning of an
+item, and whether it helps, belong to other modules. All results are one person's (`profile`, empty for the
+owner's) and leave out private sessions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Signal = Literal["good", "bad", "retry", "correction"]
 
 
 class TurnOutcome(msgspec.Struct, frozen=True):
-    """How one turn went. `signals` of trouble: correction, retry, undo, bad, failed; `good` is a person's."""
+    """How one turn went. `signals` of trouble: correction, retry, undo, bad, failed; `good` comes from a
+    person."""
 
     session_id: str
     turn: int
@@ -32,12 +33,12 @@ class TurnOutcome(msgspec.Struct, frozen=True):
 
     @property
     def had_trouble(self) -> bool:
-        """Whether something says that the turn went wrong; a person's /good outweighs the rest."""
+        """Whether a signal says that the turn went wrong. A person's /good outweighs the others."""
         return "good" not in self.signals and bool(self.signals)
 
 
 class ItemUse(msgspec.Struct, frozen=True):
-    """One item in one session: there from the beginning, or left out by chance (`held_out`)."""
+    """One item in one session: present from the beginning, or left out by chance (`held_out`)."""
 
     item: ContextItem
     session_id: str
@@ -52,12 +53,12 @@ _NO_FAILURE = ("", "denied", "interrupted", "cancelled")
 def signal(
     connection: apsw.Connection, session_id: str, signal: Signal, now: str, *, turn: int | None = None
 ) -> int:
-    """Store what a person said of a turn, the last one where none is named, and give its number.
+    """Store a person's verdict on a turn, by default the last one, and return its number.
 
-    good takes bad back, and bad good. Raises NotFound where there is no such session or turn.
+    good replaces bad, and bad replaces good. Raises NotFound if there is no such session or turn.
     """
     key = sessions.key_of(connection, session_id)
-    # What was just taken back by /retry is the turn that is meant, so undone ones count.
+    # A turn that /retry has just undone may be meant, so undone turns count.
     row = connection.execute(
         "SELECT max(number) FROM turns WHERE session = ?1 AND (CAST(?2 AS bigint) IS NULL OR number = ?2)",
         (key, turn),
@@ -78,7 +79,7 @@ def signal(
 
 
 def item_uses(connection: apsw.Connection, kinds: Sequence[ItemKind], profile: str = "") -> list[ItemUse]:
-    """Give every item of these kinds in every chat with a turn, in the order of the sessions."""
+    """Return every item of these kinds in every chat with a turn, in the order of the sessions."""
     marks = ", ".join("?" * len(kinds))
     found = connection.execute(
         "SELECT i.kind, i.name, i.hash, i.label, s.id, u.held_out, u.randomised"
@@ -91,7 +92,7 @@ def item_uses(connection: apsw.Connection, kinds: Sequence[ItemKind], profile: s
 
 
 def turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[TurnOutcome]:
-    """Give how each ended turn of each chat went."""
+    """Return the outcomes of each ended turn of each chat."""
     calls = _calls(connection)
     found: list[TurnOutcome] = []
     for key, session_id, number, reason, undone, signals in connection.execute(

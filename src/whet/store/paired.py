@@ -1,7 +1,7 @@
-"""People who were let in by a pairing code, and those who wait to be.
+"""People who were admitted by a pairing code, and those who wait for admission.
 
-A code is kept as a digest, is good for minutes, and is used up by the first who names it. Every function
-takes a connection inside a transaction.
+A code is stored as a digest, is valid for minutes, and is consumed by the first person who enters it.
+Every function takes a connection inside a transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_WAITING = 20
 
 
 class PairedPerson(msgspec.Struct, frozen=True):
-    """A person who was let in; `since` is an ISO time."""
+    """A person who was admitted. `since` is an ISO time."""
 
     channel: str
     user: str
@@ -26,7 +26,7 @@ class PairedPerson(msgspec.Struct, frozen=True):
 
 
 class PairingRequest(msgspec.Struct, frozen=True):
-    """A person who was given a code; times are Unix milliseconds."""
+    """A person who received a code. Times are Unix milliseconds."""
 
     channel: str
     user: str
@@ -36,7 +36,7 @@ class PairingRequest(msgspec.Struct, frozen=True):
 
 
 def is_paired(connection: apsw.Connection, channel: str, user: str) -> bool:
-    """Whether a person was let in."""
+    """Return whether a person was admitted."""
     found = connection.execute(
         "SELECT 1 FROM gateway_people WHERE channel = ? AND user = ?", (channel, user)
     ).fetchone()
@@ -44,7 +44,8 @@ def is_paired(connection: apsw.Connection, channel: str, user: str) -> bool:
 
 
 def offer(connection: apsw.Connection, waiting: PairingRequest, chat_id: int, code: str) -> bool:
-    """Keep a code for a person; False where they have one already, or too many wait on the channel."""
+    """Store a code for a person. Returns False if they have one already, or too many people wait on the
+    channel."""
     connection.execute("DELETE FROM gateway_codes WHERE expires_ms <= ?", (waiting.made_ms,))
     row = connection.execute(
         "SELECT count(*), coalesce(sum(user = ?), 0) FROM gateway_codes WHERE channel = ?",
@@ -61,7 +62,8 @@ def offer(connection: apsw.Connection, waiting: PairingRequest, chat_id: int, co
 
 
 def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tuple[PairedPerson, int]:
-    """Let in whoever has this code, once; gives them and their conversation. Raises NotFound."""
+    """Admit the person with this code, once. Returns the person and the number of their conversation. Raises
+    NotFound."""
     row = connection.execute(
         "SELECT channel, user, name, chat FROM gateway_codes WHERE digest = ? AND expires_ms > ?",
         (_digest(code), now_ms),
@@ -79,7 +81,7 @@ def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tup
 
 
 def let_in(connection: apsw.Connection, person: PairedPerson) -> bool:
-    """Let a person in without a code, on the owner's word; False where they are in."""
+    """Admit a person without a code, by the owner's decision. Returns False if they were admitted before."""
     connection.execute(
         "INSERT OR IGNORE INTO gateway_people VALUES (?, ?, ?, ?)",
         msgspec.structs.astuple(person),
@@ -88,20 +90,20 @@ def let_in(connection: apsw.Connection, person: PairedPerson) -> bool:
 
 
 def remove(connection: apsw.Connection, channel: str, user: str) -> None:
-    """Let a person in no more. Raises NotFound."""
+    """Remove a person. Raises NotFound."""
     connection.execute("DELETE FROM gateway_people WHERE channel = ? AND user = ?", (channel, user))
     if not connection.changes():
         raise NotFound(f"nobody with the id {user} was paired on {channel}", hint="whet gateway pair list")
 
 
 def everybody(connection: apsw.Connection) -> list[PairedPerson]:
-    """Give all who were let in."""
+    """Return all admitted people, oldest first."""
     found = connection.execute("SELECT channel, user, name, since FROM gateway_people ORDER BY since")
     return [PairedPerson(*row) for row in found]
 
 
 def all_waiting(connection: apsw.Connection, now_ms: int) -> list[PairingRequest]:
-    """Give all whose code is still good."""
+    """Return all requests whose code is still valid."""
     found = connection.execute(
         "SELECT channel, user, name, made_ms, expires_ms FROM gateway_codes WHERE expires_ms > ?"
         " ORDER BY made_ms",

@@ -1,4 +1,4 @@
-"""How far a context engine has taken a session in, by the number of the last message."""
+"""How far a context engine has read a session, as the number of the last message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import apsw
 
 
 def read(connection: apsw.Connection, key: int, engine: str) -> dict[str, int]:
-    """Give an engine's positions in the session with this key, by the engine's names for them."""
+    """Return an engine's positions in the session with this key, by the engine's names for them."""
     rows = connection.execute(
         "SELECT name, seq FROM engine_positions WHERE session = ? AND engine = ?", (key, engine)
     )
@@ -16,7 +16,7 @@ def read(connection: apsw.Connection, key: int, engine: str) -> dict[str, int]:
 
 
 def write(connection: apsw.Connection, key: int, engine: str, positions: Mapping[str, int]) -> None:
-    """Keep positions; none of them goes back."""
+    """Store positions. A position never goes back."""
     connection.executemany(
         "INSERT INTO engine_positions (session, engine, name, seq) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (session, engine, name) DO UPDATE"

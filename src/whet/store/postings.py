@@ -1,9 +1,9 @@
-"""Numbers of messages from the index, newest first, within a search's bounds and with bounded work.
+"""Read message ids from the index, newest first, within a search's bounds and with bounded work.
 
-A term that stands nearly everywhere has a million postings, and two such terms that never meet, or meet in no
-such phrase, are compared a million times before SQLite says so. So lists are read as far as they matter, and
-what is compared is looked for together with the index's beats, which stand now and then among the messages:
-at each of them SQLite gives a row, and the reader looks whether the time for it is spent.
+A very common term has a million postings, and SQLite compares two such terms a million times before it
+finds that they never occur together. So lists are read only as far as they matter, and comparisons are run
+together with the index's beats, which occur now and then among the messages: at each beat SQLite returns a
+row, and the reader checks whether its time is spent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CPU_S = 0.003
 _PREFIX_WORDS_MAX = 64
 _ENDINGS = ("", "e", "s", "es", "ed", "ing", "ion", "al", "ic", "y", "ly", "er", "ate", "ation")
 _now_s = time.thread_time
-# Each word is sought from the one before: listing them simply would read all that stands under each.
+# Each word is looked up from the one before: a plain listing would read all postings of each.
 _BEGINS = (
     "WITH RECURSIVE found (word) AS ("
     " SELECT (SELECT term FROM messages_words WHERE term >= ?1 LIMIT 1) UNION ALL"
@@ -39,7 +39,8 @@ _BEGINS = (
 
 
 class Postings(msgspec.Struct):
-    """Where one term stands: `ids` newest first, all of them where `is_whole`, else about `count` in all."""
+    """The messages with one term: `ids` newest first, complete if `is_whole`, else about `count` exist in
+    all."""
 
     term: Term
     match: str
@@ -51,7 +52,7 @@ class Postings(msgspec.Struct):
 
 
 class PostingReader:
-    """Reads postings between two message ids; each of `marks`, expressions, must stand there too."""
+    """Reads postings between two message ids. Each message must also match every expression in `marks`."""
 
     def __init__(self, connection: apsw.Connection, first: int, last: int, marks: Sequence[str]) -> None:
         self._connection = connection
@@ -67,16 +68,16 @@ class PostingReader:
 
     @cached_property
     def _is_narrow(self) -> bool:
-        """Whether the marks stand in few messages."""
+        """Whether few messages match the marks."""
         return bool(self._scope) and len(self._ids(self._scope, self.first, self.last, _NARROW)) < _NARROW
 
     def newest(self, match: str, limit: int, last: int | None = None) -> list[int]:
-        """Give the newest ids, in one go."""
+        """Return the newest ids, without a time limit."""
         expression = " AND ".join((*self.marks, match))
         return self._ids(expression, self.first, self.last if last is None else last, limit)
 
     def bounded(self, match: str, limit: int) -> list[int]:
-        """Give the newest ids as far as the time allows; all where the marks stand in few messages."""
+        """Return the newest ids that are found in the time limit, or all if few messages match the marks."""
         if self._is_narrow:
             return self.newest(match, limit)
         expression = _LEAF.sub(rf'(\g<0> OR "{BEAT}")', " AND ".join((*self.marks, match)))
@@ -92,31 +93,31 @@ class PostingReader:
         return found
 
     def of(self, term: Term, limit: int) -> Postings:
-        """Give a term's postings, up to `limit` of them."""
+        """Return a term's postings, up to `limit` of them."""
         match = self._prefixed(term) if term.prefix else term.match
         ids = self._meeting(term, limit) if term.instead else self._read(term, match, limit)
         return self._found(term, match, ids, limit)
 
     def of_each(self, terms: Sequence[Term], limit: int) -> list[Postings]:
-        """Give the postings of several terms, up to `limit` of each."""
+        """Return the postings of several terms, up to `limit` of each."""
         return [self.of(term, limit) for term in terms]
 
     def more(self, postings: Postings, limit: int) -> Postings:
-        """Give the same term's postings with another limit."""
+        """Return the same term's postings with another limit."""
         if postings.match != postings.term.match or postings.term.instead:
             return postings
         ids = self._read(postings.term, postings.match, limit)
         return self._postings(postings.term, postings.match, ids, limit)
 
     def _meeting(self, term: Term, limit: int) -> list[int]:
-        """Give where an identifier's pairs meet. FTS5 compares lists to the end before it says that they
-        never do, so each is read alone; one pair is rare as a rule."""
+        """Return the messages that have all pairs of an identifier. FTS5 would compare the lists to the end
+        before it finds that they never meet, so each list is read alone; usually one pair is rare."""
         lists = [set(self.newest(pair, _PAIRS)) for pair in term.text.split()]
         return sorted(set[int].intersection(*lists), reverse=True)[:limit]
 
     def _read(self, term: Term, match: str, limit: int) -> list[int]:
-        """A word alone is only read; a phrase, and a word with marks, are compared place by place. A rare
-        word is compared a few times only, wherever the marks stand."""
+        """Read the ids of a term. A word alone is only read; a phrase, or a word with marks, is compared at
+        each position. A rare word needs few comparisons, however common the marks are."""
         if term.is_phrase:
             return self.bounded(match, limit)
         if not self.marks or self._is_narrow or len(self._ids(match, self.first, self.last, _RARE)) < _RARE:
@@ -124,7 +125,8 @@ class PostingReader:
         return self.bounded(match, limit)
 
     def _found(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
-        """Give what was read; of an identifier that stands nowhere, where its words do."""
+        """Return the postings that were read. If an identifier itself does not occur, return the postings of
+        its words."""
         if not ids and term.instead and (self.messages < _SMALL or self._is_narrow):
             match = term.instead
             ids = self.newest(match, limit)
@@ -145,7 +147,7 @@ class PostingReader:
         return [-number >> 1 for (number,) in self._numbers(expression, first, last, limit)]
 
     def _numbers(self, expression: str, first: int, last: int, limit: int) -> Iterator[tuple[int]]:
-        """Give numbers of the index, whose newest message has the smallest (see `index.py`)."""
+        """Return numbers of the index, in which the newest message has the smallest (see `index.py`)."""
         return self._connection.execute(
             "SELECT rowid FROM messages_fts WHERE messages_fts MATCH ? AND rowid BETWEEN ? AND ?"
             " ORDER BY rowid LIMIT ?",
@@ -153,9 +155,10 @@ class PostingReader:
         )
 
     def _prefixed(self, term: Term) -> str:
-        """Give any of the words in the index that begin so, the first 64 in the alphabet's order.
+        """Return an expression for the words in the index with this beginning, the first 64 in alphabetical
+        order.
 
-        The index knows stems; a word is asked for by some form that has its stem.
+        The index holds stems, so each stem is queried by some word that has it.
         """
         stem = tokens_of(self._connection, term.text)
         beginnings = dict.fromkeys(f"{term.prefix}{ending}" for ending in ("", "e", "ing", "ion"))
@@ -168,18 +171,19 @@ class PostingReader:
         return f"({' OR '.join(_quote(form) for form in forms)})"
 
     def _extent(self, first: int, last: int) -> tuple[int, int, int]:
-        """Give the ids between which there are messages, and how many are in the index at all."""
+        """Return the first and last id of the messages between two ids, and how many messages the index
+        holds."""
         row = self._connection.execute(
             "SELECT (SELECT min(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
             " (SELECT max(id) FROM messages WHERE id BETWEEN ?1 AND ?2)",
             (first, last),
         ).fetchone()
-        assert row is not None  # a query of sub-queries always gives a row
+        assert row is not None  # a query of sub-queries always returns a row
         return row[0] or 0, row[1] or 0, self._indexed()
 
     def _indexed(self) -> int:
-        """Give how many messages are in the index: the first number of its record of averages.
-        Source: FTS5's own file format."""
+        """Return how many messages are in the index: the first number of its record of averages. Source:
+        FTS5's own file format."""
         row = self._connection.execute("SELECT block FROM messages_fts_data WHERE id = 1").fetchone()
         number = 0
         for byte in row[0] if row else b"":
@@ -193,7 +197,7 @@ class PostingReader:
 
 
 def tokens_of(connection: apsw.Connection, text: str) -> list[str]:
-    """Give the index's words of a text that is in the index's form."""
+    """Return the index's tokens of a text that is in the index's form."""
     tokenizer = connection.fts5_tokenizer(*_TOKENIZER)
     return tokenizer(
         text.encode("utf-8", "replace"),

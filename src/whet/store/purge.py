@@ -1,8 +1,8 @@
-"""Takes words out of the store for good: rows of learning keep their numbers and dates, their words are gone.
+"""Remove texts from the store for good. Rows of the ledger keep their numbers and dates.
 
-Every function but `erase` takes a connection inside a transaction. What may go is for the layers above to
-say. Deleting alone leaves words behind: in the search index until its parts are merged, in freed pages until
-they are used again, in the log until it is cut. `erase` sees to all three.
+Every function but `erase` takes a connection inside a transaction. The layers above decide which texts to
+remove. Deleting alone leaves text behind: in the search index until its parts are merged, in freed pages
+until they are reused, in the log until it is truncated. `erase` handles all three.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from whet.store.database import StateDatabase
 
 _MERGED_PAGES = 1_000
 PURGED = "(purged)"
-"""Stands where a purged text stood."""
+"""The text in place of a purged one."""
 
 
 def blank_row(
@@ -26,7 +26,7 @@ def blank_row(
     after: bool = False,
     proof: bool = False,
 ) -> None:
-    """Take out a row's texts; with `proof` its quotes and its reason too."""
+    """Remove a row's texts; with `proof` also its quotes and its reason."""
     for column, wanted in (("before", before), ("after", after)):
         if wanted:
             connection.execute("UPDATE ledger SET remark = '' WHERE id = ?", (row_id,))
@@ -38,7 +38,7 @@ def blank_row(
 
 
 def drop_texts(connection: apsw.Connection, keys: Collection[str]) -> int:
-    """Delete kept files' texts by hash, those that a file holds or should hold excepted; gives how many."""
+    """Delete stored file texts by hash, except those that a file has or should have. Returns how many."""
     count = 0
     for key in keys:
         connection.execute(
@@ -51,7 +51,7 @@ def drop_texts(connection: apsw.Connection, keys: Collection[str]) -> int:
 
 
 def texts_with(connection: apsw.Connection, texts: Iterable[Sequence[str]]) -> list[str]:
-    """Give the hashes of kept files' texts in which one of these stands; of each, all parts."""
+    """Return the hashes of stored file texts that contain all parts of one of these texts."""
     found: dict[str, None] = {}
     for text in texts:
         parts = [part.encode() for part in text]
@@ -63,21 +63,21 @@ def texts_with(connection: apsw.Connection, texts: Iterable[Sequence[str]]) -> l
 
 
 def has_text(connection: apsw.Connection, key: str) -> bool:
-    """Whether a kept text is still there; the empty hash is no text, and always is."""
+    """Return whether a stored text still exists. The empty hash stands for no text and always does."""
     return not key or bool(
         connection.execute("SELECT 1 FROM learned_texts WHERE hash = ?", (key,)).fetchone()
     )
 
 
 def erase(database: StateDatabase) -> None:
-    """Take what was deleted out of the search index, the file and its log. Once is as good as twice.
+    """Remove deleted data from the search index, the file and its log. Repeating it does nothing more.
 
-    The index is merged in steps, between which others may write; then the file is rewritten.
-    Raises StoreBusy where others keep on using the file, StoreFull.
+    The index is merged in steps, between which others may write; then the file is rewritten. Raises
+    StoreBusy if other processes keep using the file, StoreFull.
     """
     if database.is_team:
         return database.scrub()
-    # Less than zero: all parts become one, those with deleted rows too. The others go on with that.
+    # Below zero: merge all parts into one, including those with deleted rows. Later steps continue with that.
     pages = -_MERGED_PAGES
     while database.write_now(lambda db, pages=pages: _merge_index(db, pages)):
         pages = _MERGED_PAGES
@@ -85,15 +85,16 @@ def erase(database: StateDatabase) -> None:
 
 
 def _merge_index(connection: apsw.Connection, pages: int) -> bool:
-    """Merge some of the search index; True while there may be more to merge. Source: FTS5's documentation."""
+    """Merge some of the search index. Returns True while there may be more to merge. Source: FTS5's
+    documentation."""
     before = connection.total_changes()
     connection.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('merge', ?)", (pages,))
     return connection.total_changes() - before >= 2
 
 
 def drop_traces(connection: apsw.Connection, session_id: str) -> None:
-    """Take a session's words out of what is not its own rows: what a review of it was asked, the answer of a
-    schedule's run, and chat messages that have been dealt with (nothing reads those again)."""
+    """Remove a session's text from rows of other tables: the focus of a review of it, the answer of a
+    schedule's run, and chat messages that were handled (no code reads those again)."""
     connection.execute(
         "UPDATE jobs SET payload = json_set(payload, '$.focus', '') WHERE kind = 'review'"
         " AND json_valid(payload) AND json_extract(payload, '$.session_id') = ?",
@@ -113,13 +114,13 @@ def drop_traces(connection: apsw.Connection, session_id: str) -> None:
 
 
 def drop_labels(connection: apsw.Connection, labels: Collection[str]) -> None:
-    """Take what items said out of the records of what sessions began with."""
+    """Remove the texts of items from the records of sessions that began with them."""
     for label in labels:
         connection.execute("UPDATE context_items SET label = '' WHERE label = ?", (label,))
 
 
 def prompts_with(connection: apsw.Connection, words: Collection[str]) -> list[str]:
-    """Give the sessions in whose system prompt one of these stands, oldest first."""
+    """Return the sessions whose system prompt contains one of these texts, oldest first."""
     found: dict[str, None] = {}
     for text in words:
         rows = connection.execute(

@@ -1,10 +1,10 @@
-"""What a person or a model types, as full-text expressions that are never malformed; text, as indexed.
+"""Turn queries into full-text expressions that are always valid, and texts into their indexed form.
 
-SQLite's tokeniser folds case, splits at punctuation and takes English endings off. Diacritics of every script
-are taken off here, and scripts without spaces are cut into overlapping pairs, the last character standing
-alone, so that pairs, runs and single characters are all found. Neighbouring parts of an identifier or a path
-(`store/search.py`) are indexed together as well: as a token of its own, such a pair is rare where its parts
-are everywhere, so identifiers, paths and pieces of them are found at once, and so is that one is absent.
+SQLite's tokeniser folds case, splits at punctuation and removes English endings. Diacritics of every
+script are removed here, and scripts without spaces are cut into overlapping pairs plus the last character
+alone, so that pairs, runs and single characters are all found. Neighbouring parts of an identifier or a
+path (`store/search.py`) are also indexed as one token. Such a pair is rare even if its parts are common,
+so identifiers, paths and pieces of them are found quickly, and so is the absence of one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _UNSPACED = (
     "\U00020000-\U0003ffff"
 )
 JOIN = "\ue000"
-"""Stands between two parts of an identifier in the index. It and its next neighbours are private characters,
-which the tokeniser keeps and which are taken out of what people write."""
+"""The character between two parts of an identifier in the index. It and its next neighbours are private
+characters, which the tokeniser keeps and which are removed from queries and texts."""
 _OWN = re.compile("[\ue000-\ue00f]")
 _MARKS = re.compile("[\u0300-\u036f]+")
 _PIECE = re.compile(r'"([^"]*)(?:"|$)|([^\s"]+)')
 _WORD = re.compile(r"\w")
 _LETTERS = re.compile(r"[^\W_]+")
 _CONNECTORS = r"[._\-/\\:@#+~=?&%]{1,3}"
-# A match begins where a word does: tried at each letter of a long one, the time would grow by its square.
+# A match begins at the start of a word: matching from each letter of a long word would take quadratic time.
 _ASCII_JOINED = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]++(?:{_CONNECTORS}[A-Za-z0-9]++)+")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _POSSESSIVE = re.compile(r"(?<=\w)['\u2019]s\b")
@@ -44,9 +44,9 @@ _QUERY_CHARS_MAX = 2_000
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One thing that is looked for: `match` is its full-text expression, `instead` a dearer one where that
-    finds nothing, `text` what holds its tokens; `prefix` is the beginning of words; `is_stop` tells words
-    that say nothing alone."""
+    """One search term. `match` is its full-text expression, `instead` a more expensive one to use if it finds
+    nothing, `text` holds its tokens, `prefix` is the beginning of words, and `is_stop` marks words that
+    are too common to search for alone."""
 
     match: str
     text: str
@@ -58,19 +58,20 @@ class Term(msgspec.Struct, frozen=True):
 
 @cache
 def _runs() -> re.Pattern[str]:
-    """Compiled at the first use, for it costs more than the rest of the module's import."""
+    """Compiled at first use because it costs more than the rest of the module's import."""
     return re.compile(f"[{_UNSPACED}]+")
 
 
 @cache
 def _joined() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    # All but spaces and ASCII's punctuation: Python counts the vowel signs of Indian scripts to no word.
+    # All but spaces and ASCII punctuation: Python does not count the vowel signs of Indian scripts as word
+    # characters.
     letter = rf"[^\s!-/:-@\[-`{{-~{_UNSPACED}]"
     return re.compile(rf"(?<!{letter}){letter}++(?:{_CONNECTORS}{letter}++)+"), re.compile(f"{letter}+")
 
 
 def indexable(text: str) -> str:
-    """Give the form of `text` that goes into the index."""
+    """Return the form of `text` that goes into the index."""
     if not text.isascii():
         text = _OWN.sub(" ", fold(text))
     together = joins(text)
@@ -78,10 +79,10 @@ def indexable(text: str) -> str:
 
 
 def joins(text: str) -> list[str]:
-    """Give the neighbouring parts of the identifiers and paths in a folded text, each pair once."""
+    """Return the pairs of neighbouring parts in the identifiers and paths of a folded text, no repeats."""
     joined, word = (_ASCII_JOINED, _ASCII_WORD) if text.isascii() else _joined()
     found = dict[str, None]()
-    # Most pieces are words: looking at each with a pattern takes ten times as long.
+    # Most pieces are words: matching each with a pattern would take ten times as long.
     for piece in filterfalse(str.isalnum, text.split()):
         for run in joined.findall(piece):
             found |= dict.fromkeys(f"{one}{JOIN}{other}" for one, other in pairwise(word.findall(run)))
@@ -89,7 +90,7 @@ def joins(text: str) -> list[str]:
 
 
 def terms(query: str) -> list[Term]:
-    """Give what the query looks for, each thing once. What holds no letter or digit is left out."""
+    """Return the search terms of a query without repeats. Pieces without a letter or digit are left out."""
     found = dict[Term, None]()
     for text, is_phrase in _pieces(query):
         found |= dict.fromkeys([_phrase(text)] if is_phrase else _plain(text))
@@ -97,7 +98,7 @@ def terms(query: str) -> list[Term]:
 
 
 def pieces(query: str) -> list[str]:
-    """Give the query's words and phrases as plain text."""
+    """Return the query's words and phrases as plain text."""
     return [text for text, _ in _pieces(query)]
 
 
@@ -114,7 +115,7 @@ def _phrase(text: str) -> Term:
 
 
 def _plain(text: str) -> list[Term]:
-    """Give a word's terms: itself, an identifier as a whole, or what punctuation separates, one by one."""
+    """Return a word's terms: the word itself, an identifier as a whole, or the parts between punctuation."""
     folded = _POSSESSIVE.sub("", fold(text))
     if _runs().search(folded):
         return [Term(_exact(folded), _exact(folded))]
@@ -155,7 +156,8 @@ def _pairs(run: re.Match[str]) -> str:
 
 
 def _exact(piece: str) -> str:
-    """Give a phrase: pairs as in the index, except that a run at the end may go on in the text."""
+    """Return a phrase expression: pairs as in the index, except that a run at the end may continue in the
+    text."""
     last = None
     for run in _runs().finditer(piece):
         last = run
@@ -168,8 +170,8 @@ def _exact(piece: str) -> str:
 
 
 def find(text: str, wanted: list[str]) -> tuple[int, int] | None:
-    """Give where in `text` the first of these words or phrases stands, as a person would see it: words that
-    say something before others, what stands whole before other forms of a word."""
+    """Return the span in `text` of the first of these words or phrases that a person would recognise.
+    Informative words come before stop words, exact matches before other forms of a word."""
     patterns = _patterns(tuple(piece for piece in wanted if piece.lower() not in STOP_WORDS) or tuple(wanted))
     folded = text if text.isascii() else fold(text)
     for pattern in patterns:
@@ -181,8 +183,8 @@ def find(text: str, wanted: list[str]) -> tuple[int, int] | None:
 
 @lru_cache(64)
 def _patterns(wanted: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
-    """Give what looks for these at the beginning of a word, then anywhere, then for words that begin alike:
-    what a common stem would have found."""
+    """Return patterns that match these at the beginning of a word, then anywhere, then words with the same
+    beginning, like those that a common stem would have found."""
     lists = [words for piece in wanted for form in {piece, fold(piece)} if (words := _LETTERS.findall(form))]
     if not lists:
         return ()
@@ -193,7 +195,8 @@ def _patterns(wanted: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 
 
 def fold(text: str) -> str:
-    """Take off diacritics, of every script that has them as marks, and widths; SQLite does only Latin."""
+    """Remove diacritics, of every script that writes them as marks, and width variants. SQLite does so only
+    for Latin."""
     if text.isascii():
         return text
     bare = _MARKS.sub("", unicodedata.normalize("NFKD", text))

@@ -1,10 +1,12 @@
-"""Which messages fit a search best: soft AND over windows, a message with two neighbours on each side.
+"""Find the messages that match a search best: soft AND over windows of a message with two neighbours on each
+side.
 
-A term counts by how rare it is (the idf of BM25), once where it stands in the message and in parts for its
-neighbours, up to a ceiling, so that a window with all terms beats one that repeats some. A hit has a term of
-its own. How often a term stands in a message says little in a talk, so posting lists decide, without counts
-and lengths (BM25 with both was no better); only very long messages, which hold every word, count a little
-less. Where common terms were read in part, the best are looked at in their texts.
+A term counts by its rarity (the idf of BM25): fully if it occurs in the message and partly for its
+neighbours, up to a ceiling, so that a window with all terms beats one that repeats some. A hit has a term
+of its own. How often a term occurs in a message says little in a conversation, so posting lists are used
+without counts and lengths (BM25 with both was no better); only very long messages, which contain every
+word, count a little less. If the lists of common terms were not read to the end, the texts of the best
+messages are checked.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _TOGETHER_MAX = 300
 _LOOK_AT_ONCE, _ROWS_AT_ONCE = 400, 100
 _TEXTS_MAX, _TEXT_CHARS_MAX = 24, 3_000
 _PARTS = ((0, 10), (1, 5), (-1, 5), (2, 3), (-2, 3))
-"""What a term counts, in tenths, so far from a message."""
+"""The weight of a term, in tenths, at each distance from a message."""
 _HAS_ALL = 1.25
 _TIME_WEIGHT = 3.0
 _LONG_BYTES = 2_000
@@ -42,9 +44,10 @@ _NEWEST = " ORDER BY m.at DESC, m.id DESC LIMIT ?"
 
 
 class SearchScope(TypedDict, total=False):
-    """Where to look: one session, one role, messages since an ISO time, one person's sessions (`profile`,
-    None for everybody's), one folder's (`workspace`); private sessions only on demand. `asking` is the
-    session whose turn asks: what was said in that turn comes last. `now` is what "last week" is read by."""
+    """The scope of a search: one session, one role, messages since an ISO time, one person's sessions
+    (`profile`, None for all people), one folder's (`workspace`). Private sessions are searched only if
+    requested. `asking` is the session whose turn searches: messages of that turn come last. `now` is the
+    reference for "last week"."""
 
     session_id: str | None
     role: Role | None
@@ -57,7 +60,7 @@ class SearchScope(TypedDict, total=False):
 
 
 class FoundRow(NamedTuple):
-    """A message found."""
+    """A matching message."""
 
     id: int
     turn: int
@@ -70,7 +73,7 @@ class FoundRow(NamedTuple):
 
 
 class Ranking:
-    """One search: which rows match, which of them may be shown, which are best."""
+    """One search: which rows match, which of them may be shown, and which are best."""
 
     def __init__(self, connection: apsw.Connection, scope: SearchScope, span: TimeSpan | None) -> None:
         self._connection = connection
@@ -112,11 +115,12 @@ class Ranking:
         self._values.append(value)
 
     def best(self, terms: Sequence[Term], limit: int) -> list[FoundRow]:
-        """Give the best messages; those that forks have copied once, where they were said."""
+        """Return the best messages. Copies in forks are returned once, as the original."""
         return sorted(self._best(terms, limit), key=self._rank_of, reverse=True)[:limit]
 
     def _best(self, terms: Sequence[Term], limit: int) -> list[FoundRow]:
-        """A phrase must stand in them, unless it stands nowhere; words that say nothing come last."""
+        """Return the best messages, unsorted. A phrase must occur in them, unless it occurs nowhere; stop
+        words are used last."""
         telling = [term for term in terms if not term.is_stop]
         phrases = [term.match for term in telling if term.is_phrase]
         others = [term for term in telling if not term.is_phrase]
@@ -152,7 +156,7 @@ class Ranking:
             reader.marks = before
 
     def _lists(self, terms: Sequence[Term]) -> list[Postings]:
-        """Read where each term stands: a little of all, then more of the rarer ones."""
+        """Read the postings of each term: a few of all, then more of the rarer ones."""
         lists = self._reader.of_each(terms, _FIRST_READ)
         left = _READ_ALL
         for one in sorted((one for one in lists if not one.is_whole), key=lambda one: one.count):
@@ -164,8 +168,8 @@ class Ranking:
         return lists
 
     def _together(self, lists: Sequence[Postings], partial: Sequence[Postings]) -> dict[int, float]:
-        """Give messages in which common terms meet others, beyond the newest that were read, with the least
-        that they weigh by that."""
+        """Return messages in which common terms meet others, beyond the newest that were read, with the
+        minimum weight that follows from it."""
         found: dict[int, float] = {}
         whole = [one for one in lists if one.is_whole]
         rarest = partial[:3]
@@ -195,7 +199,7 @@ class Ranking:
     def _best_visible(
         self, lists: Sequence[Postings], together: dict[int, float], limit: int, read_texts: bool
     ) -> list[FoundRow]:
-        """Give the best that may be shown, the newer one of equals."""
+        """Return the best messages that may be shown; of equal ones the newer first."""
         own: dict[int, float] = defaultdict(float)
         for one in lists:
             weight = one.weight
@@ -224,7 +228,7 @@ class Ranking:
         return found
 
     def _in_parts(self, own: dict[int, float]) -> Iterator[list[int]]:
-        """Give the ids by weight, some at a time; what was said just now comes last."""
+        """Yield the ids by weight, in parts. Messages of the current turn come last."""
         last = [id_ for id_ in self._last_ones if own.pop(id_, None) is not None]
         ids = _by_weight(own)
         for begin in range(0, len(ids), _LOOK_AT_ONCE):
@@ -233,7 +237,7 @@ class Ranking:
             yield last
 
     def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[FoundRow]:
-        """Give those of the best scores that may be shown; more where the time weighs too."""
+        """Return the best-scored messages that may be shown, more of them if the time is weighted too."""
         ids = _by_weight(scores)
         at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
         found: list[FoundRow] = []
@@ -248,7 +252,7 @@ class Ranking:
         return row.id not in self._last_ones, row.score, row.at_ms, row.id
 
     def _weighed(self, row: FoundRow) -> FoundRow:
-        """Give the row with its score for length and time."""
+        """Return the row with its score adjusted for length and time."""
         if row.size_bytes <= _LONG_BYTES and self._span is None:
             return row
         score = row.score
@@ -259,7 +263,7 @@ class Ranking:
         return row._replace(score=score)
 
     def _by_texts(self, found: list[FoundRow], lists: Sequence[Postings], limit: int) -> list[FoundRow]:
-        """Look which common terms stand in the best of these, and weigh them again."""
+        """Check which common terms occur in the best of these rows, and score them again."""
         wanted = [(one, set(_words(self._connection, one.term.text))) for one in lists if not one.is_whole]
         count = max(_TEXTS_MAX, limit)
         texts = self._connection.execute(
@@ -278,7 +282,7 @@ class Ranking:
         return found
 
     def _newest(self, postings: Postings, limit: int) -> list[FoundRow]:
-        """Give the newest that may be shown."""
+        """Return the newest messages that may be shown."""
         found: dict[int, FoundRow] = {}
         ids, is_last, at_once = postings.ids, postings.is_whole, max(_LOOK_AT_ONCE, limit)
         while ids:
@@ -293,8 +297,8 @@ class Ranking:
         return sorted(found.values(), key=self._rank_of, reverse=True)
 
     def _shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[FoundRow]:
-        """Give those that may be shown, or the newest of them; in place of one that may not, the copies
-        nearest to it that may."""
+        """Return the rows that may be shown, or the newest of them. A row that may not be shown is replaced
+        by its nearest copies that may."""
         found = self._visible(scores, -1 if copies.of else newest)
         if not copies.of or len(found) == len(scores):
             return found
@@ -325,12 +329,12 @@ def _words(connection: apsw.Connection, text: str) -> list[str]:
 
 
 def _by_weight(weights: dict[int, float]) -> list[int]:
-    """Give the ids, the heaviest first, the newer one of equals."""
+    """Return the ids by descending weight; of equal ones the newer first."""
     return sorted(sorted(weights, reverse=True), key=weights.__getitem__, reverse=True)
 
 
 def _scores(ids: Iterable[int], lists: Sequence[Postings]) -> dict[int, float]:
-    """Give what these messages weigh, term by term: most terms stand by few of them."""
+    """Return the scores of these messages, summed term by term: most terms occur near few of them."""
     scores = dict.fromkeys(ids, 0.0)
     around = [({id_ + off for id_ in scores}, off, tenths) for off, tenths in _PARTS]
     for one in lists:
@@ -359,7 +363,7 @@ def _reader_for(
 
 
 def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[int]:
-    """Give what a person said in the open turn of a session."""
+    """Return the ids of the person's messages in the open turn of a session."""
     if session_id is None:
         return frozenset()
     key = sessions.key_of(connection, session_id)
@@ -376,7 +380,7 @@ def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[
 
 
 def _first_since(connection: apsw.Connection, begin_ms: int) -> int:
-    """Give an id before which nothing was said at that time or later."""
+    """Return an id before which no message has that time or a later one."""
     since = datetime.fromtimestamp(begin_ms / 1000, UTC)
     row = connection.execute(
         "SELECT min(key) FROM sessions WHERE last_active >= ?", (f"{since:%Y-%m-%dT%H:%M:%S}",)
@@ -389,7 +393,7 @@ def _quote(token: str) -> str:
 
 
 def _parse_ms(moment: str) -> int:
-    """Give milliseconds of an ISO time; one without a zone is UTC."""
+    """Return the milliseconds of an ISO time. A time without a zone is UTC."""
     try:
         parsed = datetime.fromisoformat(moment)
     except ValueError as error:

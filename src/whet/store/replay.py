@@ -1,6 +1,7 @@
-"""A session for people to read again: each message with its time, its turn and how its call went.
+"""A session for people to read again: each message with its time, its turn and the outcome of its call.
 
-Reads the whole transcript, also what a compaction took out of the live list and what was undone (marked).
+Reads the whole transcript, including messages that a compaction removed from the live list and undone
+messages (marked).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _facts = decoder(CallEffects)
 
 
 class CallFacts(msgspec.Struct, frozen=True):
-    """How a call went, as its row says; `error_kind` is empty on success."""
+    """How a call went, from its row. `error_kind` is empty on success."""
 
     name: str
     error_kind: str
@@ -29,7 +30,7 @@ class CallFacts(msgspec.Struct, frozen=True):
 
     @property
     def edits(self) -> tuple[FileLines, ...]:
-        """What it changed of files, its own edits and what a command touched."""
+        """The files it changed: by its own edits and by a command."""
         if not self.facts:
             return ()
         found = _facts.decode(self.facts)
@@ -48,7 +49,7 @@ class ReplayEntry(msgspec.Struct, frozen=True):
 
 
 class ReplayedTurn(msgspec.Struct, frozen=True):
-    """One turn: when, why it ended, what it used."""
+    """One turn: its times, why it ended, and its usage."""
 
     number: int
     started: str
@@ -61,7 +62,7 @@ class ReplayedTurn(msgspec.Struct, frozen=True):
 
 
 def entries(connection: apsw.Connection, session_id: str, first: int, limit: int) -> list[ReplayEntry]:
-    """Give the messages from number `first` on, ascending. Raises NotFound."""
+    """Return the messages from number `first` on, ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT m.id, m.turn, m.role, m.at, m.content, m.extra,"
@@ -86,7 +87,7 @@ def entries(connection: apsw.Connection, session_id: str, first: int, limit: int
 
 
 def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -> dict[int, ReplayedTurn]:
-    """Give the turns numbered first to last. Raises NotFound."""
+    """Return the turns numbered first to last. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT number, started, ended, reason, error, steps, usage, undone FROM turns"
@@ -100,14 +101,14 @@ def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -
 
 
 def last_turn(connection: apsw.Connection, session_id: str) -> ReplayedTurn | None:
-    """Give a session's newest turn, None without one; one that has no `ended` runs, or was cut off."""
+    """Return a session's newest turn, or None. A turn without `ended` is running or was cut off."""
     key = sessions.key_of(connection, session_id)
     row = connection.execute("SELECT max(number) FROM turns WHERE session = ?", (key,)).fetchone()
     return turns(connection, session_id, row[0], row[0]).get(row[0]) if row and row[0] else None
 
 
 def last_seq(connection: apsw.Connection, session_id: str) -> int:
-    """Give the number of the last message, 0 without one. Raises NotFound."""
+    """Return the number of the last message, or 0. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     last = "SELECT coalesce(max(id), 0) FROM messages WHERE id > ? AND id < ?"
     return rows.number(connection, last, *rows.ids_of(key)) & (rows.SEQ_LIMIT - 1)

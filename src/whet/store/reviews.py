@@ -1,7 +1,7 @@
-"""Reviews as rows: what a turn showed, the counters per conversation, and each review's course.
+"""Reviews as rows: the contents of a turn, the counters per conversation, and each review's progress.
 
-Every function takes a connection inside a transaction. When a review is called for and what it does is the
-business of the folder `review`; a job's payload is opaque here.
+Every function takes a connection inside a transaction. When a review is due and how it works belongs to
+the folder `review`; a job's payload is opaque here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ KIND = "review"
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """What has gathered in a conversation since it was last reviewed or learned from. `runtime` is opaque:
-    which model answered last."""
+    """A conversation's counts since it was last reviewed or learned from. `runtime` is opaque: the model that
+    answered last."""
 
     turns: int = 0
     steps: int = 0
@@ -28,8 +28,8 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class TurnCall(msgspec.Struct, frozen=True):
-    """One tool call of a turn, its arguments as JSON text; `error_kind` is empty on success, and `error` is
-    what a failed one said."""
+    """One tool call of a turn, with its arguments as JSON text. `error_kind` is empty on success, and `error`
+    is the text of a failed one."""
 
     step: int
     name: str
@@ -49,7 +49,8 @@ class ReviewedTurn(msgspec.Struct, frozen=True):
 
 
 class DaySpending(msgspec.Struct, frozen=True):
-    """Tokens and money of one day: reviews' and everything else's. `usd` is None while a price is unknown."""
+    """The tokens of one day, of reviews and of all else, and the reviews' cost. `usd` is None while a price
+    is unknown."""
 
     review_tokens: int
     other_tokens: int
@@ -64,7 +65,7 @@ class DayUsage(msgspec.Struct, frozen=True):
 
 
 class ReviewRow(msgspec.Struct, frozen=True):
-    """One review as its job and its own session tell it. `state` is the job's."""
+    """One review, from its job and its own session. `state` is the job's."""
 
     id: str
     session_id: str
@@ -82,12 +83,12 @@ class ReviewRow(msgspec.Struct, frozen=True):
 
 
 def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn:
-    """Read one turn, from the end backwards: what the person said, what was called, what it weighed."""
+    """Read one turn, from the end backwards: the person's messages, the calls, and its size."""
     first, end = rows.ids_of(key)
     said: list[str] = []
     arguments: dict[int, str] = {}
     context_tokens, is_cached, opening = 0, False, end
-    # A result may be large, and nothing is asked of it here.
+    # A result may be large, and its text is not needed here.
     for id_, number, role, content, extra in connection.execute(
         f"SELECT id, turn, role, CASE WHEN role <> {rows.TOOL} THEN content END, extra"
         " FROM messages WHERE id > ? AND id < ? ORDER BY id DESC",
@@ -119,7 +120,7 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
 
 
 def counters(connection: apsw.Connection, conversation_id: str) -> Counters:
-    """Give a conversation's counters."""
+    """Return a conversation's counters."""
     row = connection.execute(
         "SELECT turns, steps, reasons, runtime FROM review_counters WHERE conversation = ?",
         (conversation_id,),
@@ -137,7 +138,7 @@ def set_counters(connection: apsw.Connection, conversation_id: str, new: Counter
 
 
 def spent_since(connection: apsw.Connection, since: str) -> DaySpending:
-    """Sum up what sessions that were active since `since` (ISO) have used, running reviews included."""
+    """Sum up the usage of sessions that were active since `since` (ISO), including running reviews."""
     found = connection.execute(
         "SELECT kind = 'review', coalesce(sum(total_tokens), 0), coalesce(sum(cost_usd), 0),"
         " count(*) = count(cost_usd) FROM sessions WHERE last_active >= ? GROUP BY 1",
@@ -194,8 +195,8 @@ def count_open(connection: apsw.Connection) -> int:
 
 
 def unreviewed(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:
-    """Give the ids of one-shots like `session` (its folder, source and person) that ended before it, the
-    newest first, back to the last review but one: what one review overlooks, the next may find."""
+    """Return the ids of one-shots like `session` (same folder, source and person) that ended before it,
+    newest first, back to the last review but one: the next review may find what one missed."""
     rows = connection.execute(
         "SELECT s.id, s.key FROM sessions s JOIN sessions mine ON mine.id = ?"
         " WHERE s.workspace = mine.workspace AND s.source = mine.source AND s.profile = mine.profile"
@@ -210,14 +211,14 @@ def unreviewed(connection: apsw.Connection, session: SessionRow, limit: int) -> 
 
 
 def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:
-    """Note that a job reviews a session."""
+    """Record that a job reviews a session."""
     connection.execute(
         "INSERT INTO reviews (job, session) VALUES (?, ?)", (job_id, sessions.key_of(connection, session_id))
     )
 
 
 def begin(connection: apsw.Connection, job_id: str, new: NewSession, view: str, now: str) -> SessionRow:
-    """Make the review's own session and keep the list that it begins with. Raises NotFound."""
+    """Create the review's own session and store the list that it begins with. Raises NotFound."""
     child = sessions.create(connection, new, now)
     connection.execute(
         "UPDATE reviews SET child = ?, view = ? WHERE job = ?",
@@ -227,7 +228,7 @@ def begin(connection: apsw.Connection, job_id: str, new: NewSession, view: str, 
 
 
 def view_of(connection: apsw.Connection, job_id: str) -> tuple[str, str]:
-    """Give the id of the review's own session, empty where it has not begun, and the list it began with."""
+    """Return the id of the review's own session, empty if it has not begun, and the list it began with."""
     row = connection.execute(
         "SELECT s.id, r.view FROM reviews r LEFT JOIN sessions s ON s.key = r.child WHERE r.job = ?",
         (job_id,),
@@ -236,19 +237,19 @@ def view_of(connection: apsw.Connection, job_id: str) -> tuple[str, str]:
 
 
 def start_over(connection: apsw.Connection, job_id: str, view: str) -> None:
-    """Forget the review's own session (its transcript stays), so that the next try makes another."""
+    """Forget the review's own session (its transcript stays), so that the next attempt creates another."""
     connection.execute("UPDATE reviews SET child = 0, view = ? WHERE job = ?", (view, job_id))
 
 
 def finish(connection: apsw.Connection, job_id: str, summary: str, note: str, now: str) -> None:
-    """Keep what came of a review."""
+    """Store the result of a review."""
     connection.execute(
         "UPDATE reviews SET finished = ?, summary = ?, note = ? WHERE job = ?", (now, summary, note, job_id)
     )
 
 
 def count_failure(connection: apsw.Connection, job_id: str, note: str) -> int:
-    """Count one more failed try and give how many there were."""
+    """Count one more failed attempt and return the number of failures."""
     connection.execute("UPDATE reviews SET failures = failures + 1, note = ? WHERE job = ?", (note, job_id))
     row = connection.execute("SELECT failures FROM reviews WHERE job = ?", (job_id,)).fetchone()
     return row[0] if row else 1
@@ -257,7 +258,7 @@ def count_failure(connection: apsw.Connection, job_id: str, note: str) -> int:
 def list_reviews(
     connection: apsw.Connection, limit: int = 50, *, session_id: str = "", review_id: str = ""
 ) -> list[ReviewRow]:
-    """Give reviews, newest first; of one session, or those whose id or own session's id begins so."""
+    """Return reviews, newest first: of one session, or with this beginning of their id or session id."""
     where, values = ["j.kind = ?"], [KIND]
     if session_id:
         where.append("p.id = ?")
@@ -278,5 +279,5 @@ def list_reviews(
     return [ReviewRow(*row[:12], Usage(*row[12:])) for row in found]  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
-# A price that is not known stays NULL; a review that has not begun has cost nothing.
+# An unknown price stays NULL; a review that has not begun has cost nothing.
 _USAGE = ", ".join(map("CASE WHEN c.key IS NULL THEN 0 ELSE c.{} END".format, rows.USAGE_COLUMNS))

@@ -1,7 +1,7 @@
-"""Takes a conversation back to a point, and that back again. The rows stay; what counts is marked.
+"""Rewind a conversation to a point, and undo a rewind. The rows stay; marks say which ones count.
 
-A point is a turn, or a step of one: that, and all that was said after it, leaves the live list. What the
-conversation was before is kept with the rewind, as which turns, ends of turns and compactions counted.
+A point is a turn or a step of one: it, and all messages after it, leave the live list. The previous state
+of the conversation is stored with the rewind, as the turns, ends of turns and compactions that counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Parts = Literal["files", "conversation", "both"]
 
 class RewindRow(msgspec.Struct, frozen=True):
     """A rewind as it is stored: to before a turn, or a step of it (0: the turn). `undoes` is the rewind that
-    it takes back, `before` what the conversation was, empty where that was left as it is."""
+    it undoes, `before` the previous state of the conversation, empty if the conversation was not changed."""
 
     id: str
     at: str
@@ -41,7 +41,7 @@ class _Counted(msgspec.Struct, frozen=True):
 
 
 def begin(connection: apsw.Connection, session_id: str, new: RewindRow) -> None:
-    """Store that a rewind is about to be done. Raises NotFound."""
+    """Store that a rewind is about to begin. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     connection.execute(
         "INSERT INTO rewinds (id, session, at, turn, step, state, undoes, parts, told)"
@@ -51,7 +51,7 @@ def begin(connection: apsw.Connection, session_id: str, new: RewindRow) -> None:
 
 
 def of_session(connection: apsw.Connection, session_id: str) -> list[RewindRow]:
-    """Give a session's rewinds, oldest first. Raises NotFound."""
+    """Return a session's rewinds, oldest first. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         "SELECT id, at, turn, step, state, undoes, parts, before FROM rewinds WHERE session = ?"
@@ -67,13 +67,13 @@ def done(connection: apsw.Connection, rewind_id: str) -> None:
 
 
 def drop(connection: apsw.Connection, rewind_id: str) -> None:
-    """Take away a rewind of which nothing was done."""
+    """Delete a rewind that was not carried out."""
     connection.execute("DELETE FROM rewinds WHERE id = ?", (rewind_id,))
 
 
 async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
-    """Take the conversation back to before a turn, or a step of it (0: the turn), in one transaction with the
-    rewind's end; gives what the person had said there. Raises StoreBusy while a turn runs, NotFound."""
+    """Rewind the conversation to before a turn, or a step of it (0: the turn), in one transaction with the
+    rewind's end. Returns the person's message of that turn. Raises StoreBusy while a turn runs, NotFound."""
     await log.drain()
     now = iso(log.writer.clock.now())
 
@@ -111,7 +111,8 @@ async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
 
 
 async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
-    """Make the conversation what it was before the rewind `undone`; `rewind_id` is the one that does it."""
+    """Restore the conversation to its state before the rewind `undone`; `rewind_id` is the rewind that does
+    so."""
     await log.drain()
     now = iso(log.writer.clock.now())
 
@@ -143,7 +144,7 @@ async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
 
 
 def untold(connection: apsw.Connection, key: int) -> list[int]:
-    """Give the turns before which files were taken back without the model's knowing."""
+    """Return the turns before which files were rewound without a report to the model."""
     found = connection.execute(
         "SELECT turn FROM rewinds WHERE session = ? AND told = 0 AND state = 'done'", (key,)
     )
@@ -151,12 +152,12 @@ def untold(connection: apsw.Connection, key: int) -> list[int]:
 
 
 def tell(connection: apsw.Connection, key: int) -> None:
-    """Note that the model is told of every rewind."""
+    """Mark all rewinds as reported to the model."""
     connection.execute("UPDATE rewinds SET told = 1 WHERE session = ? AND told = 0", (key,))
 
 
 def family(connection: apsw.Connection, session_id: str) -> set[str]:
-    """Give a session, those that it works for, and those that work for them."""
+    """Return the ids of a session, its ancestors, and all their descendants."""
     root = session_id
     while True:
         row = connection.execute("SELECT parent_session_id FROM sessions WHERE id = ?", (root,)).fetchone()
@@ -173,7 +174,7 @@ def family(connection: apsw.Connection, session_id: str) -> set[str]:
 
 
 def has_point(connection: apsw.Connection, session_id: str, turn: int, step: int) -> bool:
-    """Whether a session has this turn, and this step of it with calls (0: the turn alone counts)."""
+    """Return whether a session has this turn, and this step of it with calls (0: the turn alone)."""
     key = sessions.key_of(connection, session_id)
     sql, values = "SELECT 1 FROM turns WHERE session = ? AND number = ?", (key, turn)
     if step:
@@ -201,7 +202,7 @@ def _counted(connection: apsw.Connection, key: int) -> _Counted:
 
 
 def _listed(numbers: list[int]) -> str:
-    return ",".join(map(str, numbers)) or "NULL"  # PostgreSQL takes no empty list
+    return ",".join(map(str, numbers)) or "NULL"  # PostgreSQL does not accept an empty list
 
 
 def _first_of_step(connection: apsw.Connection, key: int, turn: int, step: int) -> int:

@@ -1,6 +1,6 @@
-"""How a message is written in a row of `messages`, and read back the same.
+"""Write messages as rows of `messages`, and read them back unchanged.
 
-Plain text stands in `content`; whatever else a message has is one compact JSON object in `extra`. A
+Plain text is in `content`; all other fields of a message are one compact JSON object in `extra`. A
 message's id is its session's key and its number in the session. No function here begins a transaction.
 """
 
@@ -36,7 +36,7 @@ USAGE_COLUMNS = (
 
 
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of a message is not plain text; one-letter names, for there are millions of them."""
+    """The fields of a message besides plain text. Names have one letter to save space in millions of rows."""
 
     c: tuple[ToolCall, ...] = ()
     """tool_calls"""
@@ -57,9 +57,9 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     o: int = 0
     """estimated_tokens of that usage"""
     m: str = ""
-    """model that gave this message"""
+    """model that produced this message"""
     w: str = ""
-    """note, which stands in the request after what a person said"""
+    """note, which follows the person's text in the request"""
     k: bool = False
     """cache_until"""
 
@@ -100,29 +100,29 @@ Packed = tuple[int, int, str, str | None]
 
 
 def row_id(key: int, seq: int) -> int:
-    """Give the id of message `seq` of the session with this key."""
+    """Return the id of message `seq` of the session with this key."""
     if seq >= SEQ_LIMIT:
         raise StoreError("this session has reached its largest size", hint="start a new one with /new")
     return key << SEQ_BITS | seq
 
 
 def ids_of(key: int) -> tuple[int, int]:
-    """Give the ids between which the messages of the session with this key are, and no others."""
+    """Return the bounds, both exclusive, of the message ids of the session with this key."""
     return key << SEQ_BITS, (key + 1) << SEQ_BITS
 
 
 def number(connection: apsw.Connection, sql: str, *values: Any) -> int:
-    """Give the number of a query that always gives one, such as a count."""
+    """Return the number of a query that always returns one, such as a count."""
     return next(connection.execute(sql, values))[0]
 
 
 def insert(connection: apsw.Connection, key: int, seq: int, turn: int, values: Packed) -> None:
-    """Store a message that `pack` has made. Raises StoreBusy where another process wrote that number."""
+    """Store a message that `pack` has encoded. Raises StoreBusy if another process wrote that number."""
     MESSAGE.write(connection, [(row_id(key, seq), turn, *values)])
 
 
 def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = "") -> Packed:
-    """Give (role, at, content, extra) of a message."""
+    """Return (role, at, content, extra) of a message."""
     content = message.content
     plain = isinstance(content, str)
     if message.role == "user" and plain and not message.note and not message.cache_until:
@@ -146,12 +146,12 @@ def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = 
 
 
 def unpack(role: int, content: str, extra: str | None) -> Message:
-    """Give the message of a row."""
+    """Return the message of a row."""
     return unpack_with_usage(role, content, extra)[0]
 
 
 def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Message, Usage | None]:
-    """Give the message of a row and, of an answer, the usage of its model call."""
+    """Return the message of a row and, for an answer, the usage of its model call."""
     if extra is None:
         return Message(role=ROLES[role], content=content), None
     more = _decoder.decode(extra)
@@ -171,7 +171,7 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
 
 
 def storable(message: Message) -> Message:
-    """Give the message itself, or a copy in which lone surrogates, which no encoding can hold, are �."""
+    """Return the message itself, or a copy with � in place of lone surrogates, which no encoding can hold."""
     content = message.content
     if message.role == "user" and isinstance(content, str) and content.isascii() and message.note.isascii():
         return message

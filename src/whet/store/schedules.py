@@ -1,8 +1,8 @@
-"""Schedules as rows, the job that waits for each one's next time, and what came of every run.
+"""Schedules as rows, the job that waits for each one's next time, and the result of every run.
 
-An active schedule has exactly one waiting job, its next time; the job is a row of the table that reviews
+An active schedule has exactly one waiting job, its next time. The job is a row of the table that reviews
 use too, so leases and their rules are the same. Every function takes a connection inside a transaction.
-When a time comes, and what a run does, is the business of the folder `schedules`.
+How times are computed, and what a run does, belongs to the folder `schedules`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _CORRECTION = timedelta(hours=3)
 _HINT = "`whet cron list` shows them"
 
 RunEnd: TypeAlias = Literal["answered", "budget", "failed", "refused", "crashed", "stopped", "missed", ""]
-"""What came of a run: how its turn ended, `stopped` by whoever ended the worker, `missed` where it was too
-late to make it up; empty while it runs."""
+"""The result of a run: how its turn ended, `stopped` if the worker was ended, `missed` if it was too late to
+catch up, empty while it runs."""
 
 
 class ScheduleGoal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What makes a schedule's runs goals. `until_achieved`: the schedule pauses once one is proven."""
+    """The goal of a schedule's runs. `until_achieved`: the schedule pauses once one is achieved."""
 
     verify: str = ""
     budget_usd: float = 0.0
@@ -43,10 +43,10 @@ class ScheduleGoal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """What to do and when. Either `expression` (cron, read in `time_zone`) or `at` (ISO) is set.
+    """A prompt and the times to run it. Either `expression` (cron, read in `time_zone`) or `at` (ISO) is set.
 
     `session_id` empty: a new session each time. `target`: a file, "notify", or empty. `toolsets` empty: as
-    configured. `quiet`: hours in which a chat is sent nothing, "22:00-07:00". Times are ISO.
+    configured. `quiet`: hours in which a chat receives nothing, "22:00-07:00". Times are ISO.
     """
 
     id: str
@@ -67,7 +67,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class Firing(msgspec.Struct, frozen=True):
-    """A job's payload: which schedule, and the time that it stands for."""
+    """A job's payload: the schedule, and the scheduled time."""
 
     schedule_id: str
     due: str
@@ -75,7 +75,7 @@ class Firing(msgspec.Struct, frozen=True):
 
 
 class ScheduleRun(msgspec.Struct, frozen=True):
-    """One run. `begun`: how often its turn was begun or gone on with, 0 until its prompt is stored;
+    """One run. `begun`: how often its turn was begun or resumed, 0 until its prompt is stored;
     `turns_before`: how many turns its session had before that one."""
 
     job_id: str
@@ -99,7 +99,7 @@ _firings = decoder(Firing)
 
 
 def add(connection: apsw.Connection, schedule: Schedule, due: str, clock: Clock) -> None:
-    """Store a schedule, with `due` as its first time. Raises ConfigError for a name that is taken."""
+    """Store a schedule, with `due` as its first time. Raises ConfigError if the name is already used."""
     if connection.execute("SELECT 1 FROM schedules WHERE name = ?", (schedule.name,)).fetchone():
         raise ConfigError(f"there is a schedule {schedule.name} already", hint="--name gives another one")
     values = [getattr(schedule, name) for name in Schedule.__struct_fields__]
@@ -110,18 +110,18 @@ def add(connection: apsw.Connection, schedule: Schedule, due: str, clock: Clock)
 
 
 def is_taken(connection: apsw.Connection, name: str) -> bool:
-    """Say whether a schedule has this name."""
+    """Return whether a schedule has this name."""
     return connection.execute("SELECT 1 FROM schedules WHERE name = ?", (name,)).fetchone() is not None
 
 
 def get(connection: apsw.Connection, schedule_id: str) -> Schedule | None:
-    """Give a schedule by its id; None where it was removed."""
+    """Return a schedule by its id, or None if it was removed."""
     row = connection.execute(f"SELECT {_GIVEN} FROM schedules WHERE id = ?", (schedule_id,)).fetchone()
     return None if row is None else _schedule(row)
 
 
 def find(connection: apsw.Connection, name: str) -> Schedule:
-    """Give a schedule by name, or by the beginning of its id. Raises NotFound."""
+    """Return a schedule by name, or by the beginning of its id. Raises NotFound."""
     rows = connection.execute(
         f"SELECT {_GIVEN} FROM schedules WHERE name = ?1 OR (?1 <> '' AND substr(id, 1, length(?1)) = ?1)"
         " ORDER BY name <> ?1 COLLATE NOCASE LIMIT 2",
@@ -135,7 +135,7 @@ def find(connection: apsw.Connection, name: str) -> Schedule:
 
 
 def last_goal(connection: apsw.Connection) -> Schedule | None:
-    """Give the goal that was handed over last, to be begun at once; None where there is none."""
+    """Return the most recent goal that was queued to begin at once, or None."""
     row = connection.execute(
         f"SELECT {_GIVEN} FROM schedules WHERE goal <> '' AND at = created ORDER BY at DESC, id DESC LIMIT 1"
     ).fetchone()
@@ -143,12 +143,12 @@ def last_goal(connection: apsw.Connection) -> Schedule | None:
 
 
 def every(connection: apsw.Connection) -> list[Schedule]:
-    """Give all schedules, by name."""
+    """Return all schedules, sorted by name."""
     return [_schedule(row) for row in connection.execute(f"SELECT {_GIVEN} FROM schedules ORDER BY name")]
 
 
 def remove(connection: apsw.Connection, schedule_id: str) -> None:
-    """Delete a schedule and what is known of its runs; their sessions stay, one that runs goes on."""
+    """Delete a schedule and the records of its runs. Their sessions stay, and a running one continues."""
     connection.execute(
         "DELETE FROM jobs WHERE kind = ? AND subject = ? AND state = 'waiting'", (KIND, schedule_id)
     )
@@ -160,30 +160,30 @@ def remove(connection: apsw.Connection, schedule_id: str) -> None:
 
 
 def pause(connection: apsw.Connection, schedule_id: str) -> None:
-    """Let no further time come; a run that has begun goes on, also where it waits for its session."""
+    """Stop further times. A run that has begun continues, even if it waits for its session."""
     connection.execute("UPDATE schedules SET paused = 1 WHERE id = ?", (schedule_id,))
     _stop_waiting(connection, schedule_id)
 
 
 def resume(connection: apsw.Connection, schedule_id: str, due: str, clock: Clock) -> None:
-    """Let times come again, the next at `due`."""
+    """Allow times again, the next at `due`."""
     connection.execute("UPDATE schedules SET paused = 0 WHERE id = ?", (schedule_id,))
     _stop_waiting(connection, schedule_id)
     wait_for(connection, schedule_id, due, clock)
 
 
 def wait_for(connection: apsw.Connection, schedule_id: str, due: str, clock: Clock) -> str:
-    """Have a schedule's next time come at `due` (ISO), and give the job's id."""
+    """Set a schedule's next time to `due` (ISO), and return the job's id."""
     return _enqueue(connection, Firing(schedule_id, due), clock)
 
 
 def run_now(connection: apsw.Connection, schedule_id: str, clock: Clock) -> str:
-    """Queue a run that somebody asked for; the next time stays. Gives the job's id."""
+    """Queue a run on request, without changing the next time. Returns the job's id."""
     return _enqueue(connection, Firing(schedule_id, iso(time_of(connection, clock)), by_hand=True), clock)
 
 
 def next_due(connection: apsw.Connection, schedule_id: str) -> str:
-    """Give a schedule's next time; empty where none comes."""
+    """Return a schedule's next time, or an empty string if there is none."""
     row = connection.execute(
         f"SELECT min(run_after) FROM jobs WHERE {_NOT_BEGUN}", (KIND, schedule_id)
     ).fetchone()
@@ -191,10 +191,11 @@ def next_due(connection: apsw.Connection, schedule_id: str) -> str:
 
 
 def straighten(connection: apsw.Connection, clock: Clock, after: Callable[[Schedule, datetime], str]) -> None:
-    """Set right what a clock that was set back has left: jobs that were made later than now.
+    """Correct jobs that were created later than now, because the clock was set back.
 
-    Set back by less than three hours, nothing changes: the next time comes when the clock has caught up, so
-    that nothing runs twice. By more, the clock was wrong before, and the next time is reckoned from now.
+    If it was set back by less than three hours, nothing changes: the next time comes when the clock has
+    caught up, so that nothing runs twice. If it was more, the clock was wrong before, and the next time is
+    computed from now.
     """
     now = time_of(connection, clock)
     rows = connection.execute(
@@ -215,12 +216,12 @@ def straighten(connection: apsw.Connection, clock: Clock, after: Callable[[Sched
 
 
 def firing_of(job: Job) -> Firing:
-    """Read what a job stands for."""
+    """Read the payload of a job."""
     return _firings.decode(job.payload)
 
 
 def begin(connection: apsw.Connection, job: Job, firing: Firing, now: str) -> tuple[ScheduleRun, bool]:
-    """Give the run of a job that was leased, and whether it is new; another worker may have begun it."""
+    """Return the run of a leased job, and whether it is new; another worker may have begun it."""
     if (run := get_run(connection, job.id)) is not None:
         return run, False
     connection.execute(
@@ -232,18 +233,18 @@ def begin(connection: apsw.Connection, job: Job, firing: Firing, now: str) -> tu
 
 
 def get_run(connection: apsw.Connection, job_id: str) -> ScheduleRun | None:
-    """Give a run; None where it has not begun."""
+    """Return a run, or None if it has not begun."""
     row = connection.execute(f"SELECT {_RUN} FROM schedule_runs WHERE job = ?", (job_id,)).fetchone()
     return None if row is None else _run(row)
 
 
 def enter(connection: apsw.Connection, job_id: str, session_id: str) -> None:
-    """Note the session that a run speaks in, before anything is said there."""
+    """Store the session of a run, before its prompt is stored."""
     connection.execute("UPDATE schedule_runs SET session_id = ? WHERE job = ?", (session_id, job_id))
 
 
 def say(connection: apsw.Connection, job_id: str, key: int) -> None:
-    """Note that a run's prompt is stored as the last turn of the session `key`, in that transaction."""
+    """Record that a run's prompt is stored as the last turn of the session `key`, in that transaction."""
     connection.execute(
         "UPDATE schedule_runs SET begun = 1,"
         " turns_before = (SELECT coalesce(max(number), 1) - 1 FROM turns WHERE session = ?) WHERE job = ?",
@@ -252,12 +253,12 @@ def say(connection: apsw.Connection, job_id: str, key: int) -> None:
 
 
 def count_begun(connection: apsw.Connection, job_id: str) -> None:
-    """Count that a run's turn is gone on with now."""
+    """Count that a run's turn is resumed now."""
     connection.execute("UPDATE schedule_runs SET begun = begun + 1 WHERE job = ?", (job_id,))
 
 
 def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> None:
-    """Have a run whose session is in use come again at `until`; it does not count as begun for that."""
+    """Repeat a run at `until` because its session is in use. This does not count as begun."""
     if jobs.put_off(connection, job, why, until):
         connection.execute(
             "UPDATE schedule_runs SET begun = begun - 1 WHERE job = ? AND begun > 1", (job.id,)
@@ -265,7 +266,7 @@ def put_off(connection: apsw.Connection, job: Job, why: str, until: str) -> None
 
 
 def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunEnd, str, str], clock: Clock) -> bool:
-    """Complete a run and its job: result, note, text. False where another worker has taken it."""
+    """Complete a run and its job with result, note and text. Returns False if another worker has taken it."""
     if not jobs.complete(connection, job, clock):
         return False
     connection.execute(
@@ -276,7 +277,7 @@ def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunEnd, str, st
 
 
 def runs(connection: apsw.Connection, schedule_id: str, limit: int = 20) -> list[ScheduleRun]:
-    """Give a schedule's runs, the newest first."""
+    """Return a schedule's runs, newest first."""
     found = connection.execute(
         f"SELECT {_RUN} FROM schedule_runs WHERE schedule = ? ORDER BY started DESC, job DESC LIMIT ?",
         (schedule_id, limit),

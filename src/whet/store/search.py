@@ -1,7 +1,7 @@
-"""Full-text search over everything said: bring the index up to date, rank, show.
+"""Full-text search over all messages: update the index, rank, and build the hits.
 
-What fits best is `ranking.py`'s business, how the index is filled `index.py`'s. Private sessions, reviews and
-undone turns are found only when their session is asked for by id.
+`ranking.py` decides which messages match best, `index.py` fills the index. Private sessions, reviews and
+undone turns are found only if their session is named by id.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from whet.store.ranking import FoundRow, Ranking, SearchScope
 MARK_OPEN, MARK_CLOSE = "«", "»"
 _ANEW_BATCHES = 20
 _SNIPPET_BEFORE, _SNIPPET_CHARS = 60, 240
-_BEFORE_CHARS, _AFTER_CHARS = 3_400, 2_000  # as far as a secret reaches: an RSA key of 4,096 bits, a JWT
+_BEFORE_CHARS, _AFTER_CHARS = 3_400, 2_000  # the longest secrets: an RSA key of 4,096 bits, a JWT
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A message found: `seq` is its number in the session, `score` is higher for a better fit (0 where
-    hits are simply the newest); `snippet` has the match between « and »."""
+    """A matching message. `seq` is its number in the session, `score` is higher for a better match (0 if hits
+    are simply the newest), `snippet` has the match between « and »."""
 
     session_id: str
     seq: int
@@ -43,8 +43,8 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 async def find(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[SearchScope]) -> list[Hit]:
-    """Bring the index up to date and search. Where the index is being rebuilt, a part of what is missing
-    is done first, of the session or person asked for where one is named; the rest goes on behind."""
+    """Update the index and search. While the index is being rebuilt, a part of the missing messages is
+    indexed first, of the given session or person if there is one; the rest is indexed in the background."""
     while await db.read(index.has_new) and await db.write(index.index_new):
         pass
     if await db.read(index.has_unindexed):
@@ -72,10 +72,9 @@ def find_now(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[Sea
 def search(
     connection: apsw.Connection, query: str, limit: int = 20, **scope: Unpack[SearchScope]
 ) -> list[Hit]:
-    """Search the index as it is. Any text is a valid query: messages with more and rarer of its words come
-    first, "quoted words" must stand there in that order, a time it names ("last week") weighs, too.
-    Raises NotFound for the session.
-    """
+    """Search the index as it is. Any text is a valid query. Messages with more and rarer words of the query
+    come first, "quoted words" must occur in that order, and a time in the query ("last week") counts too.
+    Raises NotFound for the session."""
     if limit <= 0:
         return []
     span, rest = time_words.read(query, scope.get("now") or SystemClock().now())
@@ -89,7 +88,7 @@ def search(
 def around(
     connection: apsw.Connection, session_id: str, seq: int, before: int, after: int
 ) -> list[tuple[int, Message]]:
-    """Give the messages around one, as (seq, message), ascending. Raises NotFound."""
+    """Return the messages around one, as (seq, message), ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     (first, last), here = rows.ids_of(key), rows.row_id(key, seq)
     columns = "id, role, content, extra"
@@ -107,7 +106,7 @@ def around(
 def span(
     connection: apsw.Connection, session_id: str, first: int, last: int, limit: int = 100
 ) -> list[tuple[int, Message]]:
-    """Give the messages numbered first to last, as (seq, message), ascending. Raises NotFound."""
+    """Return the messages numbered first to last, as (seq, message), ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     top = rows.SEQ_LIMIT - 1
     found = connection.execute(
@@ -122,7 +121,7 @@ def span(
 
 
 def call_of(connection: apsw.Connection, session_id: str, seq: int) -> tuple[int, ToolCall] | None:
-    """Give the call that tool result `seq` answers, with the number of its message; None without one."""
+    """Return the call that tool result `seq` answers, with the number of its message, or None."""
     key = sessions.key_of(connection, session_id)
     row = connection.execute(
         "SELECT position FROM tool_calls WHERE session = ? AND seq = ?", (key, seq)
@@ -160,14 +159,14 @@ def _hit(found: FoundRow, text: str, wanted: list[str]) -> Hit:
 
 
 def _snippet(text: str, wanted: list[str]) -> str:
-    """Give one line of text around the match, the match marked.
+    """Return one line of text around the match, with the match marked.
 
     Secrets are masked first: a mark inside one, or a cut through it, would hide its shape afterwards.
     """
     at = (words.find(text, wanted) or (0, 0))[0]
     low, high = max(0, at - _BEFORE_CHARS), at + _AFTER_CHARS
     near = mask(text[low:high])
-    place = min(at - low, len(near))  # what fitted may be in a secret, and gone
+    place = min(at - low, len(near))  # the match may be inside a secret that is masked now
     begin, end = words.find(near, wanted) or (place, place)
     end = min(end, begin + _SNIPPET_CHARS)
     left = max(0, begin - _SNIPPET_BEFORE)

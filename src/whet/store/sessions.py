@@ -1,8 +1,8 @@
-"""Sessions as a list: make, find, name, hide, delete, count.
+"""Create, find, rename, hide, delete and count sessions.
 
-Every function takes a connection inside a transaction. What is said in a session is `transcript.py`'s
-business. The system prompt and the tool array are stored once per distinct text, because resume must send
-the very same bytes.
+Every function takes a connection inside a transaction. The messages of a session belong to
+`transcript.py`. The system prompt and the tool array are stored once per distinct text, because resume
+must send the very same bytes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SessionKind: TypeAlias = Literal["chat", "child", "review"]
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """A session with its sums; times are ISO, `ended` is empty while it is open. `model` is the one that was
-    configured when it began, or with `model_chosen` the one that was chosen for it."""
+    """A session with its sums. Times are ISO; `ended` is empty while it is open. `model` is the one that was
+    configured when it began or, with `model_chosen`, the one that was chosen for it."""
 
     id: str
     conversation_id: str
@@ -51,11 +51,11 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """What is given at creation. An empty conversation_id becomes the parent's, or the session's own id.
+    """The fields of a new session. An empty conversation_id becomes the parent's, or the session's own id.
 
-    A child of a private session is private, and a child has its parent's `profile`: whose memory it reads and
-    writes, empty for the owner's. `prime_json`: messages that stand before the first one in every
-    request (`whet.warm`); a review has its parent's, for it sends the same prefix.
+    A child of a private session is private. A child has its parent's `profile`: the person whose memory it
+    reads and writes, empty for the owner. `prime_json`: messages that precede the first one in every
+    request (`whet.warm`); a review has its parent's, because it sends the same prefix.
     """
 
     id: str
@@ -75,7 +75,7 @@ class NewSession(msgspec.Struct, frozen=True):
 
 
 class StoreStats(msgspec.Struct, frozen=True):
-    """What the store holds in all."""
+    """The totals of the store."""
 
     sessions: int
     private: int
@@ -152,33 +152,33 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
 
 
 def get(connection: apsw.Connection, session_id: str) -> SessionRow:
-    """Give a session. Raises NotFound."""
+    """Return a session. Raises NotFound."""
     return _session(_cells(connection, _COLUMNS, session_id))
 
 
 def profile_of(connection: apsw.Connection, session_id: str) -> str:
-    """Give whose memory a session reads and writes, empty for the owner's. Raises NotFound."""
+    """Return the profile whose memory a session reads and writes, empty for the owner's. Raises NotFound."""
     return _cells(connection, "profile", session_id)[0]
 
 
 def key_of(connection: apsw.Connection, session_id: str) -> int:
-    """Give the number under which a session's rows are kept. Raises NotFound."""
+    """Return the key of a session's rows. Raises NotFound."""
     return _cells(connection, "key", session_id)[0]
 
 
 def set_planning(connection: apsw.Connection, session_id: str, on: bool) -> None:
-    """Note whether a session only reads until its plan is approved. Raises NotFound."""
+    """Set whether a session only reads until its plan is approved. Raises NotFound."""
     connection.execute("UPDATE sessions SET planning = ? WHERE id = ?", (int(on), session_id))
     _must_have_changed(connection, session_id)
 
 
 def is_planning(connection: apsw.Connection, session_id: str) -> bool:
-    """Whether a session only reads until its plan is approved. Raises NotFound."""
+    """Return whether a session only reads until its plan is approved. Raises NotFound."""
     return bool(_cells(connection, "planning", session_id)[0])
 
 
 def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
-    """Whether a session has asked for helpers."""
+    """Return whether a session has requested helpers."""
     found = connection.execute("SELECT 1 FROM helpers WHERE parent = ? LIMIT 1", (session_id,))
     return found.fetchone() is not None
 
@@ -191,7 +191,7 @@ def _cells(connection: apsw.Connection, columns: str, session_id: str) -> tuple[
 
 
 def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
-    """Give the system prompt and the tool array's JSON, exactly as they were at creation."""
+    """Return the system prompt and the tool array's JSON, exactly as they were at creation."""
     row = connection.execute(
         "SELECT a.text, b.text FROM sessions s JOIN frozen_texts a ON a.id = s.system_text"
         " JOIN frozen_texts b ON b.id = s.tools_text WHERE s.id = ?",
@@ -203,7 +203,8 @@ def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
 
 
 def prime_of(connection: apsw.Connection, session_id: str) -> str:
-    """Give the examples that a session was started with, as JSON; empty where it was started cold."""
+    """Return the examples that a session was started with, as JSON, or an empty string if it was started
+    cold."""
     row = connection.execute(
         "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.prime_text WHERE s.id = ?",
         (session_id,),
@@ -212,7 +213,7 @@ def prime_of(connection: apsw.Connection, session_id: str) -> str:
 
 
 def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, prime_json: str) -> None:
-    """Put examples into a session's prefix before anything was said in it. Raises StoreError afterwards."""
+    """Put examples into a session's prefix before its first turn. Raises StoreError afterwards."""
     connection.execute(
         "UPDATE sessions SET system_text = ?, prime_text = ? WHERE id = ? AND turns = 0",
         (_freeze(connection, system_prompt), _freeze(connection, prime_json), session_id),
@@ -222,7 +223,7 @@ def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, 
 
 
 def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, tools_json: str) -> None:
-    """Give a session that came without a prefix the one that it keeps from now on. Raises NotFound."""
+    """Set the lasting prefix of a session that was stored without one. Raises NotFound."""
     connection.execute(
         "UPDATE sessions SET system_text = ?, tools_text = ? WHERE id = ?",
         (_freeze(connection, prompt), _freeze(connection, tools_json), session_id),
@@ -231,9 +232,9 @@ def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, too
 
 
 class SessionFilter(TypedDict, total=False):
-    """Which sessions to list; what is left out or empty does not restrict, but `kinds` is ("chat",) unless
-    given. `query` is a part of the title or the beginning of the id. `archived`: those that were put aside;
-    they are left out otherwise. `token`: what an API client with this name began."""
+    """Which sessions to list. Missing or empty fields do not restrict, but `kinds` is ("chat",) unless set.
+    `query` is a part of the title or the beginning of the id. `archived`: list the archived sessions,
+    which are left out otherwise. `token`: only sessions that an API client with this name began."""
 
     kinds: Sequence[SessionKind]
     source: str
@@ -252,7 +253,7 @@ def list_sessions(
     offset: int = 0,
     **filters: Unpack[SessionFilter],
 ) -> list[SessionRow]:
-    """Give sessions, the last active first; `before` is a `last_active` time to go on from."""
+    """Return sessions, the last active first. `before` is a `last_active` time to continue from."""
     where, values = _conditions(filters)
     if before:
         where.append("last_active < ?")
@@ -269,8 +270,8 @@ def list_sessions(
     found = _rows(connection, near, *values, titles.NEWEST, *parts, limit, offset)
     if len(found) == limit:
         return found
-    # The sum keeps the order from being read off the index by time, which would look at every session; only
-    # what is given is read whole, for thousands may be found.
+    # The concatenation stops SQLite from sorting by the index on time, which would visit every session. Only
+    # the returned rows are read whole, because thousands may match.
     by_runs = (
         f"SELECT {_COLUMNS} FROM sessions WHERE key IN (SELECT key FROM sessions WHERE {known[0]}"
         f" AND {matches} AND {kept} ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?)"
@@ -299,14 +300,14 @@ def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
 
 
 def latest(connection: apsw.Connection, *, source: str = "", workspace: str = "") -> SessionRow | None:
-    """Give the chat that was active last, None without one."""
+    """Return the chat that was active last, or None."""
     found = list_sessions(connection, 1, source=source, workspace=workspace)
     return found[0] if found else None
 
 
 def resolve(connection: apsw.Connection, name: str) -> str:
-    """Give the id for an id, a unique beginning of one, or an exact title. Raises NotFound, which names
-    the candidates where there are several."""
+    """Return the id for an id, a unique beginning of one, or an exact title. Raises NotFound, which names the
+    candidates if there are several."""
     name = name.strip()
     exact = connection.execute("SELECT id FROM sessions WHERE id = ?", (name,)).fetchone()
     if exact is not None or not name:
@@ -328,9 +329,9 @@ def resolve(connection: apsw.Connection, name: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """Make a session's title from its first message: the first line, masked, at most 60 characters.
+    """Create a session's title from its first message: the first line, masked, at most 60 characters.
 
-    Whole `<name>…</name>` blocks before the person's words, which coding clients put there, are passed over.
+    Whole `<name>…</name>` blocks before the person's words, which coding clients add, are skipped.
     """
     words = text.replace("<pasted>", "").replace("</pasted>", "")
     own = _BLOCKS.sub("", words, count=1)
@@ -348,7 +349,7 @@ def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
 def choose_model(
     connection: apsw.Connection, session_id: str, provider: str, model: str, *, chosen: bool
 ) -> None:
-    """Note which model answers a session from now on; not `chosen`: the configured one. Raises NotFound."""
+    """Store which model answers a session from now on; not `chosen`: the configured one. Raises NotFound."""
     connection.execute(
         "UPDATE sessions SET provider = ?, model = ?, model_chosen = ? WHERE id = ?",
         (provider, model, int(chosen), session_id),
@@ -357,8 +358,8 @@ def choose_model(
 
 
 def set_archived(connection: apsw.Connection, session_id: str, at: str) -> None:
-    """Put a session aside (`at` is the time), or bring it back (empty): lists leave it out, search does not.
-    Raises NotFound."""
+    """Archive a session (`at` is the time), or restore it (empty). Lists leave archived sessions out, search
+    does not. Raises NotFound."""
     connection.execute("UPDATE sessions SET archived = ? WHERE id = ?", (at, session_id))
     _must_have_changed(connection, session_id)
 
@@ -378,10 +379,10 @@ def end(connection: apsw.Connection, session_id: str, reason: str, now: str) -> 
 
 
 def delete(connection: apsw.Connection, session_id: str) -> int:
-    """Delete a session, its children, and all that was said in them; gives how many sessions went.
+    """Delete a session, its children, and all their messages. Returns how many sessions were deleted.
 
-    The rows are overwritten in the file; what else the file holds of their words goes with `purge.erase`.
-    Raises NotFound, StoreBusy where a turn is running.
+    The rows are overwritten in the file; `purge.erase` removes other traces of their text. Raises
+    NotFound, StoreBusy if a turn is running.
     """
     family = _family(connection, session_id)
     for key in family:
@@ -413,7 +414,7 @@ def stats(connection: apsw.Connection) -> StoreStats:
         f" min(started), max(last_active), count(*) = count(cost_usd), sum(cost_usd), {sums} FROM sessions"
     ).fetchone()
     failed = connection.execute("SELECT count(*) FROM tool_calls WHERE error_kind <> ''").fetchone()
-    assert row is not None and failed is not None  # an aggregate always gives a row
+    assert row is not None and failed is not None  # an aggregate always returns a row
     cost = (row[8] or 0.0) if row[7] else None
     return StoreStats(
         sessions=row[0],
@@ -444,14 +445,14 @@ def _freeze(connection: apsw.Connection, text: str) -> int:
 
 
 def existing(connection: apsw.Connection, ids: set[str]) -> set[str]:
-    """Give those of `ids` that are sessions."""
+    """Return those of `ids` that are sessions."""
     return {
         id_ for id_ in ids if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (id_,)).fetchone()
     }
 
 
 def _family(connection: apsw.Connection, session_id: str) -> list[int]:
-    """Give the keys of a session and of everything that was started from it."""
+    """Return the keys of a session and all its descendants."""
     found = connection.execute(
         "WITH RECURSIVE family (key, id) AS (SELECT key, id FROM sessions WHERE id = ?"
         " UNION SELECT s.key, s.id FROM sessions s JOIN family f ON s.parent_session_id = f.id"
@@ -464,7 +465,7 @@ def _family(connection: apsw.Connection, session_id: str) -> list[int]:
 
 
 def drop(connection: apsw.Connection, key: int) -> None:
-    """Delete one session's rows and nothing that was started from it."""
+    """Delete one session's rows, but not its children."""
     from whet.store import index, purge  # noqa: PLC0415 - sessions are made more often than deleted
 
     first, last = rows.ids_of(key)

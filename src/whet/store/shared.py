@@ -1,4 +1,4 @@
-"""What an administrator's database does by itself, and the home's own file has to be told."""
+"""Settings that a team's administrator makes in the database, and that the home's own file needs from us."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from whet.store.database import is_team
 
 @contextmanager
 def overwriting(connection: apsw.Connection) -> Generator[None]:
-    """Have what is deleted overwritten in the home's file; a team's database is the administrator's."""
+    """Overwrite deleted data in the home's file. For a team's database this does nothing: it is the
+    administrator's."""
     if is_team(connection):
         yield
         return
@@ -26,7 +27,7 @@ def overwriting(connection: apsw.Connection) -> Generator[None]:
 
 
 def size_of(connection: apsw.Connection) -> int:
-    """Give how many bytes the database has."""
+    """Return the size of the database in bytes."""
     if is_team(connection):
         return rows.number(connection, "SELECT pg_database_size(current_database())")
     return connection.pragma("page_count") * connection.pragma("page_size")

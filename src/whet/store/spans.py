@@ -1,7 +1,7 @@
-"""Where a session's time went: each turn as spans of the model, of its tools and of waiting for a person.
+"""Split each turn of a session into spans of the model, of its tools and of waiting for a person.
 
-Worked out from when messages were stored and calls began and ended; nothing more is kept for it. A model's
-span begins where what it answers was stored, and so holds its retries.
+They are computed from the times at which messages were stored and calls began and ended; nothing else is
+stored. A model's span begins when its input was stored, so it includes retries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NEWEST = "number > (SELECT max(number) - ? FROM turns WHERE session = ?)"
 
 
 class TurnSpan(msgspec.Struct, frozen=True):
-    """One stretch of a turn (Unix milliseconds); `usage` is the model's, `seq` the message it gave."""
+    """One span of a turn (Unix milliseconds). `usage` is the model's, `seq` the message it produced."""
 
     kind: SpanKind
     name: str
@@ -33,12 +33,12 @@ class TurnSpan(msgspec.Struct, frozen=True):
 
     @property
     def duration_s(self) -> float:
-        """How long it took."""
+        """The length in seconds."""
         return max(0, self.ended_ms - self.begun_ms) / 1000
 
 
 class TurnSpans(msgspec.Struct, frozen=True):
-    """A turn: when it began and ended (None: it has not), why it ended, and its spans in order."""
+    """A turn: its times (`ended_ms` None: it has not ended), why it ended, and its spans in order."""
 
     number: int
     begun_ms: int
@@ -49,11 +49,11 @@ class TurnSpans(msgspec.Struct, frozen=True):
 
     @property
     def last_ms(self) -> int:
-        """Where the picture of it ends."""
+        """The end of the last span, or of the turn."""
         return max([self.ended_ms or 0, self.begun_ms, *(span.ended_ms for span in self.spans)])
 
     def spent_s(self, kind: SpanKind) -> float:
-        """How long something of a kind went on, times that overlap counted once."""
+        """Return the seconds spent on a kind, counting overlaps once."""
         total, until = 0, 0
         for span in sorted((one for one in self.spans if one.kind == kind), key=lambda one: one.begun_ms):
             total += max(0, span.ended_ms - max(span.begun_ms, until))
@@ -62,7 +62,7 @@ class TurnSpans(msgspec.Struct, frozen=True):
 
 
 class WindowMark(msgspec.Struct, frozen=True):
-    """How much of the window a request took (`tokens`), or what a compaction left of it (`after`)."""
+    """The tokens of the window that a request used (`tokens`), or that a compaction left (`after`)."""
 
     seq: int
     tokens: int
@@ -71,7 +71,7 @@ class WindowMark(msgspec.Struct, frozen=True):
 
 
 def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[TurnSpans]:
-    """Give the spans of a session's `newest` turns, ascending. Raises NotFound."""
+    """Return the spans of a session's `newest` turns, ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found = connection.execute(
         f"SELECT number, started, ended, reason, undone FROM turns WHERE session = ? AND {_NEWEST}"
@@ -111,7 +111,7 @@ def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[
 def _of_call(
     name: str, seq: int, times: tuple[int, int | None, int | None, int], decided_by: str, kind: str
 ) -> list[TurnSpan]:
-    """Give a call's spans: waiting for whoever was asked, then its own. `times`: when its step was stored,
+    """Return a call's spans: waiting for a decision, then the call itself. `times`: when its step was stored,
     when it began and ended, when its result was stored."""
     asked_ms, begun, ended, stored_ms = times
     made: list[TurnSpan] = []
@@ -123,8 +123,8 @@ def _of_call(
 
 
 def window(connection: apsw.Connection, session_id: str, most: int = 400) -> list[WindowMark]:
-    """Give how the window filled: a mark for each of the newest requests and compactions, in their order.
-    Raises NotFound."""
+    """Return how the window filled: a mark for each of the newest requests and compactions, in order. Raises
+    NotFound."""
     key = sessions.key_of(connection, session_id)
     marks: list[WindowMark] = []
     for id_, extra in connection.execute(

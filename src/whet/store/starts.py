@@ -1,4 +1,5 @@
-"""What a new session starts with: learned items in its context, and the template that was asked for.
+"""The items that a new session starts with: learned items in its context, and the template that was
+requested.
 
 Every function takes a connection inside a transaction.
 """
@@ -18,7 +19,7 @@ LABEL_CHARS = 120
 
 
 class ContextItem(msgspec.Struct, frozen=True):
-    """A learned item as it stood in a session's context; `name` and `hash` say which version of which."""
+    """A learned item in a session's context. `name` and `hash` identify its version."""
 
     kind: ItemKind
     name: str
@@ -34,7 +35,7 @@ def record_items(
     *,
     randomised: bool = False,
 ) -> None:
-    """Store what a session began with, and what chance kept from it. Raises NotFound."""
+    """Store the items a session began with, and those that were held out by chance. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     for items, is_out in ((shown, 0), (held_out, 1)):
         for item in items:
@@ -50,7 +51,7 @@ def record_items(
 
 
 def held_out(connection: apsw.Connection, session_id: str) -> frozenset[str]:
-    """Give the names of what chance kept from a session."""
+    """Return the names of the items that were held out from a session by chance."""
     rows = connection.execute(
         "SELECT i.name FROM session_items u JOIN context_items i ON i.id = u.item"
         " WHERE u.session = ? AND u.held_out",
@@ -68,13 +69,13 @@ def set_next(connection: apsw.Connection, workspace: str, template: str, now: st
 
 
 def next_of(connection: apsw.Connection, workspace: str) -> str:
-    """Give the template that the next session in `workspace` is to start with; empty for none."""
+    """Return the template for the next session in `workspace`, or an empty string."""
     row = connection.execute("SELECT template FROM warm_next WHERE workspace = ?", (workspace,)).fetchone()
     return row[0] if row else ""
 
 
 def forget_next(connection: apsw.Connection, workspace: str, template: str = "") -> None:
-    """Take back what `set_next` asked for; with `template` only where it is that one, in any workspace."""
+    """Undo `set_next`. With `template`, only if it is that one, in any workspace."""
     if template:
         connection.execute("DELETE FROM warm_next WHERE template = ?", (template,))
     else:

@@ -1,6 +1,7 @@
-"""Words that a question is made of and that say nothing about what it looks for.
+"""Words that are common in questions and say nothing about their subject.
 
-English only: in other languages how often a word stands in the store does that work (see `ranking.py`).
+English only: in other languages the frequency of a word in the store serves the same purpose (see
+`ranking.py`).
 """
 
 from __future__ import annotations

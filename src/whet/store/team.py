@@ -1,4 +1,4 @@
-"""A team's database, PostgreSQL, with the calls of the home's file; several machines share it."""
+"""A team's database, PostgreSQL, with the interface of the home's file. Several machines share it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _VACUUM = "VACUUM messages, message_words, tool_calls, ledger, learned_texts"
 class TeamDatabase(StateDatabase):
     """An open team's database. Safe to use from any thread and event loop.
 
-    Writes wait for `patience_s` over a lost connection. While it is open, the sessions whose turns run in
-    this process are kept for it (`team_claims.py`).
+    Writes wait up to `patience_s` for a lost connection. While it is open, the claims of sessions whose
+    turns run in this process are renewed (`team_claims.py`).
     """
 
     is_team = True
@@ -44,7 +44,7 @@ class TeamDatabase(StateDatabase):
 
     @classmethod
     def open_url(cls, url: str, *, lease_s: float = 20.0, patience_s: float = 30.0) -> TeamDatabase:
-        """Open the database. Raises StoreError where it can't be reached or its schema does not fit."""
+        """Open the database. Raises StoreError if it can't be reached or its schema does not fit."""
         database = cls(url, lease_s=lease_s, patience_s=patience_s)
         database._connections.checked(lambda raw: schema.check(raw, STEPS))
         return database
@@ -62,16 +62,16 @@ class TeamDatabase(StateDatabase):
         return self._connections.run(work)  # pyright: ignore[reportArgumentType] as above
 
     def keep_claims(self) -> None:
-        """Renew from now on what this process claims, and its own lease."""
+        """Renew the claims of this process, and its own lease, from now on."""
         self.keeper.begin(claims.this_process())
 
     def let_go(self, key: int, holder: claims.Holder) -> None:
-        """Give free what `holder` may still have, before whatever is written next."""
+        """Release any claim of `holder` before the next write."""
         if holder.fence and not self._closed:
             self.submit(lambda connection: team_claims.forget(connection, key, holder))
 
     def fence(self, key: int, holder: claims.Holder) -> tuple[RowStatement, tuple[Any, ...]]:
-        """Give the row that fails the transaction where `holder` has lost the session."""
+        """Return the row that fails the transaction if `holder` has lost the session."""
         return team_claims.FENCE, (key, holder.token, holder.fence)
 
     def call_start(
@@ -82,11 +82,11 @@ class TeamDatabase(StateDatabase):
         return team_claims.START_CALL, values
 
     def scrub(self) -> None:
-        """Let the database free what was deleted; its backups and log keep it as long as they are kept."""
+        """Let the database free deleted data. Its backups and log keep that data for their own time."""
         self._connections.run(lambda connection: connection.raw.execute(_VACUUM))
 
     def close(self) -> None:
-        """Commit what was submitted and close every connection. Calling it again does nothing."""
+        """Commit the submitted writes and close every connection. Calling it again does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -98,7 +98,8 @@ class TeamDatabase(StateDatabase):
 
 
 def init(url: str) -> list[str]:
-    """Set up the database, or bring it up to date; give the names of the steps applied. Raises StoreError."""
+    """Set up the database, or bring it up to date, and return the names of the applied steps. Raises
+    StoreError."""
     made: list[str] = []
     with closing(ConnectionPool(url, "")) as pool:
         pool.checked(lambda raw: made.extend(schema.init(raw, STEPS)))

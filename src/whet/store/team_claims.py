@@ -1,9 +1,9 @@
-"""Who may write a session's turn where several machines share a database: a lease and a number.
+"""Claims of a session's turn if several machines share a database: a lease and a fence number.
 
-The lease is measured by the database's clock alone. Taking a session raises its number, and every write of a
-turn names the number that it was taken under, in the same transaction: what a worker that was stopped or cut
-off writes afterwards is refused. Whether a process lives can't be seen from another machine, so a thread of
-the holder's renews the leases; it stops when the process does.
+The lease is measured by the database's clock alone. Taking a session raises its number, and every write of
+a turn names the number under which the session was taken, in the same transaction: later writes of a
+worker that was stopped or cut off are refused. Another machine can't see whether a process lives, so a
+thread of the holder renews the leases; it stops when the process does.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _KEEP = f"UPDATE claims SET lease_until = {_UNTIL} WHERE token = ANY ($1)"
 
 
 class ClaimHolder(Protocol):
-    """What a claim's holder is known by."""
+    """The identity of a claim's holder."""
 
     token: str
     fence: int
 
 
 class ClaimingProcess(NamedTuple):
-    """This process: how others are told of it, a word that no other has, and who holds anything in it."""
+    """This process: its name for others, a unique word, and the tokens of its holders."""
 
     host: str
     pid: int
@@ -55,7 +55,7 @@ class ClaimingProcess(NamedTuple):
 
 
 def take(connection: Any, key: int, session_id: str, holder: ClaimHolder, process: ClaimingProcess) -> None:
-    """Claim a session under a new number. Raises StoreBusy while another's lease runs."""
+    """Claim a session under a new number. Raises StoreBusy while another holder's lease runs."""
     values = (key, holder.token, process.host, process.pid, process.nonce)
     row = connection.execute(_TAKE, values).fetchone()
     if row is None and _was_left(connection, key, process):
@@ -68,13 +68,13 @@ def take(connection: Any, key: int, session_id: str, holder: ClaimHolder, proces
 
 
 def enter(connection: Any, process: ClaimingProcess) -> None:
-    """Give the process a lease of its own, in whose time nobody takes what is noted under its name."""
+    """Create a lease for the process. While it runs, no other process takes over rows in its name."""
     connection.execute(_FORGET)
     connection.execute(_ENTER, (process.nonce,))
 
 
 def has_run_out(connection: Any, nonce: str) -> bool:
-    """Whether the lease of a process has run out; those that are forgotten had one a day ago."""
+    """Return whether the lease of a process has run out. Deleted ones ran out a day ago."""
     row = connection.execute(
         "SELECT lease_until < clock_timestamp() FROM team_processes WHERE id = ?", (nonce,)
     ).fetchone()
@@ -82,7 +82,7 @@ def has_run_out(connection: Any, nonce: str) -> bool:
 
 
 def _was_left(connection: Any, key: int, process: ClaimingProcess) -> bool:
-    """Whether the session was claimed in this process by one who is gone."""
+    """Return whether the session was claimed in this process by a holder that no longer exists."""
     row = connection.execute("SELECT token, born FROM claims WHERE session = ?", (key,)).fetchone()
     return row is not None and row[1] == process.nonce and row[0] not in process.tokens()
 
@@ -104,7 +104,7 @@ def refuse_if_held(
 
 
 def check(connection: Any, key: int, holder: ClaimHolder) -> None:
-    """Hold the claim until the end of the transaction. Raises StoreBusy where it was lost."""
+    """Lock the claim until the end of the transaction. Raises StoreBusy if it was lost."""
     row = connection.execute(
         "SELECT 1 FROM claims WHERE session = ? AND token = ? AND fence = ? FOR UPDATE",
         (key, holder.token, holder.fence),
@@ -114,22 +114,22 @@ def check(connection: Any, key: int, holder: ClaimHolder) -> None:
 
 
 def release(connection: Any, key: int, holder: ClaimHolder) -> None:
-    """Give the session free. Raises StoreBusy where the claim was lost meanwhile."""
+    """Release the session. Raises StoreBusy if the claim was lost meanwhile."""
     forget(connection, key, holder)
     if not connection.changes():
         raise fenced()
 
 
 def forget(connection: Any, key: int, holder: ClaimHolder) -> None:
-    """Give the session free where the holder has it."""
+    """Release the session if the holder has it."""
     connection.execute(
         "DELETE FROM claims WHERE session = ? AND token = ? AND fence = ?", (key, holder.token, holder.fence)
     )
 
 
 class Keeper:
-    """Renews the leases of this process and of its holders three times in each, on a thread that begins with
-    the first claim."""
+    """Renews the leases of this process and of its holders three times per lease, on a thread that begins
+    with the first claim."""
 
     def __init__(self, connect: Callable[[], PostgresConnection], lease_s: float) -> None:
         self._connect = connect
@@ -139,7 +139,7 @@ class Keeper:
         self._thread: threading.Thread | None = None
 
     def begin(self, process: ClaimingProcess) -> None:
-        """Keep what this process holds from now on; calling it again does nothing."""
+        """Start renewing the claims of this process. Calling it again does nothing."""
         with self._start:
             if self._thread is None and not self._ended.is_set():
                 self._thread = threading.Thread(

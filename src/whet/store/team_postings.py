@@ -1,9 +1,9 @@
-"""Numbers of messages from a team's index, newest first, with bounded work.
+"""Read message ids from a team's index, newest first, with bounded work.
 
-PostgreSQL's index reads a word to its end before it gives a message, and to fetch a row costs more than to
-find it. So what can't stand in many messages is looked up in the index, in slices of the store where it may
-stand in some thousands; everything else is looked for in the newest rows, which are read once for all parts
-of a query. That also tells how common it is: what hardly stands there is looked up below them.
+PostgreSQL's index reads a word's list to its end before it returns a message, and fetching a row costs
+more than finding it. So rare terms are looked up in the index, in slices of the store that are likely to
+contain some thousands; other terms are looked for in the newest rows, which are read once for all parts of
+a query. That also shows how common a term is: terms that are rare there are looked up below them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COUNTED_MAX, _COUNTED_WORDS = 20_000, 1_000
 _SMALL = 30_000
 _UNKNOWN = 2_000
 _AGAIN_S = 600.0
-# Without OFFSET the server would rather go through all rows by number and hope to be done soon.
+# Without OFFSET the server would rather scan all rows by number and hope to finish early.
 _ROWS = (
     "(SELECT id, words FROM message_words"
     " WHERE id BETWEEN ? AND ? AND words @@ CAST(? AS tsquery) OFFSET 0) x"
@@ -72,8 +72,8 @@ _lock = threading.Lock()
 
 
 def _shares_of(connection: apsw.Connection) -> dict[str, float]:
-    """Give in what share of all messages the most common words stand, as the server counted last; read again
-    now and then."""
+    """Return the share of messages that contain each of the most common words, from the server's last
+    statistics, read again now and then."""
     raw = cast("PostgresConnection", connection).raw
     with _lock:
         known = _shares.get(raw.info.dsn)
@@ -86,19 +86,19 @@ def _shares_of(connection: apsw.Connection) -> dict[str, float]:
 
 
 class _Window(msgspec.Struct):
-    """The newest rows up to an id: how many were read, the lowest, and where each part stands."""
+    """The newest rows up to an id: how many were read, the lowest id, and the ids with each part."""
 
     rows: int = 0
     low: int = 0
     places: dict[str, frozenset[int]] = msgspec.field(default_factory=dict[str, frozenset[int]])
 
     def where(self, expression: str) -> frozenset[int]:
-        """Give where an expression stands whose parts are known."""
+        """Return the positions of an expression from the positions of its parts."""
         return evaluated(expression, self.places.__getitem__, frozenset[int].__and__, frozenset[int].__or__)
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """The newest ids of an expression, all of them where `is_whole`; else it stands in about `count`."""
+    """The newest ids of an expression, complete if `is_whole`; else it occurs in about `count`."""
 
     ids: list[int]
     is_whole: bool
@@ -106,9 +106,9 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 class _Sought(msgspec.Struct):
-    """An expression that is looked up in the index by `key`, which is in `work` messages at most,
-    to be looked up from `top` down. It stands in about `most`; where `is_exact` is not, others of the key's
-    are fetched in vain."""
+    """An expression to look up in the index by `key`, which occurs in at most `work` messages, from `top`
+    downwards. It occurs in about `most`. If `is_exact` is False, some rows with the key are fetched
+    without a match."""
 
     expression: str
     key: str
@@ -127,22 +127,23 @@ class _Sought(msgspec.Struct):
 
     @property
     def wants(self) -> int:
-        """How many more ids are asked for."""
+        """How many more ids are needed."""
         return self.limit - len(self.ids)
 
     @property
     def comparisons(self) -> float:
-        """How often the index compares something for one slice, however short."""
+        """How many comparisons the index makes for one slice, however short."""
         return self.whole * len(_OPERATOR.findall(self.key))
 
     def aim(self, first: int, fetched: float) -> None:
-        """Set how far down to read: as far as is likely to give what is wanted, and to fetch no more rows."""
+        """Set the lower end of the next slice: far enough to find the needed ids, without fetching more rows
+        than `fetched`."""
         rows_there = max(self.most if self.is_exact else _IN_VAIN * self.work, 1.0)
         share = min(2.0 * self.wants / max(self.most, 1.0), fetched / rows_there)
         self.low = first if share >= 1.0 else self.top - int((self.top - first) * share)
 
     def take(self, ids: Sequence[int | None], first: int) -> float:
-        """Take what was fetched from `top` down to `low`, None where it did not fit; give what that cost."""
+        """Add the rows fetched from `top` down to `low`, None if a row did not match. Returns the cost."""
         fits = sorted((id_ for id_ in ids if id_ is not None), reverse=True)
         left = (self.low - first) / (self.top - self.low + 1)
         self.ids += fits
@@ -153,7 +154,7 @@ class _Sought(msgspec.Struct):
         return len(ids) * (1.0 if self.is_exact else _IN_VAIN)
 
     def found(self, first: int, limit: int) -> _Found:
-        """Give up to `limit` of what came of it."""
+        """Return up to `limit` of the ids that were found."""
         is_whole = len(self.ids) < limit and self.top < first
         return _Found(
             self.ids[:limit], is_whole, len(self.ids) if is_whole else max(self.count, len(self.ids))
@@ -161,8 +162,8 @@ class _Sought(msgspec.Struct):
 
 
 class TeamPostingReader(PostingReader):
-    """Reads postings of a team's database. `profile` names the person whose messages `marks` ask for. A mark
-    that most messages have is left to those who look which rows may be shown."""
+    """Reads postings of a team's database. `profile` is the person whose messages the marks select. A mark
+    that most messages have is left to the code that checks which rows may be shown."""
 
     def __init__(
         self,
@@ -177,7 +178,8 @@ class TeamPostingReader(PostingReader):
         self._known: dict[str, float] = {}
         self._shares = _shares_of(connection)
         self._least = min(self._shares.values(), default=1.0)
-        if len(self._shares) < _COUNTED_WORDS:  # others are not counted for being rare, not for want of room
+        # words may be missing because they are rare, not because the list is full
+        if len(self._shares) < _COUNTED_WORDS:
             self._least = min(self._least, _UNKNOWN / self.messages)
         self._scope = " AND ".join(one for one in marks if self._share(one) < _MOST)
         self._population = self.messages * (self._work(self._scope) if self._scope else 1.0)
@@ -190,22 +192,22 @@ class TeamPostingReader(PostingReader):
         return self._population <= _RARE
 
     def newest(self, match: str, limit: int, last: int | None = None) -> list[int]:
-        """Give the newest ids."""
+        """Return the newest ids."""
         return self._read_each([match], limit, self.last if last is None else last)[0].ids
 
     def bounded(self, match: str, limit: int) -> list[int]:
-        """Give the newest ids."""
+        """Return the newest ids."""
         return self.newest(match, limit)
 
     def of_each(self, terms: Sequence[Term], limit: int) -> list[Postings]:
-        """Give the postings of several terms, up to `limit` of each, or more."""
+        """Return the postings of several terms, at least `limit` of each if they exist."""
         limit = max(limit, _FIRST_READ)
         matches = [self._prefixed(term) if term.prefix else term.match for term in terms]
         found = self._read_each(matches, limit, self.last)
         return [self._made(*one, limit) for one in zip(terms, matches, found, strict=True)]
 
     def more(self, postings: Postings, limit: int) -> Postings:
-        """Give the same postings: what is read is bounded already."""
+        """Return the same postings: reading is already bounded."""
         return postings
 
     def _made(self, term: Term, match: str, found: _Found, limit: int) -> Postings:
@@ -218,7 +220,8 @@ class TeamPostingReader(PostingReader):
         return Postings(term, match, found.ids, found.is_whole, found.count, weight, set(found.ids))
 
     def _read_each(self, matches: Sequence[str], limit: int, last: int) -> list[_Found]:
-        """Give the newest ids of each up to `last`, those in the index by as few statements as can be."""
+        """Return the newest ids of each expression up to `last`, querying the index with as few statements as
+        possible."""
         expressions = [" AND ".join((*self.marks, match)) for match in matches]
         works = {one: self._least_work(one) for one in expressions}
         common = [one for one, work in works.items() if work > _RARE]
@@ -253,13 +256,13 @@ class TeamPostingReader(PostingReader):
     ) -> _Sought:
         scoped = self._scoped(expression)
         key = evaluated(scoped, self._key, _both, _either)
-        if not key and work <= _RARE:  # a small store has nothing that costs the index too much
+        if not key and work <= _RARE:  # in a small store nothing costs the index too much
             key = as_tsquery(scoped)
         is_exact = key == as_tsquery(scoped) and "<->" not in key
         return _Sought(expression, key, is_exact, limit, top, work, most, [*ids])
 
     def _look_up(self, sought: Sequence[_Sought]) -> None:
-        """Read in the index until each has what it wants, or as much was read as a search may."""
+        """Read the index until each lookup has enough ids, or the search's limit is reached."""
         left = sorted(sought, key=lambda one: one.work)
         while left := [one for one in left if one.wants > 0 and one.top >= self.first]:
             fits: list[_Sought] = []
@@ -291,7 +294,7 @@ class TeamPostingReader(PostingReader):
             self._fetched += one.take(ids, self.first)
 
     def _window(self, expressions: Sequence[str], last: int) -> _Window:
-        """Give the newest rows up to `last`, with every part of these expressions looked for."""
+        """Return the newest rows up to `last`, with the positions of every part of these expressions."""
         window = self._windows.setdefault(last, _Window())
         leaves: dict[str, None] = {}
         for one in expressions:
@@ -305,7 +308,7 @@ class TeamPostingReader(PostingReader):
             newest, values = _NEWEST_OF, [self._profile, last, self.first, last]
         columns = ", ".join(["count(*)", "min(id)", *[_PLACES] * len(new)])
         row = self._connection.execute(f"SELECT {columns} {newest}", (*queries, *values)).fetchone()
-        assert row is not None  # an aggregate always gives one
+        assert row is not None  # an aggregate always returns one
         window.rows, window.low = row[0], row[1] or 0
         for leaf, ids in zip(new, row[2:], strict=True):
             window.places[leaf] = frozenset(map(int, ids.split(","))) if ids else frozenset()
@@ -315,15 +318,15 @@ class TeamPostingReader(PostingReader):
         return f"{self._scope} AND {expression}" if self._scope else expression
 
     def _least_work(self, expression: str) -> float:
-        """Give how many messages the index has to compare at most, as far as the server knows the words."""
+        """Return how many messages the index has to compare at most, as far as the server knows the words."""
         return self.messages * min(self._work(self._scoped(expression)), 1.0)
 
     def _work(self, expression: str) -> float:
         return evaluated(expression, self._share, min, _sum)
 
     def _key(self, leaf: str) -> str:
-        """Give what of a part the index is asked for: words that stand everywhere cost it more than they
-        spare. Empty where nothing else is left."""
+        """Return the part of a phrase to query the index for: very common words cost more than they save.
+        Returns an empty string if no other words remain."""
         tokens, is_prefix = part(leaf)
         rare = [token for token in tokens if self._shares.get(token, 0.0) < _EVERYWHERE]
         if is_prefix or len(rare) == len(tokens):
@@ -331,7 +334,7 @@ class TeamPostingReader(PostingReader):
         return " & ".join(map(quoted, rare)) and f"({' & '.join(map(quoted, rare))})"
 
     def _share(self, leaf: str) -> float:
-        """Give the share of messages that have the rarest word of a phrase, or a word that begins so."""
+        """Return the share of messages with the rarest word of a phrase, or a word with that beginning."""
         if (known := self._known.get(leaf)) is not None:
             return known
         tokens, is_prefix = part(leaf)
@@ -342,7 +345,7 @@ class TeamPostingReader(PostingReader):
         return min(shares, default=0.0)
 
     def _seen(self, leaf: str, window: _Window) -> float:
-        """Give the share by what the newest rows say, for a single word; else as the server knows."""
+        """Return the share according to the newest rows for a single word, else according to the server."""
         tokens, is_prefix = part(leaf)
         if len(tokens) > 1:
             return self._share(leaf)
@@ -364,7 +367,7 @@ class TeamPostingReader(PostingReader):
             " FROM pg_class WHERE oid = CAST('message_words' AS regclass)",
             (first, last, _COUNTED_MAX),
         ).fetchone()
-        assert row is not None  # the table is there
+        assert row is not None  # the table exists
         return row[0] or 0, row[1] or 0, max(row[2], 1)
 
 

@@ -1,4 +1,5 @@
-"""How a team's database is: whether it answers, who works, what waits."""
+"""Read the state of a team's database: whether it answers, how many sessions are claimed, how many turns
+wait."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from whet.store.team import TeamDatabase
 
 
 class TeamStatus(msgspec.Struct, frozen=True):
-    """What an administrator looks at first. `clock_off_s`: how far the database's clock is ahead of this
-    machine's, which nothing depends on."""
+    """The state of a team's database for its administrator. `clock_off_s`: how many seconds the database's
+    clock is ahead of this machine's, on which nothing depends."""
 
     address: str
     server: str
@@ -42,13 +43,13 @@ SELECT (SELECT setting FROM pg_settings WHERE name = 'server_version'),
 
 
 def read(url: str, lease_s: float) -> TeamStatus:
-    """Ask the database. Raises StoreError."""
+    """Query the database. Raises StoreError."""
     with closing(TeamDatabase.open_url(url, lease_s=lease_s, patience_s=2)) as database:
         return database.read_now(lambda connection: _status(connection, url))
 
 
 def _status(connection: apsw.Connection, url: str) -> TeamStatus:
     row = connection.execute(_ASKED).fetchone()
-    assert row is not None  # a query of sums always gives a row
+    assert row is not None  # a query of sums always returns a row
     version, *counts, now_s = row
     return TeamStatus(shown(url), f"PostgreSQL {version}", *counts, clock_off_s=round(now_s - time.time(), 3))

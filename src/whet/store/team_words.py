@@ -1,7 +1,7 @@
-"""The search index of a team's database: the same words as in the home's file, in a column of PostgreSQL's.
+"""The search index of a team's database: the same words as in the home's file, in a column of PostgreSQL.
 
-The words and their stems come from SQLite's tokeniser, so that a query finds the same on both. What looks for
-several words is written as for SQLite and put into PostgreSQL's terms here.
+The words and their stems come from SQLite's tokeniser, so that a query finds the same on both. Expressions
+for several words are written for SQLite and translated for PostgreSQL here.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def _tokenizer() -> apsw.Connection:
 
 
 def words_of(text: str) -> list[str]:
-    """Give the index's words of a text that is in the index's form."""
+    """Return the index's words of a text that is in the index's form."""
     with _lock:
         return tokens_of(_tokenizer(), text)
 
 
 def put(connection: apsw.Connection, id_: int, body: str) -> None:
-    """Put a message's words in the index, instead of those that it had."""
+    """Store a message's words in the index, replacing earlier ones."""
     connection.execute(
         "INSERT INTO message_words (id, words) VALUES (?, CAST(? AS tsvector))"
         " ON CONFLICT (id) DO UPDATE SET words = excluded.words",
@@ -47,7 +47,7 @@ def put(connection: apsw.Connection, id_: int, body: str) -> None:
 
 
 def take_out(connection: apsw.Connection, first: int, last: int) -> None:
-    """Take the messages with these ids out of the index; `last` stays."""
+    """Remove the messages from `first` to before `last` from the index."""
     connection.execute("DELETE FROM message_words WHERE id >= ? AND id < ?", (first, last))
 
 
@@ -70,7 +70,7 @@ def _vector(tokens: Iterable[str]) -> str:
 
 
 def quoted(token: str) -> str:
-    """Give a word as it stands in a query of PostgreSQL's."""
+    """Quote a word for a query of PostgreSQL."""
     doubled = token.replace("\\", "\\\\").replace("'", "''")
     return f"'{doubled}'"
 
@@ -78,7 +78,7 @@ def quoted(token: str) -> str:
 def evaluated(
     expression: str, of: Callable[[str], T], both: Callable[[T, T], T], either: Callable[[T, T], T]
 ) -> T:
-    """Work out an expression of the index's: `of` gives what a phrase or a beginning is worth."""
+    """Evaluate an expression of the index. `value_of` returns the value of a phrase or a prefix."""
     left = [*_PIECE.finditer(expression)][::-1]
 
     def any_of() -> T:
@@ -111,12 +111,12 @@ def evaluated(
 
 
 def as_tsquery(expression: str) -> str:
-    """Give an expression of the index's for PostgreSQL."""
+    """Translate an expression of the index for PostgreSQL."""
     return evaluated(expression, _term, lambda a, b: f"({a} & {b})", lambda a, b: f"({a} | {b})")
 
 
 def part(leaf: str) -> tuple[list[str], bool]:
-    """Give the words of a phrase, and whether its last is the beginning of words."""
+    """Return the words of a phrase, and whether the last one is a prefix."""
     return words_of(leaf), leaf.endswith("*")
 
 

@@ -1,6 +1,6 @@
-"""The time that a question speaks of: "last week", "yesterday", "3 days ago", 2026-11-21, "in May".
+"""Find the time that a question names: "last week", "yesterday", "3 days ago", 2026-11-21, "in May".
 
-Days are those of UTC, as the store shows them. A month or a weekday without a year is the latest one.
+Days are in UTC, as the store shows them. A month or a weekday without a year is the latest one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TimeWords(NamedTuple):
 
 
 def read(query: str, now: datetime) -> TimeWords:
-    """Find the first time that a query names; text in quotes is not looked at."""
+    """Find the first time that a query names. Text in quotes is ignored."""
     plain = re.sub(r'"[^"]*"?', lambda quoted: " " * len(quoted[0]), query.lower())
     for pattern, span_of, is_relative in _FORMS:
         found = re.search(pattern, plain)
@@ -44,7 +44,7 @@ def read(query: str, now: datetime) -> TimeWords:
         try:
             begin, end = span_of(found, now.astimezone(UTC))
         except (ValueError, OverflowError):
-            continue  # 2026-02-30, or a number of years that no calendar has
+            continue  # 2026-02-30, or a number of years outside the calendar
         rest = f"{query[: found.start()]} {query[found.end() :]}" if is_relative else query
         return TimeWords(TimeSpan(_ms(begin), _ms(end)), rest)
     return TimeWords(None, query)

@@ -1,8 +1,8 @@
-"""Sessions by a part of their title or the beginning of their id.
+"""Find sessions by a part of their title or the beginning of their id.
 
-A part is looked up in an index of all runs of three characters; what it finds is compared with the title
-afterwards. A shorter one is the beginning of such runs; a team's database has runs of one and two, too. What
-stands in many titles is met among the newest sessions.
+A part is looked up in an index of all runs of three characters, and the results are compared with the
+title afterwards. A shorter part is looked up as the beginning of such runs; a team's database also has
+runs of one and two. Parts that are common in titles are found among the newest sessions.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import apsw
 from whet.store.database import is_team
 
 NEWEST = 2_000
-"""So many of the newest sessions are looked through before the index is asked."""
+"""How many of the newest sessions are searched before the index is used."""
 _RUN, _LAST = 3, "\U0010ffff"
 
 
 def matches(text: str, table: str = "") -> tuple[str, list[Any]]:
-    """Give the condition that a session's title has `text` in it or its id begins with it, and its values."""
+    """Return a condition, with its values, that a title contains `text` or an id begins with it."""
     of = f"{table}." if table else ""
     condition = rf"({of}title LIKE ? ESCAPE '\' OR {of}id LIKE ? ESCAPE '\')"
     return condition, [f"%{escaped(text)}%", f"{escaped(text)}%"]
 
 
 def candidates(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] | None:
-    """Give a condition that the index answers and that holds for every session that `matches`, with its
-    values; None where the text is too short for the index."""
+    """Return a condition for the index that holds for every session that `build_condition` selects, with its
+    values, or None if the text is too short for the index."""
     ids = [text.lower(), text.lower() + _LAST]
     if is_team(connection):
         shortest = min(len(text), _RUN)
@@ -39,7 +39,7 @@ def candidates(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] 
         values = [" AND ".join(f'"{run}"' for run in sorted(runs))]
     elif ids[0].casefold() == ids[0]:
         found, values = "SELECT doc FROM session_titles_runs WHERE term >= ? AND term < ?", ids
-    else:  # the index folds letters; where one becomes several, or another one, its run can't be named
+    else:  # the index folds letters; if one letter becomes several, or another one, its run is unknown
         return None
     return f"key IN ({found} UNION ALL SELECT key FROM sessions WHERE id >= ? AND id < ?)", [*values, *ids]
 

@@ -1,7 +1,7 @@
-"""What tool calls touched: files read and changed, commands, addresses.
+"""List the files read and changed, commands and addresses in a session's tool calls.
 
-Worked out from a call's name and arguments alone, by the field's usual argument names, so that tools of
-plugins count too; of a whole session it is read from the stored calls. Nothing here asks a model.
+They are derived from a call's name and arguments alone, by the usual argument names, so that tools of
+plugins count too; for a whole session they are read from the stored calls. No model is called.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _DIFFS = ("diff", "patch", "input")
 
 
 class Touched(msgspec.Struct, frozen=True):
-    """One thing a call touched."""
+    """One thing that a call touched."""
 
     kind: Kind
     value: str
 
 
 class TrailStep(msgspec.Struct, frozen=True):
-    """Something a stored call touched: the message that asked for it, and a command's exit code."""
+    """A touched item of a stored call, with the number of the message that requested the call, and a
+    command's exit code."""
 
     seq: int
     item: Touched
@@ -46,8 +47,8 @@ class TrailStep(msgspec.Struct, frozen=True):
 def trail(
     connection: apsw.Connection, session_id: str, kinds: Collection[Kind], before: int, limit: int
 ) -> tuple[list[TrailStep], int]:
-    """Give what a session's calls touched, newest first, each thing once, from messages numbered below
-    `before` (0: all), at most about `limit` of them; and the number to go on below, 0 at the end.
+    """Return the items that a session's calls touched, newest first, without repeats, from messages numbered
+    below `before` (0: all), at most about `limit` of them; and the number to continue below, 0 at the end.
 
     Raises NotFound.
     """
@@ -74,8 +75,8 @@ def trail(
 
 
 def arguments_of(connection: apsw.Connection, session_id: str, tool: str) -> list[str]:
-    """Give the argument texts of a session's calls of `tool` that worked, oldest first, undone turns left
-    out, and also of those that no live list shows any more. Raises NotFound."""
+    """Return the argument texts of a session's successful calls of `tool`, oldest first, without undone
+    turns, but including calls that no live list shows any more. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     found: list[str] = []
     calls = connection.execute(
@@ -102,7 +103,8 @@ def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:
 
 
 def touched(name: str, arguments: str) -> list[Touched]:
-    """Give what a call touches, in order, without repeats; nothing for unreadable arguments."""
+    """Return the items that a call touches, in order, without repeats, or an empty list if the arguments
+    can't be read."""
     try:
         given = msgspec.json.decode(arguments)
     except NOT_JSON:

@@ -1,6 +1,6 @@
-"""One open session: every change to it is durable before it is visible.
+"""One open session. Every change to it is durable before it is visible.
 
-This module does not know what a tool or a model is, and never calls one.
+This module does not know tools or models, and never calls one.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["OpenCall", "SessionDetails", "Transcript", "TurnRecord"]
 
 
 def _nobody(turn: TurnRecord) -> None:
-    """Tell nobody of it."""
+    """Do nothing when a turn begins."""
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A call without a result; `started` after a crash means that its outcome is unknown. `ran`: the
-    arguments that a person wrote in place of the model's, known in the process in which it runs."""
+    """A call without a result. If `started` is set after a crash, its outcome is unknown. `ran`: the
+    arguments that a person wrote in place of the model's, known only in the process that runs it."""
 
     call: ToolCall
     step: int
@@ -41,8 +41,8 @@ class OpenCall(msgspec.Struct, frozen=True):
 
 
 class Transcript:
-    """A session as one task uses it: the writes of its turns. Only this class and `compactions.py` change
-    what is said in it. `details` changes its title and the like; `live` is what it has in memory."""
+    """A session as used by one task, which writes its turns. Only this class and `compactions.py` change its
+    messages. `details` changes its title and other fields; `live` is its state in memory."""
 
     def __init__(self, db: StateDatabase, clock: Clock, state: LiveState) -> None:
         self.live = state
@@ -72,14 +72,16 @@ class Transcript:
 
     @property
     def messages(self) -> list[Message]:
-        """The live list, as `LiveState` has it."""
+        """The live list, as defined by `LiveState`."""
         return self.live.messages
 
     async def begin_turn(self, message: Message, also: AtEnd = nothing, begun: Begun = _nobody) -> TurnRecord:
-        """Store the user's message and a turn in one transaction with what `also` does; claim the session.
+        """Store the user's message and a turn in one transaction with the work of `also`, and claim the
+        session.
 
-        What another process added is read first; a turn that a crash left open is closed as crashed. `begun`
-        gets the turn once it is stored, also if the waiter has gone. Raises StoreBusy where it is held.
+        Reads the changes of other processes first. A turn that a crash left open is closed as crashed.
+        `on_begin` receives the turn once it is stored, even if the waiter was cancelled. Raises StoreBusy
+        if another holder has the session.
         """
         await self.drain()
         message = rows.storable(message)
@@ -136,7 +138,7 @@ class Transcript:
         )
 
     async def append_user(self, turn: TurnRecord, message: Message, also: AtEnd = nothing) -> None:
-        """Store text that was typed during the turn, in one transaction with what `also` does."""
+        """Store text that was typed during the turn, in one transaction with the work of `also`."""
         self.live.fold_results()
         message = rows.storable(message)
         state = self.live
@@ -175,7 +177,7 @@ class Transcript:
         await self.writer.append(apply, (rows.MESSAGE, row), *calls)
 
     def open_calls(self, turn: TurnRecord) -> list[OpenCall]:
-        """Give the last answer's calls that have no result, in the model's order."""
+        """Return the last answer's calls that have no result, in the model's order."""
         step = self.live.step
         if step is None:
             return []
@@ -205,9 +207,9 @@ class Transcript:
         duration_s: float,
         decided_by: str = "",
     ) -> None:
-        """Store a call's result; `fold_results` then puts the step's results into the live list in order.
+        """Store a call's result. `fold_results` then puts the step's results into the live list in order.
 
-        `decided_by` is given where the start was not stored before: it is stored with the result.
+        `decided_by` is set if the start was not stored before; it is stored with the result.
         """
         state, step, now = self.live, self._step(), self._clock.unix_ms()
         result = rows.storable(result)
@@ -226,9 +228,11 @@ class Transcript:
     async def end_turn(
         self, turn: TurnRecord, reason: EndReason, error: str, at_end: AtEnd = nothing
     ) -> Sequence[Queued]:
-        """Store the end marker, the sums and what `at_end` does in one transaction; free the session.
+        """Store the end marker, the sums and the work of `at_end` in one transaction, and release the
+        session.
 
-        Gives the jobs that `at_end` has queued. Afterwards what was said is indexed, in the background.
+        Returns the jobs that `at_end` has queued. Afterwards the turn's messages are indexed in the
+        background.
         """
         await self.drain()
         self.live.fold_results()
@@ -251,7 +255,7 @@ class Transcript:
         return ended[1]
 
     async def undo_last_turn(self) -> tuple[int, str] | None:
-        """Take the last turn out of the live list; gives its number and what the user had said, or None.
+        """Remove the last turn from the live list. Returns its number and the user's message, or None.
 
         Its rows stay, marked undone, and so do its sums. Raises StoreBusy while a turn runs.
         """
@@ -268,7 +272,7 @@ class Transcript:
         return undone
 
     def close(self) -> None:
-        """Forget the session: a turn that was left open can be resumed at once, in this process too."""
+        """Close the session. An open turn can be resumed at once, in this process too."""
         self.writer.close()
 
     async def drain(self) -> None:
@@ -282,18 +286,18 @@ class Transcript:
 
 
 class SessionDetails:
-    """What may change of an open session besides what is said in it. Each change is durable on return."""
+    """Changes an open session's fields, but not its messages. Each change is durable on return."""
 
     def __init__(self, writer: SessionWriter, state: LiveState) -> None:
         self._writer = writer
         self._live = state
 
     async def set_title(self, title: str) -> None:
-        """Name the session."""
+        """Set the session's title."""
         await self._change(lambda connection, id_: sessions.rename(connection, id_, title))
 
     async def choose_model(self, provider: str, model: str, *, chosen: bool) -> None:
-        """Note which model answers from now on; not `chosen`: the configured one."""
+        """Store which model answers from now on; not `chosen`: the configured one."""
         await self._change(
             lambda connection, id_: sessions.choose_model(connection, id_, provider, model, chosen=chosen)
         )

@@ -1,4 +1,4 @@
-"""Turns as rows: begin, end, undo, and whether a session has moved on since it was read.
+"""Turns as rows: begin, end, undo, and whether a session has changed since it was read.
 
 Every function takes a connection inside a transaction; `transcript.py` decides when.
 """
@@ -16,8 +16,8 @@ from whet.store import rows
 class TurnRecord(msgspec.Struct):
     """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
 
-    `is_new` is False for one that a crash left and that is being resumed; `error` says why it ended, known at
-    its end.
+    `is_new` is False for a turn that a crash left and that is being resumed. `error` says why it ended and
+    is set at its end.
     """
 
     id: str
@@ -33,7 +33,7 @@ class TurnRecord(msgspec.Struct):
 
 
 def begin(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
-    """Store a new turn; one before it that has no end marker is closed as crashed."""
+    """Store a new turn. The turn before it is closed as crashed if it has no end marker."""
     connection.execute(
         "UPDATE turns SET ended = ?, reason = 'crashed' WHERE session = ? AND number = ? AND ended = ''",
         (turn.started, key, turn.number - 1),
@@ -66,7 +66,7 @@ def end(connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, er
 
 
 def last_reason(connection: apsw.Connection, key: int) -> str:
-    """Give why the last turn ended; empty without a turn, or while it has not ended."""
+    """Return why the last turn ended, or an empty string without a turn or while it has not ended."""
     row = connection.execute(
         "SELECT reason FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1", (key,)
     ).fetchone()
@@ -74,7 +74,7 @@ def last_reason(connection: apsw.Connection, key: int) -> str:
 
 
 def outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, str, str]:
-    """Give why a turn ended (empty while it has not), its error, and the answer that it ended with."""
+    """Return why a turn ended (empty while it has not), its error, and its final answer."""
     row = connection.execute(
         "SELECT reason, error FROM turns WHERE session = ? AND number = ?", (key, number)
     ).fetchone()
@@ -89,7 +89,7 @@ def outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, st
 
 
 def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str] | None:
-    """Mark the last turn undone, with the compactions made since it began; gives its number and the user's
+    """Mark the last turn undone, with the compactions made since it began. Returns its number and the user's
     text."""
     last = connection.execute(
         "SELECT number FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1", (key,)
@@ -115,7 +115,7 @@ def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str
 
 
 def has_moved_on(connection: apsw.Connection, key: int, known: tuple[int, int, int]) -> bool:
-    """Say whether a session differs from `known` (epoch, last turn, next number). Raises NotFound."""
+    """Return whether a session differs from `version` (epoch, last turn, next number). Raises NotFound."""
     row = connection.execute(
         "SELECT epoch, (SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
         " (SELECT coalesce(max(id), ?2) FROM messages WHERE id > ?2 AND id < ?3)"

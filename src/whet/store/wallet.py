@@ -1,7 +1,7 @@
-"""What model calls may spend: reserved before a call and settled after it, each in one transaction.
+"""Limit the spending of model calls: reserved before a call and settled after it, each in one transaction.
 
-A call counts in several sums at once (day, session, person, schedule, goal). Whoever reserves sees what all
-other processes have reserved, so caps hold in a race; what a kill left unsettled counts in full.
+A call counts in several sums at once (day, session, person, schedule, goal). A reservation includes those
+of all other processes, so caps hold in a race. Calls left unsettled by a crash count in full.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from whet.store import rows
 _OWN = {"goal": "goals", "helper": "helpers"}
 
 Scope = tuple[str, str]
-"""What a cap is on, and which one: ("day", "2026-11-22")."""
+"""The kind of a cap, and its instance: ("day", "2026-11-22")."""
 
 
 class Cap(msgspec.Struct, frozen=True):
-    """The most of one scope, 0 for no limit, and the setting that says so."""
+    """The limits of one scope, 0 for no limit, and the setting that defines them."""
 
     usd: float = 0.0
     tokens: int = 0
@@ -30,7 +30,7 @@ class Cap(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A call that is about to be made, with the most that it may cost; `usd` None: its price is not known."""
+    """A planned call with its maximum cost. `usd` is None if its price is unknown."""
 
     session: str
     what: str
@@ -42,14 +42,14 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """A reservation, and what is near its cap and was not told of before."""
+    """A reservation, and new notices about caps that are nearly reached."""
 
     id: int
     near: tuple[str, ...] = ()
 
 
 def scopes_of(connection: apsw.Connection, session_id: str, day: str) -> list[Scope]:
-    """Give the sums that a session's calls count in. A helper's and a review's count as their parent's."""
+    """Return the sums that a session's calls count in. Helpers and reviews count as their parents."""
     root = _root(connection, session_id)
     found: list[Scope] = [("day", day), ("session", root), *_helpers(connection, session_id)]
     row = connection.execute("SELECT profile FROM sessions WHERE id = ?", (root,)).fetchone()
@@ -66,7 +66,7 @@ def scopes_of(connection: apsw.Connection, session_id: str, day: str) -> list[Sc
 
 
 def own_cap(connection: apsw.Connection, scope: Scope) -> Cap | None:
-    """Give what a goal or a helper may cost; None for a scope that the settings cap."""
+    """Return the budget of a goal or a helper, or None for a scope with a cap in the settings."""
     name, number = scope
     if name not in _OWN:
         return None
@@ -81,7 +81,7 @@ def reserve(
     caps: Mapping[str, Cap],
     near: float,
 ) -> Reserved:
-    """Reserve what a call may cost in every sum, or in none. Raises BudgetReached."""
+    """Reserve a call's maximum cost in every sum, or in none. Raises BudgetReached."""
     told: list[str] = []
     for scope in scopes:
         cap = own_cap(connection, scope) or caps.get(scope[0], Cap())
@@ -123,7 +123,7 @@ def widen(connection: apsw.Connection, number: int, more: Asked, caps: Mapping[s
 
 
 def settle(connection: apsw.Connection, number: int, usd: float | None, tokens: int) -> None:
-    """Put what a call really cost in place of what was reserved; once."""
+    """Replace a reservation by the call's real cost, once."""
     row = connection.execute(
         "SELECT scopes, usd, tokens FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
     ).fetchone()
@@ -137,8 +137,8 @@ def settle(connection: apsw.Connection, number: int, usd: float | None, tokens: 
 
 
 def settle_cancelled(connection: apsw.Connection, number: int, asked: Asked, shown: int) -> None:
-    """Settle a call that was cancelled: all that was sent, and twice what came of its answer (`shown`
-    characters), for more was made than was shown."""
+    """Settle a cancelled call: the whole prompt, and twice the answer so far (`shown` characters), because
+    more was generated than was shown."""
     tokens = min(asked.tokens, asked.prompt_tokens + shown)
     if asked.tokens:  # the answer may have passed what was reserved
         tokens = max(tokens, asked.prompt_tokens + shown // 3)
@@ -147,7 +147,7 @@ def settle_cancelled(connection: apsw.Connection, number: int, asked: Asked, sho
 
 
 def spent(connection: apsw.Connection, scope: Scope) -> tuple[float, int]:
-    """Give what was spent and reserved of one scope: USD where known, and tokens."""
+    """Return the amount spent and reserved in one scope: USD as far as known, and tokens."""
     row = connection.execute(
         "SELECT usd, tokens FROM wallet_sums WHERE scope = ? AND name = ?", scope
     ).fetchone()
@@ -160,13 +160,13 @@ def unsettled(connection: apsw.Connection) -> int:
 
 
 def _helpers(connection: apsw.Connection, session_id: str) -> list[Scope]:
-    """Give the helper that a session is, where it has a budget of its own."""
+    """Return the scope of a helper's own session if it has a budget of its own."""
     found = connection.execute("SELECT id FROM helpers WHERE session = ? AND budget_usd > 0", (session_id,))
     return [("helper", row[0]) for row in found.fetchall()]
 
 
 def _root(connection: apsw.Connection, session_id: str) -> str:
-    """Give the session that a helper or a review works for in the end."""
+    """Return the session that a helper or a review works for in the end."""
     root = session_id
     while True:
         row = connection.execute(
@@ -198,7 +198,7 @@ def _checked(connection: apsw.Connection, asked: Asked, scope: Scope, cap: Cap, 
     _refuse(connection, asked, scope, cap)
     usd, tokens = spent(connection, scope)
     share = max(usd / cap.usd if cap.usd else 0.0, tokens / cap.tokens if cap.tokens else 0.0)
-    # Of this call at least the prompt is spent, and the next one asks for as much room.
+    # At least the prompt of this call is spent, and the next call needs as much room.
     sent = asked.prompt_tokens / asked.tokens if asked.tokens else 0.0
     is_last = bool(cap.tokens) and tokens + asked.prompt_tokens + asked.tokens > cap.tokens
     is_last |= bool(cap.usd) and usd + (asked.usd or 0.0) * (1 + sent) > cap.usd + 1e-9

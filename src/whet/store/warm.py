@@ -1,6 +1,6 @@
-"""Which sessions were started warm, which were held out, and what came of it.
+"""Which sessions were started warm, which were held out, and the results.
 
-Every function takes a connection inside a transaction. It knows a template by its name and its hash only.
+Every function takes a connection inside a transaction. It knows a template only by its name and its hash.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from whet.store import sessions
 
 
 class WarmStart(msgspec.Struct, frozen=True):
-    """How a session was started: the template, and whether its examples were given or held out."""
+    """How a session was started: the template, and whether its examples were used or held out."""
 
     template: str
     hash: str
@@ -22,14 +22,14 @@ class WarmStart(msgspec.Struct, frozen=True):
 
 
 class TemplateState(msgspec.Struct, frozen=True):
-    """What is known of a template from use. `off_reason` is not empty where it was switched off."""
+    """The record of a template's use. `off_reason` is set if it was switched off."""
 
     off_reason: str = ""
     last_win: str = ""
 
 
 def record(connection: apsw.Connection, session_id: str, start: WarmStart, now: str) -> None:
-    """Keep how a session was started. Raises NotFound."""
+    """Store how a session was started. Raises NotFound."""
     connection.execute(
         "INSERT OR REPLACE INTO warm_starts (session, template, hash, arm, chosen_by, examples, at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -38,7 +38,7 @@ def record(connection: apsw.Connection, session_id: str, start: WarmStart, now: 
 
 
 def start_of(connection: apsw.Connection, session_id: str) -> WarmStart | None:
-    """Give how a session was started; None where no template was in question."""
+    """Return how a session was started, or None if no template was considered."""
     row = connection.execute(
         "SELECT w.template, w.hash, w.arm, w.chosen_by, w.examples FROM warm_starts w"
         " JOIN sessions s ON s.key = w.session WHERE s.id = ?",
@@ -48,13 +48,13 @@ def start_of(connection: apsw.Connection, session_id: str) -> WarmStart | None:
 
 
 def states(connection: apsw.Connection) -> dict[str, TemplateState]:
-    """Give what is known of templates, by hash."""
+    """Return the states of templates, by hash."""
     found = connection.execute("SELECT hash, off_reason, last_win FROM warm_states")
     return {row[0]: TemplateState(row[1], row[2]) for row in found}
 
 
 def set_state(connection: apsw.Connection, hash_: str, template: str, state: TemplateState, now: str) -> None:
-    """Keep what is known of a template."""
+    """Store the state of a template."""
     connection.execute(
         "INSERT OR REPLACE INTO warm_states (hash, template, off_reason, last_win, at)"
         " VALUES (?, ?, ?, ?, ?)",
@@ -72,9 +72,9 @@ class ArmCounts(msgspec.Struct, frozen=True):
 
 
 def first_calls(connection: apsw.Connection, hash_: str, calls: int, limit: int = 400) -> list[ArmCounts]:
-    """Give each session that this template stood for, the newest first, with its first `calls` judged calls.
+    """Return each session that considered this template, newest first, with its first `calls` judged calls.
 
-    Only sessions in which the arm was left to chance count, and private ones don't.
+    Only sessions in which the arm was left to chance count, and no private ones.
     """
     found = connection.execute(
         "SELECT w.session, w.arm, w.at FROM warm_starts w JOIN sessions s ON s.key = w.session"
@@ -96,7 +96,7 @@ def first_calls(connection: apsw.Connection, hash_: str, calls: int, limit: int 
 
 
 def hidden_sources(connection: apsw.Connection, ids: list[str]) -> tuple[set[str], set[str]]:
-    """Of these sessions give (those marked private, those that are not in this store)."""
+    """Return which of these sessions are private, and which are not in this store."""
     found = dict(
         connection.execute(
             "SELECT s.id, s.private FROM json_each(?) j CROSS JOIN sessions s ON s.id = j.value",

@@ -55,7 +55,9 @@ def _table(connection: apsw.Connection, name: str) -> Table:
     return Table(name, tuple(column for column, _ in columns), tuple(column for _, column in key))
 
 
-def copy(source: StateDatabase, target: StateDatabase, show_progress: Callable[[str, int], None]) -> list[CopiedTable]:
+def copy(
+    source: StateDatabase, target: StateDatabase, show_progress: Callable[[str, int], None]
+) -> list[CopiedTable]:
     """Copy every table. Rows that already exist are skipped, so that it can be called again.
 
     Raises StoreBusy if a turn runs in either store, and StoreError if the target has other rows, or if

@@ -189,7 +189,9 @@ class TurnWorker:
             if number > running.read_to:
                 running.read_to = number
                 receipt = Receipt(lambda db, number=number: _read(db, number))
-                await self._hosted.submit(taken_turn.session_id, text, emit=_ignore, busy="steer", receipt=receipt)
+                await self._hosted.submit(
+                    taken_turn.session_id, text, emit=_ignore, busy="steer", receipt=receipt
+                )
         if running.is_cancelled and not running.is_called_off:
             running.is_called_off = self._hosted.cancel(taken_turn.session_id)
 
@@ -209,9 +211,7 @@ class TurnWorker:
             await self._turn(running)
         except StoreBusy as error:  # another worker has or had it; it returns to the queue after its lease
             self.counts.fenced += 1
-            self._tell(
-                EndedTurn(taken_turn.id, taken_turn.session_id, taken_turn.turn, "left", error.message, taken_turn.attempts, "")
-            )
+            self._tell(_leave(taken_turn, error.message))
             await asyncio.sleep(_AGAIN_S)
             return
         except (StoreFull, StoreUnwritable):
@@ -237,14 +237,17 @@ class TurnWorker:
         self._missing.add(row.workspace)
         line = f"the workspace {row.workspace} is not on worker {self._owner.split(' ')[0]}"
         await self._database.append(lambda db: self._queue.give_back(db, taken_turn, line))
-        ended = EndedTurn(taken_turn.id, taken_turn.session_id, taken_turn.turn, "left", line, taken_turn.attempts, "")
-        self._tell(ended)
+        self._tell(_leave(taken_turn, line))
         return True
 
     async def _end(self, running: RunningTurn, reason: str, error: str) -> None:
         """Record the result of a turn if its own last transaction did not."""
         taken_turn = running.taken_turn
-        if (now := await self._outcome(taken_turn)) is None or now.reason or now.attempts != taken_turn.attempts:
+        if (
+            (now := await self._outcome(taken_turn)) is None
+            or now.reason
+            or now.attempts != taken_turn.attempts
+        ):
             return
         await self._database.append(lambda db: self._queue.end(db, taken_turn, reason, error))
 
@@ -268,7 +271,12 @@ class TurnWorker:
         person = self._person_of(taken_turn)
         if not taken_turn.turn:
             end = await self._hosted.submit(
-                session_id, taken_turn.text, taken_turn.options.images, emit=emit, person=person, receipt=receipt
+                session_id,
+                taken_turn.text,
+                taken_turn.options.images,
+                emit=emit,
+                person=person,
+                receipt=receipt,
             )
             await self._end(running, end.reason if end else "cancelled", end.error if end else "")
             return
@@ -318,6 +326,11 @@ async def _put_words(running: RunningTurn, hosted: SessionHost) -> None:
 def _read(connection: apsw.Connection, number: int) -> Sequence[Queued]:
     orders.mark_read(connection, number)
     return ()
+
+
+def _leave(turn: TakenTurn, reason: str) -> EndedTurn:
+    """Return the end of a turn that this worker leaves to others."""
+    return EndedTurn(turn.id, turn.session_id, turn.turn, "left", reason, turn.attempts, "")
 
 
 def _end_of(connection: apsw.Connection, taken_turn: TakenTurn) -> tuple[str, str]:

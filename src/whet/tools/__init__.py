@@ -1,1 +1,1 @@
-"""What the agent can do."""
+"""The tools of the agent."""

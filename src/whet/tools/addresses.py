@@ -1,4 +1,4 @@
-"""Refuses URLs that name an address of no public network, in whatever notation."""
+"""Refuse URLs that contain a private address, in any notation."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from whet.internet import is_public
 
 
 def refuse_private(url: str) -> None:
-    """Raise ToolDenied for a URL that names a private address itself, in whatever notation. What a name
-    leads to is seen when it is connected to: asking for it here would tell it to others."""
+    """Raise ToolDenied if a URL contains a private address itself, in any notation.
+
+    A host name's address is checked when it is connected to: resolving it here would reveal the name to
+    others.
+    """
     text = url.strip()
     try:
         host = (urlsplit(text if "://" in text else f"https://{text}").hostname or "").rstrip(".")
     except ValueError:
-        return  # it is no URL: the call says so
+        return  # not a URL: the call will report that
     address = host if ":" in host else "127.0.0.1" if f".{host}".endswith(".localhost") else _plain(host)
     if address and not is_public(address):
         raise closed(host, address)
 
 
 def _plain(host: str) -> str:
-    """Give an IPv4 address in its usual notation, as the system reads 0x7f.1 or 2130706433; "" for a name."""
+    """Return an IPv4 address in its usual notation, read as the system does (0x7f.1, 2130706433), or an empty
+    string for a name."""
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except OSError:
@@ -31,5 +35,5 @@ def _plain(host: str) -> str:
 
 
 def closed(host: str, address: str) -> ToolDenied:
-    """Give the error for a host that is inside."""
+    """Return the error for a host with a private address."""
     return ToolDenied(f"{host} is at the private or reserved address {address}; not fetched")

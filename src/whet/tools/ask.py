@@ -1,8 +1,7 @@
-"""What `clarify` does: put a question to the person.
+"""The `clarify` tool: put a question to the person.
 
-Where nobody can answer, the model is told so truthfully, as a result of kind `denied`: silence is no
-consent, and a second call with the same question would be as silent. This module does not know how or
-where a person is asked.
+If no one is present to answer, the model gets a result of kind `denied` that says so: silence is not
+consent, and asking again would not help. The way to the person is handled elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _NOBODY = (
 
 
 async def ask(ctx: ToolContext, question: str, choices: Sequence[str]) -> ToolOutput:
-    """Put the question and give the answer. Raises BadInput."""
+    """Ask the question and return the answer. Raises BadInput."""
     if not question.strip():
         raise BadInput("clarify: the question is empty")
     if len(choices) > _MAX_CHOICES:

@@ -1,8 +1,8 @@
-"""Replace files whole or not at all, several of them as one.
+"""Replace files completely or not at all, several of them as one change.
 
-New bytes go to temporary files in the same folders, to the disk, and only when all of that went well do
-they take their names. A crash, a full disk or a refusal leaves each file either old or new; what was
-already renamed when a later one fails is put back. Text is not this module's business.
+New content is written to temporary files in the same folders and synced; they are renamed only if all of
+that succeeded. A crash, a full disk or a denial leaves each file either old or new. If a later rename
+fails, the earlier ones are undone. Text encoding is handled elsewhere.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PendingWrite(msgspec.Struct, frozen=True):
-    """What shall become of a file: `data`, or None to delete it.
+    """A pending change of one file: write `data`, or delete the file if it is None.
 
-    `seen` is its fingerprint when the change was worked out, None where it must not exist; `old` is what
-    it held then, needed to put it back among several.
+    `fingerprint` is the file's when the change was computed, or None if the file must not exist. `old` is
+    its content then, needed to restore it if another change fails.
     """
 
     place: ConfinedPath
@@ -35,11 +35,10 @@ class PendingWrite(msgspec.Struct, frozen=True):
 
 
 def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -> None:
-    """Make all changes or none; durable on return. Folders are made, modes and owners kept.
+    """Make all changes or none. They are durable on return. Folders are created, modes and owners kept.
 
-    Raises ToolError where a file changed meanwhile, the disk is full, a permission is missing or
-    `is_stopped` says so before the first rename; BadInput on a folder, a device or a file that is marked
-    read-only.
+    Raises ToolError if a file changed meanwhile, the disk is full, a permission is missing or `is_stopped`
+    returns true before the first rename; BadInput for a folder, a device or a read-only file.
     """
     temporary: list[str] = []
     done: list[PendingWrite] = []
@@ -60,7 +59,7 @@ def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -
 
 
 def fingerprint(place: ConfinedPath) -> Fingerprint | None:
-    """Give what changes when the file does (inode, size, time), or None where there is none."""
+    """Return the file's inode, size and time, which change with the file, or None if it does not exist."""
     try:
         return fingerprint_of(os.stat(place.path, follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):
@@ -70,21 +69,21 @@ def fingerprint(place: ConfinedPath) -> Fingerprint | None:
 
 
 def fingerprint_of(state: os.stat_result) -> Fingerprint:
-    """Give the same from what a stat call gave."""
+    """Return the same from a stat result."""
     return (state.st_ino, state.st_size, state.st_mtime_ns)
 
 
 def refuse_read_only(place: ConfinedPath, mode: int) -> None:
-    """Raise BadInput for a file that nobody may write."""
+    """Raise BadInput for a file that is read-only for everyone."""
     if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
         raise BadInput(f"{place.shown} is marked read-only", hint="change its mode first if that is right")
 
 
 def _prepare(place: ConfinedPath, data: bytes) -> str:
-    """Write `data` to the disk beside `place` and give its temporary name."""
+    """Write `data` to a temporary file next to the target, sync it, and return its name."""
     if kind(place) == "folder":
         raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
-    # A command that was left running may have made the link since the gate looked.
+    # A process that a command left running may have created the link after the gate's check.
     if place.is_led and _starts_programs(place):
         raise BadInput(f"a link leads to {place.shown}", hint="name that itself")
     temporary = f".whet-{os.urandom(8).hex()}.tmp"

@@ -1,6 +1,4 @@
-"""A call of `terminal` from its job to its output: in its jail where there is one, and with a note on which
-files its command changed.
-"""
+"""Run a call of `terminal`: in its sandbox if it has one, recording which files the command changed."""
 
 from __future__ import annotations
 
@@ -42,5 +40,5 @@ async def run_command(
 
 
 async def _looked(ctx: ToolContext, look: Callable[[], _Found]) -> _Found:
-    """Look at files; on a thread where an editor has them, since it answers on this loop."""
+    """Examine files; on a thread if an editor holds some, because the editor answers on this event loop."""
     return look() if ctx.buffers is None else await asyncio.to_thread(look)

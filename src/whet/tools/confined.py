@@ -1,6 +1,6 @@
-"""A shell command's way into its jail, and what is said when the wall stopped it.
+"""Add a shell command's sandbox, and explain a failure that the sandbox caused.
 
-It does not know what the jail is made of, nor who may open more.
+How a sandbox works, and who may open more, is handled elsewhere.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ if TYPE_CHECKING:
 
 
 class Confined:
-    """One call's confinement."""
+    """The confinement of one call."""
 
     def __init__(self, confinement: Confinement, ctx: ToolContext) -> None:
         self._confinement = confinement
         self._ctx = ctx
 
     async def jailed(self, wanted: ProcessSpec) -> ProcessSpec:
-        """Give the command with its jail; the first one of a session starts it, off the loop."""
+        """Return the command with its sandbox. A session's first command starts the sandbox, off the event
+        loop."""
         status = self._confinement.settled
-        runs_free = status is not None and not status.holds  # then there is nothing to start
+        runs_free = status is not None and not status.holds  # nothing has to be started then
         jail = self._jail() if runs_free else await asyncio.to_thread(self._jail)
         if jail is None:
             return wanted
         return msgspec.structs.replace(wanted, jail=jail, received_bytes=jail.received_bytes)
 
     def explained(self, wanted: ProcessSpec, output: ToolOutput) -> ToolOutput:
-        """Give a result with a line on what the sandbox stopped, where that is why it failed."""
+        """Return the result, with a line about the sandbox if that made the command fail."""
         if wanted.jail is None or not output.error_kind:
             return output
         said = (wanted.text, output.text, wanted.workdir)

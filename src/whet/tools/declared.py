@@ -1,7 +1,7 @@
-"""The tools as the model sees them: names, arguments, texts, effects, limits. What each does is elsewhere.
+"""The tools as the model sees them: names, arguments, texts, effects, limits. They are implemented elsewhere.
 
-A signature and its docstring become a tool's schema (`signature.py`), so every word here is sent with every
-request. The modules that do the work are imported when a tool is first called. The gate has decided before.
+A function's signature and docstring become the tool's schema (`signature.py`), so every word there is sent
+with every request. The modules that do the work are imported when a tool is first called.
 """
 
 # ruff: noqa: PLC0415 - imports stand where the work is done: all together cost a session's start 40 ms
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from whet.tools.web import PageSource, WebReader
 
     Desks: TypeAlias = Callable[[ToolContext, str], tuple[LearningService, Origin]]
-    """Gives the desk of the session that calls, and the call's origin, from (context, tool name)."""
+    """Returns the calling session's learning service and the call's origin from (context, tool name)."""
     SearchEngineOf: TypeAlias = Callable[[], SearchEngine]
     WarmAct: TypeAlias = Callable[[ToolContext, WarmRequest], Awaitable[dict[str, Any]]]
 
@@ -62,8 +62,8 @@ _HELP = tags_of("delegate_task")
 
 
 class ShellLimits(msgspec.Struct, frozen=True):
-    """A foreground command's default time limit, the size of a result, and variables that are passed on
-    although their names look like secrets."""
+    """The default time limit of a foreground command, the size limit of a result, and variables that are
+    passed on although their names look like secrets."""
 
     timeout_s: float = 120.0
     output_cap_chars: int = 30_000
@@ -71,15 +71,15 @@ class ShellLimits(msgspec.Struct, frozen=True):
 
 
 class WebLimits(msgspec.Struct, frozen=True):
-    """Whether private addresses may be reached, and the wall time of one fetch."""
+    """Whether private addresses may be reached, and the time limit of one fetch."""
 
     allow_private: bool = False
     timeout_s: float = 30.0
 
 
 class SharedProcesses:
-    """The commands of one program, which its sessions share; `made` at the first one unless given.
-    `confine` makes what gives them their jails; None: they have all rights."""
+    """The commands of one program, shared by its sessions and created with the first one unless given.
+    `confine` creates the Confinement that assigns sandboxes; None: commands run unconfined."""
 
     def __init__(
         self, processes: Processes | None = None, confine: Callable[[], Confinement] | None = None
@@ -88,7 +88,7 @@ class SharedProcesses:
         self.confine = confine
 
     def get(self) -> Processes:
-        """Give the commands."""
+        """Return the commands, creating them if necessary."""
         if self.made is None:
             from whet.tools.process import Processes
 
@@ -96,7 +96,7 @@ class SharedProcesses:
         return self.made
 
     def close(self) -> None:
-        """Stop what runs."""
+        """Stop the running commands."""
         if self.made is not None:
             self.made.close()
 
@@ -104,10 +104,10 @@ class SharedProcesses:
 def file_tools(
     pool: ToolPool, *, allowed: Sequence[Path] = (), ripgrep: str | None = "rg"
 ) -> tuple[Tool, ...]:
-    """Give the file toolset: read_file, write_file, patch, search_files.
+    """Return the file toolset: read_file, write_file, patch, search_files.
 
-    They stay in the call's workspace and the `allowed` folders. `ripgrep` is the program's name; None
-    leaves the search to our own walk, which also takes over where the program is not installed.
+    They stay in the call's workspace and the `allowed` folders. `ripgrep` is the program's name. If it is
+    None or the program is not installed, the built-in search is used.
     """
 
     @tool(
@@ -161,7 +161,7 @@ def file_tools(
 
 
 def _previewed(edits: Tool, pool: ToolPool, allowed: Sequence[Path]) -> Tool:
-    """Give one of our two edits with the way to see what it would write."""
+    """Return one of the two edit tools with a preview of its changes."""
 
     def planned(ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
         if "whole" in edits.tags:
@@ -210,7 +210,7 @@ def shell_tools(
     environment: Mapping[str, str] | None = None,
     helpers: Callable[[], BackgroundHelpers] | None = None,
 ) -> list[Tool]:
-    """Make `terminal` and `process`, for `helpers` too; `environment` None is this program's own."""
+    """Return `terminal` and `process`, also for `helpers`; `environment` None is this program's own."""
     chosen = limits or ShellLimits()
     cap_chars = chosen.output_cap_chars
     source = os.environ if environment is None else environment
@@ -266,7 +266,7 @@ def web_tools(
     fetcher: PageSource | None = None,
     engine: SearchEngineOf | None = None,
 ) -> list[Tool]:
-    """Make `web_fetch`, and `web_search` where there is an engine; `pool` is where pages are parsed."""
+    """Return `web_fetch`, and `web_search` if there is an engine. Pages are parsed in `pool`."""
     chosen = limits or WebLimits()
     made: list[WebReader] = []
     limit_s = chosen.timeout_s + 30
@@ -298,7 +298,7 @@ def web_tools(
 
 
 def todo_tools(lists: TodoLists) -> list[Tool]:
-    """Make `todo` over `lists`."""
+    """Return `todo` over `lists`."""
 
     @tool(toolset="planning", effects={"read"}, repeatable=True, tags=_TASK_LIST)
     async def todo(
@@ -317,7 +317,7 @@ def todo_tools(lists: TodoLists) -> list[Tool]:
 
 
 def ask_tools() -> list[Tool]:
-    """Make `clarify`, which asks through the context's `ask`."""
+    """Return `clarify`, which asks through the context's `ask`."""
 
     @tool(toolset="planning", effects={"read"}, repeatable=True, timeout_s=None, tags=_CLARIFY)
     async def clarify(
@@ -334,7 +334,7 @@ def ask_tools() -> list[Tool]:
 
 
 def memory_tools(desks: Desks) -> list[Tool]:
-    """Make `memory` over the desks of the sessions."""
+    """Return `memory` over the sessions' learning services."""
 
     @tool(toolset="memory", effects={"write"}, repeatable=True, tags=_MEMORY)
     async def memory(
@@ -360,7 +360,7 @@ def memory_tools(desks: Desks) -> list[Tool]:
 
 
 def skill_tools(desks: Desks) -> list[Tool]:
-    """Make `skills_list`, `skill_view` and `skill_manage` over the desks of the sessions."""
+    """Return `skills_list`, `skill_view` and `skill_manage` over the sessions' learning services."""
 
     @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True, tags=_SKILLS_LIST)
     async def skills_list(ctx: ToolContext, query: str = "") -> str:
@@ -411,7 +411,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
 
 
 def warm_tools(act: WarmAct) -> list[Tool]:
-    """Make `warm_session`; `act` gives what the answer holds, with `error` where it failed."""
+    """Return `warm_session`. `act` returns the content of the answer, with `error` if it failed."""
 
     @tool(toolset="skills", effects={"write"}, timeout_s=600, tags=_WARM_SESSION)
     async def warm_session(  # noqa: PLR0913 - the model's arguments
@@ -435,7 +435,7 @@ def warm_tools(act: WarmAct) -> list[Tool]:
 
 
 def session_tools(database: StateDatabase) -> list[Tool]:
-    """Make `session_search` over one store."""
+    """Return `session_search` over one store."""
 
     @tool(
         toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, tags=_SESSION_FIND
@@ -458,7 +458,7 @@ def session_tools(database: StateDatabase) -> list[Tool]:
 
 
 def recall_tools(database: StateDatabase) -> list[Tool]:
-    """Make `recall` over one store."""
+    """Return `recall` over one store."""
 
     @tool(toolset="session", effects={"read"}, parallel=True, repeatable=True, timeout_s=30, tags=_RECALL)
     async def recall(
@@ -478,7 +478,8 @@ def recall_tools(database: StateDatabase) -> list[Tool]:
 
 
 def delegate_tools(spawn: Spawn) -> list[Tool]:
-    """Make `delegate_task`, which hands a task to a child session; the same call always to the same one."""
+    """Return `delegate_task`, which hands a task to a child session. The same call always gets the same
+    child."""
 
     @tool(toolset="delegation", effects={"read"}, parallel=True, repeatable=True, timeout_s=None, tags=_HELP)
     async def delegate_task(  # noqa: PLR0913 - the parameters are the model's arguments

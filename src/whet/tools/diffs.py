@@ -1,8 +1,8 @@
-"""Read unified diffs as models write them, and apply their hunks to a text.
+"""Parse unified diffs as models write them, and apply their hunks to a text.
 
-Line numbers may be off, counts may be wrong, blank context lines may have lost their space, whitespace may
-differ as in `edits.py`; the lines themselves may not. Pure: no I/O. Format: GNU diffutils manual, "Detailed
-Description of Unified Format"; names in quotes as git writes them.
+Line numbers and counts may be wrong, blank context lines may lack their space, and whitespace may differ
+as in `edits.py`; the lines themselves may not differ. No I/O. Format: GNU diffutils manual, "Detailed
+Description of Unified Format"; quoted names as git writes them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b'"': b'"', b"\\": b"\\"}
 
 
 class HunkRow(msgspec.Struct, frozen=True):
-    """One line of a hunk: `sign` is space, - or +; `ending` as the diff has it, empty without a newline."""
+    """One line of a hunk: `sign` is space, - or +; `ending` is as in the diff, empty if there is no
+    newline."""
 
     sign: str
     text: str
@@ -41,8 +42,10 @@ class HunkRow(msgspec.Struct, frozen=True):
 
 
 class Hunk(msgspec.Struct, frozen=True):
-    """A change: its rows, and the line of the old file where it is said to start (None: not said);
-    `below` is a line that stands somewhere above it."""
+    """A change: its rows, and its claimed first line in the old file (None if not given).
+
+    `below` is a line that occurs somewhere above it.
+    """
 
     start: int | None
     rows: tuple[HunkRow, ...]
@@ -50,12 +53,12 @@ class Hunk(msgspec.Struct, frozen=True):
 
     @property
     def old(self) -> list[str]:
-        """The lines that the file must hold."""
+        """The lines that the file must contain."""
         return [row.text for row in self.rows if row.sign != "+"]
 
 
 class FilePatch(msgspec.Struct, frozen=True):
-    """All hunks for one file; an empty `old` name makes the file, an empty `new` name deletes it."""
+    """All hunks for one file. An empty `old` name creates the file, an empty `new` name deletes it."""
 
     old: str
     new: str
@@ -63,9 +66,9 @@ class FilePatch(msgspec.Struct, frozen=True):
 
 
 def parse(diff: str, path: str = "") -> list[FilePatch]:
-    """Read a diff of one or more files. `path` names the file where the diff has no file header.
+    """Parse a diff of one or more files. `path` names the file if the diff has no file header.
 
-    Raises BadInput with the diff's line number.
+    Raises BadInput with the line number in the diff.
     """
     if diff.lstrip().startswith("*** Begin Patch"):
         from whet.tools.envelope import parse_envelope  # noqa: PLC0415 - it makes this module's values
@@ -97,16 +100,16 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
 
 
 def named(arguments: Mapping[str, Any]) -> list[str]:
-    """Give the files that the arguments of a call name, in a diff, too. Raises BadInput."""
+    """Return the files that a call's arguments name, including those in its diff. Raises BadInput."""
     path, diff = arguments.get("path") or "", arguments.get("diff") or ""
     found = (name for one in (parse(diff, path) if diff else ()) for name in (one.old, one.new))
     return list(dict.fromkeys(filter(None, (path, *found)))) or [""]
 
 
 def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
-    """Give `text` with the hunks applied in order, and notes on what had to be forgiven.
+    """Return `text` with the hunks applied in order, and notes on tolerated differences.
 
-    Raises BadInput where a hunk does not fit; the caller then changes nothing.
+    Raises BadInput if a hunk does not fit; the caller then changes nothing.
     """
     rows = text.split("\n")
     endings = ["\r\n" if row.endswith("\r") else "\n" for row in rows[:-1]]
@@ -140,9 +143,10 @@ def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
 def _rewritten(
     hunk: Hunk, found: tuple[list[str], list[str]], usual: str, level: int
 ) -> list[tuple[str, str]]:
-    """Give the hunk's outcome: context as the file has it, new lines in the file's ways.
+    """Return the hunk's result: context lines as in the file, new lines in the file's indentation and line
+    endings.
 
-    An empty `usual` means that the diff itself tells the line endings.
+    If `usual` is empty, the diff's own line endings are used.
     """
     lines, endings = found
     rows = [row for row in hunk.rows if row.sign == "+"]
@@ -166,7 +170,7 @@ def _rewritten(
 
 
 def _tells_endings(hunks: Sequence[Hunk], endings: Sequence[str]) -> bool:
-    """Tell whether the diff's own line endings mean something: it has CRLF, and not just everywhere."""
+    """Whether the diff's own line endings are meaningful: it has CRLF, and not simply everywhere."""
     has_crlf = [row.ending == "\r\n" for hunk in hunks for row in hunk.rows if row.ending]
     return any(has_crlf) and ("\r\n" in endings or not all(has_crlf))
 
@@ -178,7 +182,7 @@ def _expected(hunk: Hunk, drift: int) -> int | None:
 
 
 def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -> tuple[int, int]:
-    """Give the index where the hunk starts, at or after `after`, and the level at which it matched."""
+    """Return the hunk's start index, at or after `after`, and the level at which it matched."""
     expected, old = _expected(hunk, drift), hunk.old
     if not old:
         if expected is None and lines:
@@ -208,7 +212,7 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
 
 
 def _below(lines: list[str], hunk: Hunk, after: int, number: int) -> int:
-    """Give the first line that a hunk may start at. Raises BadInput where the line above it is not there."""
+    """Return the first possible line of a hunk. Raises BadInput if the line above it is missing."""
     if not hunk.below:
         return after
     marks = find_block(lines[after:], [hunk.below], lambda line: typed(line).strip())
@@ -244,7 +248,7 @@ def _changing(hunk: Hunk, index: int) -> Hunk:
 
 
 def _counted(lines: Sequence[str], index: int, counts: tuple[int, int]) -> tuple[list[HunkRow] | None, int]:
-    """Read as many lines as the header counts; None where the body is of another length."""
+    """Read as many lines as the header counts. Returns None if the body has another length."""
     rows: list[HunkRow] = []
     old, new = counts
     while index < len(lines) and (old > 0 or new > 0 or lines[index].startswith("\\")):

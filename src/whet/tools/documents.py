@@ -1,7 +1,7 @@
-"""PDF, Word, PowerPoint and Excel files as text, page by page; what is drawn in them is not read.
+"""Read PDF, Word, PowerPoint and Excel files as text, page by page. Text in pictures is not read.
 
-PDF is read by pypdf, which is loaded at the first one; the others are XML in ZIP archives. A document is data
-of unknown origin: its unpacked size is bounded, and nothing in it is run or fetched.
+PDF is read by pypdf, which is loaded on first use; the others are XML in ZIP archives. Documents are
+untrusted data: their unpacked size is bounded, and nothing in them is run or fetched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _NUMBER = re.compile(r"(\d+)\.xml$")
 
-# What a ZIP archive and the XML in it raise where they are broken, locked or packed in a way of their own.
+# The exceptions that ZIP archives and their XML raise if they are broken, encrypted or unusually packed.
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError),
     *(ElementTree.ParseError, LookupError, ValueError),
@@ -38,7 +38,8 @@ Pages = Iterator[tuple[str, str]]
 
 
 def kind_of(head: bytes, stream: BinaryIO) -> str:
-    """Say what a document is by its bytes: pdf, docx, pptx, xlsx; empty for anything else."""
+    """Return a document's kind from its bytes: pdf, docx, pptx, xlsx, or an empty string for anything
+    else."""
     if b"%PDF-" in head[:1024]:
         return "pdf"
     if not head.startswith(b"PK\x03\x04"):
@@ -53,7 +54,7 @@ def kind_of(head: bytes, stream: BinaryIO) -> str:
 
 
 def pages(kind: str, stream: BinaryIO) -> Pages:
-    """Give a document's pages as they are read. Raises ToolError for one that can't be."""
+    """Yield a document's pages as they are read. Raises ToolError if it can't be read."""
     stream.seek(0)
     try:
         if kind == "pdf":
@@ -68,7 +69,7 @@ def pages(kind: str, stream: BinaryIO) -> Pages:
 def text_of(
     kind: str, stream: BinaryIO, most_chars: int, stopped: Callable[[], bool] = lambda: False
 ) -> tuple[str, bool]:
-    """Give a document as one text with a line before each page, and whether it was cut at `most_chars`."""
+    """Return a document as one text with a line before each page, and whether it was cut at `most_chars`."""
     parts: list[str] = []
     room, is_empty = most_chars, True
     for name, text in pages(kind, stream):
@@ -102,7 +103,7 @@ def _pdf(stream: BinaryIO) -> Pages:
 
 
 class _Parts:
-    """The XML in an archive; all of it together is bounded, too."""
+    """The XML files in an archive. Their total size is bounded too."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.names = archive.namelist()
@@ -110,12 +111,12 @@ class _Parts:
         self._room = _LARGEST_WHOLE_BYTES
 
     def tree(self, name: str) -> ElementTree.Element:
-        """Give a small part."""
+        """Return a small XML file as a tree."""
         root = next(self.blocks(name, 1), None)
         return ElementTree.Element("none") if root is None else root
 
     def blocks(self, name: str, depth: int) -> Iterator[ElementTree.Element]:
-        """Give the elements at a depth (1: the root) one by one; what has been given is let go."""
+        """Yield the elements at a depth (1: the root) one by one. Each is freed after it was yielded."""
         above: list[ElementTree.Element] = []
         count = 0
         parser: ElementTree.XMLPullParser[ElementTree.Element] = ElementTree.XMLPullParser(("start", "end"))
@@ -144,18 +145,18 @@ class _Parts:
             whole = "" if most == _LARGEST_PART_BYTES else f", or all of it than {_LARGEST_WHOLE_BYTES:,}"
             raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes{whole}")
         with self._archive.open(name) as file:
-            raw = file.read(size)  # more is not unpacked, whatever there is
+            raw = file.read(size)  # never unpack more than the declared size
         self._room -= size
-        # No other encoding is allowed there, and what is looked for must be seen in it.
+        # Other encodings are not allowed, and the search for DOCTYPE must work on the decoded text.
         is_wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         text = raw.decode("utf-16" if is_wide else "utf-8-sig")
-        if "<!DOCTYPE" in text:  # nowhere else can entities be defined
+        if "<!DOCTYPE" in text:  # the only construct that can define entities
             raise ToolError(f"{name} in it defines entities; such documents are not read")
         return text
 
 
 def _docx(parts: _Parts) -> Pages:
-    """Pages are where Word broke them when it last saved the file, or where the author did."""
+    """Pages end where Word put breaks when it last saved the file, or at the author's breaks."""
     found: list[list[str]] = [[]]
     for block in parts.blocks("word/document.xml", 3):
         if block.tag == f"{_W}tbl":
@@ -178,7 +179,7 @@ def _heading(block: ElementTree.Element) -> str:
 
 
 def _words(block: ElementTree.Element) -> str:
-    """Give a block's text, with a form feed where a page ends; deleted text is left out."""
+    """Return a block's text, with a form feed at each page break. Deleted text is left out."""
     found: list[str] = []
     for one in block.iter():
         if one.tag == f"{_W}t":
@@ -236,7 +237,7 @@ def _cell(cell: ElementTree.Element, shared: list[str]) -> str:
 
 
 def _numbered(names: list[str], start: str) -> list[str]:
-    """Give the parts whose name is `start` and a number, in their order."""
+    """Return the files whose name is `start` and a number, in numeric order."""
     found = [(int(mark[1]), name) for name in names if name.startswith(start)
              and "/" not in name[len(start):] and (mark := _NUMBER.search(name))]  # fmt: skip
     return [name for _, name in sorted(found)]

@@ -1,8 +1,8 @@
-"""Find a block of text in a file and replace it, forgiving about whitespace, quotes and dashes only.
+"""Find a block of text in a file and replace it, ignoring only differences in whitespace, quotes and dashes.
 
-Exact text is tried first, then lines without their trailing whitespace, then without their indentation;
-the replacement then takes the file's own indentation; all of these once more with curly quotes and dashes as
-a keyboard has them. Line endings are kept. Pure: no I/O.
+Exact text is tried first, then lines without trailing whitespace, then lines without indentation (the
+replacement then takes the file's indentation), then all of these with curly quotes and long dashes
+replaced by plain ones. Line endings are kept. No I/O.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _NEAREST_LINES = 5_000
 
 
 def typed(text: str) -> str:
-    """Give a text with the quotes, dashes and spaces that a keyboard has; of the same length."""
+    """Replace typographic quotes, dashes and spaces by plain ones. The length stays the same."""
     return text.translate(_TYPED)
 
 
 class TextEdit(msgspec.Struct, frozen=True):
-    """A file's new text, the line numbers where it was changed, and how loosely that was matched."""
+    """A file's new text, the line numbers of its changes, and how loosely the text matched."""
 
     text: str
     lines: tuple[int, ...]
@@ -53,10 +53,10 @@ class _Span(msgspec.Struct, frozen=True):
 
 
 def replace(text: str, old: str, new: str, *, every: bool) -> TextEdit:
-    """Give `text` with `old` replaced by `new`: the only place, or with `every` each one.
+    """Return `text` with `old` replaced by `new`: the only occurrence, or with `every` each one.
 
-    Raises BadInput where `old` is not found (with the nearest lines) or found more than once (with
-    their numbers).
+    Raises BadInput if `old` is not found (with the nearest lines) or found more than once (with the line
+    numbers).
     """
     flat, old, new = (part.replace("\r\n", "\n") for part in (text, old, new))
     if not old:
@@ -76,7 +76,7 @@ def replace(text: str, old: str, new: str, *, every: bool) -> TextEdit:
 
 
 def find_block(lines: Sequence[str], block: Sequence[str], fold: Fold) -> list[int]:
-    """Give the indexes where `block` starts in `lines`, both folded; blank blocks match only exactly."""
+    """Return the indexes where `block` starts in `lines`, both folded. Blank blocks match only exactly."""
     wanted = [fold(line) for line in block]
     if not wanted or (fold is not str and not any(wanted)):
         return []
@@ -90,7 +90,7 @@ def find_block(lines: Sequence[str], block: Sequence[str], fold: Fold) -> list[i
 
 
 def reindent(lines: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Give `lines` in the file's indentation, learnt from pairs of (line as given, line in the file)."""
+    """Return `lines` in the file's indentation, learnt from pairs of (line in the call, line in the file)."""
     known: dict[str, str] = {}
     for given, real in pairs:
         if given.strip():
@@ -99,7 +99,8 @@ def reindent(lines: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str
 
 
 def nearest_note(lines: Sequence[str], block: Sequence[str]) -> str:
-    """Say where `lines` come nearest to `block` and what differs; empty where nothing is near."""
+    """Describe the lines nearest to `block` and their differences, or return an empty string if none is
+    near."""
     start = _nearest_start(lines, block)
     if start < 0:
         return ""
@@ -117,7 +118,7 @@ def nearest_note(lines: Sequence[str], block: Sequence[str]) -> str:
 
 
 def listed(numbers: Sequence[int]) -> str:
-    """Write up to ten numbers: 3, 8, 12 and 40 more."""
+    """Format up to ten numbers: 3, 8, 12 and 40 more."""
     more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
     return ", ".join(str(number) for number in numbers[:10]) + more
 
@@ -137,13 +138,13 @@ def _spans(flat: str, old: str, new: str) -> tuple[str, list[_Span]]:
 
 
 def alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """Give how many characters two texts, or lines two lists, begin with alike."""
+    """Return the number of equal characters (or lines) at the start of two texts (or lists)."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _kept(flat: str, span: _Span, old: str, new: str) -> _Span:
-    """Have a replacement keep the file's own quotes and dashes where it changes nothing."""
+    """Keep the file's own quotes and dashes in the parts that a replacement doesn't change."""
     real = flat[span.start : span.end]
     if len(real) != len(old) or span.new != new:
         return span
@@ -154,7 +155,7 @@ def _kept(flat: str, span: _Span, old: str, new: str) -> _Span:
 
 
 def _is_shifted(flat: str, start: int, old: str) -> bool:
-    """Tell whether a match begins within a line's indentation, so that further lines would be off."""
+    """Whether a match begins inside a line's indentation, so that its further lines would be misindented."""
     before = flat[flat.rfind("\n", 0, start) + 1 : start]
     return bool(before) and not before.strip() and old[0] in " \t"
 
@@ -184,7 +185,7 @@ def _block_span(flat: str, bounds: tuple[int, int], old: str, new: str) -> _Span
 
 
 def _apply(text: str, spans: Sequence[_Span]) -> str:
-    """Replace spans, whose offsets count CRLF as one character, in the text as it is."""
+    """Replace spans, whose offsets count CRLF as one character, in the original text."""
     ending = line_ending(text)
     returns = [match.start() - count for count, match in enumerate(re.finditer("\r\n", text))]
 
@@ -259,7 +260,7 @@ def _indented(line: str, known: dict[str, str]) -> str:
 
 
 def _step(extra: str, known: dict[str, str]) -> str:
-    """Write further indentation the way the file does: tabs for spaces, or spaces for tabs."""
+    """Write further indentation as the file does: tabs for spaces, or spaces for tabs."""
     real = "".join(known.values())
     given = "".join(known)
     if "\t" in real and " " not in real and extra and not extra.strip(" "):
@@ -270,7 +271,7 @@ def _step(extra: str, known: dict[str, str]) -> str:
 
 
 def _unit(known: dict[str, str]) -> int:
-    """Give how many spaces stand for one tab in these pairs; 4 where they don't say."""
+    """Return the number of spaces per tab in these pairs, or 4 if they don't show it."""
     for spaces, tabs in known.items():
         if tabs and spaces and not tabs.strip("\t") and not spaces.strip(" "):
             return max(1, len(spaces) // len(tabs))

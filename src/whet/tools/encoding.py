@@ -1,7 +1,7 @@
-"""Read a file's bytes as text and write them back as they were: encoding, byte order mark, line endings.
+"""Decode a file's bytes to text and encode it back with the same encoding, byte order mark and line endings.
 
-UTF-8 is taken unless a mark says otherwise or the bytes can't be it; then Latin-1, which reads anything.
-A NUL without a mark means binary. This module does no I/O.
+UTF-8 is assumed unless a mark says otherwise; if the bytes are not valid UTF-8, Latin-1 is used, which can
+decode anything. A NUL without a mark means binary. No I/O.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _MARKS = (
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """How a file's text is written: the codec's name and the mark before it."""
+    """The encoding of a file's text: the codec's name and the mark before it."""
 
     name: str = "utf-8"
     mark: bytes = b""
 
     @property
     def note(self) -> str:
-        """What a reader should know of it; empty for plain UTF-8."""
+        """A note about the encoding for a reader, empty for plain UTF-8."""
         if self.name == "latin-1":
             return "not UTF-8, read as Latin-1"
         return f"{self.name.upper()} with byte order mark" if self.mark else ""
 
 
 def sniff(head: bytes, *, is_whole: bool) -> Encoding | None:
-    """Tell the encoding from a file's first bytes, or None where it is binary."""
+    """Detect the encoding from a file's first bytes. Returns None if the file is binary."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return Encoding(name, mark)
@@ -48,7 +48,7 @@ def sniff(head: bytes, *, is_whole: bool) -> Encoding | None:
 
 
 def decode(data: bytes) -> tuple[str, Encoding] | None:
-    """Give a whole file's text, line endings untouched, and its encoding; None where it is binary."""
+    """Return a whole file's text, line endings unchanged, and its encoding, or None if it is binary."""
     encoding = sniff(data, is_whole=True)
     if encoding is None:
         return None
@@ -59,11 +59,11 @@ def decode(data: bytes) -> tuple[str, Encoding] | None:
 
 
 def encode(text: str, encoding: Encoding) -> bytes:
-    """Write `text` as the file had it. Raises UnicodeEncodeError where the encoding lacks a character."""
+    """Encode `text` in the file's encoding. Raises UnicodeEncodeError if the encoding lacks a character."""
     return encoding.mark + text.encode(encoding.name)
 
 
 def line_ending(text: str) -> str:
-    """Give the ending that most lines of `text` have."""
+    """Return the ending of most lines in `text`."""
     crlf = text.count("\r\n")
     return "\r\n" if crlf and crlf * 2 >= text.count("\n") else "\n"

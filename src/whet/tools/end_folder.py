@@ -1,6 +1,6 @@
-"""The folder that a shell is in when it ends: it says so itself, over a pipe that nothing else reads.
+"""Find the folder a shell is in when it ends: the shell reports it over a pipe that only this module reads.
 
-A shell that becomes another program, or whose exit trap the command sets, says nothing.
+A shell that execs another program, or whose exit trap the command sets, reports nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _MOST_BYTES = 65_536
 
 
 def may_move(text: str) -> bool:
-    """Whether a command may end in another folder than it began in: three builtins of a shell do that."""
+    """Whether a command may end in another folder than it began in: three shell builtins do that."""
     return _MOVES.search(text) is not None
 
 
 def telling(text: str) -> str:
-    """Give shell text that does the same and then writes its folder to the descriptor that `$1` names."""
-    # On the first line, so that the lines in a shell's errors keep their numbers.
+    """Return shell text that runs the command and then writes its folder to the descriptor in `$1`."""
+    # Added to the first line, so that line numbers in the shell's errors stay the same.
     return f'trap "{{ builtin pwd -P >&$1; }} 2>/dev/null" EXIT; shift; {text}'
 
 
 class EndFolder:
-    """One command's pipe. `write_fd` is for the command, and this side closes it once that has started."""
+    """One command's pipe. `write_fd` is for the command; this side closes it once the command has started."""
 
     def __init__(self) -> None:
         self._read_fd, write_fd = os.pipe()
@@ -35,13 +35,13 @@ class EndFolder:
         os.set_blocking(self._read_fd, False)
 
     def started(self) -> None:
-        """Leave the writing end to the command."""
+        """Close this side's copy of the write end."""
         if self.write_fd >= 0:
             os.close(self.write_fd)
             self.write_fd = -1
 
     def take(self) -> Path | None:
-        """Give the folder after the command's end, None where it did not say; the pipe is closed then."""
+        """Return the folder after the command's end, or None if the shell reported none. Closes the pipe."""
         said = b""
         if self._read_fd >= 0:
             with contextlib.suppress(OSError):
@@ -51,7 +51,7 @@ class EndFolder:
         return Path(lines[-1]) if lines and lines[-1].startswith("/") else None
 
     def close(self) -> None:
-        """Close what is open. Callable twice."""
+        """Close the open ends. Can be called twice."""
         self.started()
         if self._read_fd >= 0:
             os.close(self._read_fd)

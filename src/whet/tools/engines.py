@@ -1,7 +1,7 @@
-"""Searches the web by the engine that the settings name: SearXNG, Brave, Tavily, Exa or Google.
+"""Search the web with the configured engine: SearXNG, Brave, Tavily, Exa or Google.
 
-One request per search, to the engine's own address or the one that the owner wrote; no redirect is followed,
-so a key goes nowhere else. What comes back is untrusted. It does not know where keys come from.
+Each search sends one request, to the engine's own address or the configured one. Redirects are not
+followed, so a key is sent nowhere else. Results are untrusted. Keys are loaded elsewhere.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ENTITIES = {
 
 
 class SearchEngine(msgspec.Struct, frozen=True):
-    """Which engine, where it is, and what it is asked with. `extra` is Google's search engine id,
-    `results` the most of a page."""
+    """The engine, its address and its key. `extra` is Google's search engine id, `results` the maximum per
+    page."""
 
     name: EngineName
     base_url: str
@@ -48,7 +48,7 @@ class SearchEngine(msgspec.Struct, frozen=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """One result."""
+    """One search result."""
 
     title: str
     url: str
@@ -66,7 +66,7 @@ class _Wire(msgspec.Struct, frozen=True):
 
 
 class _Hit(msgspec.Struct, frozen=True):
-    """A result in any engine's words."""
+    """A result with the fields of any engine."""
 
     title: str | None = ""
     url: str | None = ""
@@ -91,7 +91,7 @@ class _Brave(msgspec.Struct, frozen=True):
 
 
 async def search(engine: SearchEngine, query: str, count: int, page: int) -> list[SearchHit]:
-    """Give the results of a page (from 1). Raises ToolError, ToolTimeout."""
+    """Return the results of a page (from 1). Raises ToolError, ToolTimeout."""
     wire = _WIRES[engine.name](engine, query, count, page)
     host = urlsplit(engine.base_url).hostname or engine.base_url
     try:
@@ -194,7 +194,7 @@ def _web(raw: bytes) -> list[SearchHit]:
 
 
 def _after(first: int) -> Callable[[bytes], list[SearchHit]]:
-    """Read what comes after the results of earlier pages, for engines that have no pages."""
+    """Return a parser that skips the results of earlier pages, for engines without pages."""
     return lambda raw: _plain(raw)[first:]
 
 
@@ -211,7 +211,7 @@ def _hit(one: _Hit) -> SearchHit:
 
 
 def _clean(text: str, limit: int) -> str:
-    """Give text on one line, without tags and without what can't be seen."""
+    """Return text on one line, without tags and invisible characters."""
     text = _TAGS.sub("", text)
     for name, sign in _ENTITIES.items():
         text = text.replace(name, sign)

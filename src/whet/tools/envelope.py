@@ -1,6 +1,6 @@
-"""Codex's patch envelope, `*** Begin Patch` to `*** End Patch`, read into the same values as a unified diff.
+"""Parse Codex's patch format, `*** Begin Patch` to `*** End Patch`, into the same values as a unified diff.
 
-Pure: no I/O. Format: the instructions of the apply_patch tool of OpenAI's Codex.
+No I/O. Format: the instructions of the apply_patch tool of OpenAI's Codex.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MOVE, _END_OF_FILE, _BEGIN, _END = "*** Move to: ", "*** End of File", "*** Beg
 
 
 def parse_envelope(text: str) -> list[FilePatch]:
-    """Read an envelope of one or more files. Raises BadInput with its line number."""
+    """Parse a patch of one or more files. Raises BadInput with its line number."""
     reading = _Reading()
     for number, line in enumerate(text.strip().split("\n"), 1):
         reading.line(line.removesuffix("\r"), number)
@@ -21,7 +21,7 @@ def parse_envelope(text: str) -> list[FilePatch]:
 
 
 class _Reading:
-    """The files of an envelope while its lines come in."""
+    """The files of a patch, while its lines are read."""
 
     def __init__(self) -> None:
         self._found: list[tuple[str, str, list[Hunk]]] = []
@@ -29,7 +29,7 @@ class _Reading:
         self._rows: list[HunkRow] = []
 
     def line(self, line: str, number: int) -> None:
-        """Take a line. Raises BadInput."""
+        """Read a line. Raises BadInput."""
         if line.startswith((_BEGIN, _END, _END_OF_FILE)):
             self._end_hunk()
         elif line.startswith(_MOVE):
@@ -51,7 +51,7 @@ class _Reading:
             self._row(line, number)
 
     def patches(self) -> list[FilePatch]:
-        """Give what was read. Raises BadInput where a file is not changed."""
+        """Return the parsed files. Raises BadInput if a file has no change."""
         self._end_hunk()
         if not self._found or any(old and new and not hunks for old, new, hunks in self._found):
             raise BadInput("the patch changes nothing", hint="give lines that start with - or +")

@@ -1,9 +1,9 @@
-"""Fetches one URL of the public web, and nothing of this machine or its network.
+"""Fetch one URL of the public web, and nothing from this machine or its network.
 
-Every address is checked before it is connected to, and the connection goes to the very address that was
-checked, at each redirect again; so neither a name that points inside nor one that changes its mind gets
-there. With a proxy set in the environment the proxy connects, and the guard can check only what the name
-means from here. Time, size and decompression are bounded. Knows nothing of pages.
+Every address is checked before it is connected to, the connection goes to exactly the checked address, and
+each redirect is checked again. So neither a name with a private address nor one whose address changes gets
+through. With a proxy in the environment, the proxy connects, and only the address that this machine
+resolves can be checked. Time, size and decompression are bounded. Pages are interpreted elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IsOpen = Callable[[str], bool]
 
 
 class Fetcher:
-    """Fetches one URL at a time per call; keeps no connection, cookie or state but the trust store."""
+    """Fetches one URL per call. Keeps no connection, cookie or state except the trust store."""
 
     def __init__(
         self,
@@ -47,8 +47,12 @@ class Fetcher:
         trust: ssl.SSLContext | None = None,
         is_open: IsOpen | None = None,
     ) -> None:
-        """`is_open` says which addresses may be connected to; None takes the limits' word. `trust` None
-        loads the system's certificates at the first fetch (75 CPU ms once); pass one that exists already."""
+        """Create a fetcher.
+
+        `is_open` decides which addresses may be connected to; None follows the limits. `trust` None loads
+        the system's certificates at the first fetch (75 CPU ms once); pass an existing context to avoid
+        that.
+        """
         self._limits = limits
         self._resolve = resolve or resolve_name
         self._trust = trust
@@ -77,19 +81,19 @@ class Fetcher:
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends a request only to an address that it has checked, or through the environment's proxy."""
+    """Sends a request only to a checked address, or through the environment's proxy."""
 
     def __init__(self, trust: ssl.SSLContext, resolve: Resolve, is_open: IsOpen) -> None:
         self._trust = trust
         self._resolve = resolve
         self._is_open = is_open
-        # A kept connection to an address would serve another name at the same address.
+        # A kept connection could serve another name at the same address.
         self._limits = httpx2.Limits(max_keepalive_connections=0)
         self._direct = httpx2.AsyncHTTPTransport(verify=trust, limits=self._limits)
         self._proxied: dict[str, httpx2.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Check the request's host, then send it. Raises ToolDenied and what httpx2 raises."""
+        """Check the request's host, then send it. Raises ToolDenied and httpx2's errors."""
         url = request.url
         if url.scheme not in ("http", "https"):
             raise ToolDenied(f"only http and https are fetched, not {url.scheme}")
@@ -147,13 +151,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 async def resolve_name(host: str) -> list[str]:
-    """Give the addresses of a host as the system resolves it, odd spellings such as 0x7f.1 included."""
+    """Return the addresses of a host as the system resolves it, including spellings such as 0x7f.1."""
     found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
 class Inflater:
-    """Undoes a body's content encoding piece by piece, never giving more than asked for."""
+    """Decodes a body's content encoding piece by piece, never returning more than requested."""
 
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
@@ -163,7 +167,8 @@ class Inflater:
         self._zlib = None if name in ("", "identity") else zlib.decompressobj(47)
 
     def feed(self, data: bytes, room: int) -> bytes:
-        """Give at most `room` decoded bytes of `data`. Raises ToolError when it is no such encoding."""
+        """Decode `data` and return at most `room` bytes. Raises ToolError if it is not in the declared
+        encoding."""
         if self._zlib is None:
             return data[:room]
         try:

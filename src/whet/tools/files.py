@@ -1,7 +1,7 @@
-"""What `read_file` and `write_file` do.
+"""The `read_file` and `write_file` tools.
 
-Pages are read by `pages.py`, files replaced by `atomic.py`. Finding places in files is `search.py`'s
-business, changing parts of them `patch.py`'s.
+`pages.py` reads pages and `atomic.py` replaces files. Searching files is in `search.py`, changing parts of
+them in `patch.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _MAGIC = (
 def read(
     ctx: ToolContext, path: str, lines: tuple[int, int], allowed: Sequence[Path], stop: threading.Event
 ) -> ToolOutput:
-    """Read a text file, an image or a folder; `lines` are the first one and how many. Raises ToolError."""
+    """Read a text file, an image or a folder. `lines` are the first line and the number of lines. Raises
+    ToolError."""
     place = resolve(path, ctx.workspace, allowed)
     if kind(place) == "folder":
         return ToolOutput(_listing(place, *lines))
@@ -70,7 +71,7 @@ def read(
 
 
 def replacement(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> TextChange:
-    """Give what writing a whole file would change. Raises ToolError where it can't be written."""
+    """Return the change that writing a whole file would make. Raises ToolError if it can't be written."""
     place = resolve(path, ctx.workspace, allowed)
     _encoded(content)
     if kind(place) == "folder":
@@ -89,7 +90,7 @@ def _encoded(content: str) -> bytes:
 def replace(
     ctx: ToolContext, path: str, content: str, allowed: Sequence[Path], stop: threading.Event
 ) -> ToolOutput:
-    """Create or replace a whole file; durable on return. Gives what was done. Raises ToolError."""
+    """Create or replace a whole file and report it. Durable on return. Raises ToolError."""
     place = resolve(path, ctx.workspace, allowed)
     data = _encoded(content)
     SEEN.check(ctx, place)
@@ -174,7 +175,7 @@ def _image(stream: BinaryIO, place: ConfinedPath, media_type: str, size_bytes: i
 def _document(
     stream: BinaryIO, head: bytes, size_bytes: int, lines: tuple[int, int], stop: threading.Event
 ) -> LinePage | None:
-    """Read a PDF or an office file as lines, each page under its number; None where it is neither."""
+    """Read a PDF or an office file as lines, each page under its number. Returns None if it is neither."""
     from whet.tools import documents  # noqa: PLC0415 - it brings XML and ZIP
 
     kind_ = documents.kind_of(head, stream)

@@ -1,8 +1,8 @@
-"""Stops the commands that are left when Whet is killed: a small shell that outlives it by a second.
+"""Stop the remaining commands if Whet is killed, with a small shell that outlives Whet by a second.
 
-It reads from a pipe which process groups run. When the pipe ends, because Whet closed it or died of whatever
-cause, it stops the groups that were not taken off the list. So no process id is written down that could mean
-another process later. It does not know what a command is.
+The shell reads from a pipe which process groups are running. When the pipe ends, because Whet closed it or
+died, the shell stops the groups still on its list. So no process id is stored that could later belong to
+another process.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ for one in $groups; do kill -KILL "-$one" 2>/dev/null; done
 
 
 class Guardian:
-    """Watches over process groups from the first `add` to `close`. Without a shell it watches nothing."""
+    """Watches process groups from the first `add` to `close`. Without a shell it watches nothing."""
 
     def __init__(self) -> None:
         self._shell: subprocess.Popen[bytes] | None = None
         self._is_broken = False
 
     def add(self, group: int) -> None:
-        """Have this group stopped should this process die."""
+        """Stop this group if this process dies."""
         if self._shell is None and not self._is_broken:
             self._shell = self._start()
         self._tell(b"+ %d\n" % group)
 
     def drop(self, group: int) -> None:
-        """Take a group off the list: it has ended, or may go on."""
+        """Remove a group from the list: it has ended, or may keep running."""
         self._tell(b"- %d\n" % group)
 
     def close(self) -> None:
-        """End the watch; groups that are still on the list are stopped."""
+        """End the watch. Groups still on the list are stopped."""
         shell, self._shell = self._shell, None
         if shell is None:
             return
@@ -82,8 +82,10 @@ class Guardian:
 
 
 def is_group_alive(group: int) -> bool:
-    """Whether a process group has a member that is no zombie. In containers whose first process reaps
-    nothing, orphans stay zombies for ever, hence the look into /proc."""
+    """Whether a process group has a member that is not a zombie.
+
+    If a container's first process doesn't reap, orphans stay zombies forever; therefore /proc is checked.
+    """
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -100,7 +102,7 @@ def is_group_alive(group: int) -> bool:
 def _is_member(pid: str, group: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name may hold spaces and brackets; state and group follow its last bracket.
+            # The name may contain spaces and brackets; state and group follow its last bracket.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return False

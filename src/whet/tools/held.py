@@ -1,9 +1,10 @@
-"""Files as the person's editor holds them: unsaved text is read instead of the disk's, and changes are made
-through the editor, which then shows them and saves.
+"""Read and write files that are open in the person's editor.
 
-Only text files of moderate size; everything else, and all that the editor can't or won't do, is the disk's.
-The same rules hold on both ways: paths were resolved before, a file that changed meanwhile is not written,
-several files are changed together or not at all. How an editor is spoken to is not this module's business.
+Unsaved text is read instead of the file on disk, and changes are made through the editor, which shows and
+saves them. This covers text files of moderate size; everything else, and anything that the editor can't or
+won't do, uses the disk. The same rules apply to both: paths are already resolved, a file that changed
+meanwhile is not written, and several files are changed together or not at all. The protocol with the
+editor is implemented elsewhere.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ _ALTERED = "the editor changed it while saving, as by formatting; read it again 
 
 
 def unsaved(buffers: Buffers | None, place: ConfinedPath) -> bytes | None:
-    """Give a text file as the editor holds it, in the disk file's encoding and line ends; None where the disk
-    holds the same, or the editor has nothing to say of it."""
+    """Return a text file's unsaved content in the editor, in the encoding and line endings of the file on
+    disk.
+
+    Returns None if the editor has no content for it or the same as on disk.
+    """
     if buffers is None:
         return None
     disk = _disk(place)
@@ -41,7 +45,7 @@ def unsaved(buffers: Buffers | None, place: ConfinedPath) -> bytes | None:
     if "\r\n" not in text and line_ending(on_disk) == "\r\n":
         text = text.replace("\n", "\r\n")
     if on_disk.endswith("\n") and not text.endswith("\n"):
-        text += line_ending(on_disk)  # editors that keep lines don't tell of the last line's end
+        text += line_ending(on_disk)  # line-based editors don't report the end of the last line
     try:
         return encode(text, encoding)
     except UnicodeEncodeError:
@@ -51,8 +55,10 @@ def unsaved(buffers: Buffers | None, place: ConfinedPath) -> bytes | None:
 def write_all(
     changes: Sequence[PendingWrite], buffers: Buffers | None, is_stopped: Callable[[], bool]
 ) -> list[str]:
-    """Make all changes or none, through the editor where it takes them; durable on return. Gives what is to
-    be said of each, mostly nothing. Raises what `atomic.write_all` does."""
+    """Make all changes or none, through the editor if it accepts them. Durable on return.
+
+    Returns one note per change, usually empty. Raises the same errors as `atomic.write_all`.
+    """
     if buffers is None:
         atomic.write_all(changes, is_stopped)
         return [""] * len(changes)
@@ -60,7 +66,7 @@ def write_all(
 
 
 class _Writing:
-    """One set of changes on its way. `_done` are those that the editor took, with what it held before."""
+    """One set of changes in progress. `_done` are those that the editor made, with its previous content."""
 
     def __init__(self, buffers: Buffers, is_stopped: Callable[[], bool]) -> None:
         self._buffers = buffers
@@ -84,10 +90,10 @@ class _Writing:
         return notes
 
     def _through_editor(self, change: PendingWrite) -> str | None:
-        """Have the editor make a change and give what is to be said of it; None leaves it to the disk.
+        """Make a change through the editor and return its note, or None to leave it to the disk.
 
-        Raises ToolError where the file is another than it was, or the editor keeps unsaved text of it and
-        did not take the change: written to the disk, it would stand against that text.
+        Raises ToolError if the file changed meanwhile, or if the editor holds unsaved text and did not
+        accept the change: writing it to the disk would conflict with that text.
         """
         place = change.place
         if (text := _text(change)) is None:
@@ -95,7 +101,7 @@ class _Writing:
         held = unsaved(self._buffers, place)
         now = _disk(place) if held is None else held
         found = decode(now) if now is not None else None
-        if found is None and kind(place):  # large, or no text
+        if found is None and kind(place):  # too large, or not text
             return None
         if atomic.fingerprint(place) != change.seen or (change.old is not None and now != change.old):
             raise ToolError(f"{place.shown} changed meanwhile", hint="read it again")
@@ -114,7 +120,8 @@ class _Writing:
         return None
 
     def _seen_after(self, change: PendingWrite, text: str) -> str | None:
-        """Look at what became of a change that the editor says it made; None where nothing did."""
+        """Check the result of a change that the editor reported as made. Returns its note, or None if nothing
+        changed."""
         place = change.place
         disk = _disk(place)
         found = decode(disk) if disk is not None else None
@@ -138,7 +145,7 @@ class _Writing:
 
 
 def _text(change: PendingWrite) -> str | None:
-    """Give a change as text; None for what no editor is asked to do."""
+    """Return a change as text, or None if it is not made through an editor."""
     if change.data is None or len(change.data) > LARGEST_BYTES:
         return None
     found = decode(change.data)
@@ -146,7 +153,7 @@ def _text(change: PendingWrite) -> str | None:
 
 
 def _disk(place: ConfinedPath) -> bytes | None:
-    """Read a whole file that an editor may hold; None where there is none, or a large one."""
+    """Read a whole file that an editor may hold. Returns None if it does not exist or is large."""
     if kind(place) != "file":
         return None
     try:
@@ -158,7 +165,7 @@ def _disk(place: ConfinedPath) -> bytes | None:
 
 
 def _refuse(place: ConfinedPath) -> None:
-    """Check what the disk's way checks itself: the editor follows links and knows no read-only marks."""
+    """Make the checks that writing to disk would make: editors follow links and ignore read-only modes."""
     if os.path.realpath(place.path) != os.fspath(place.path):
         raise ToolDenied(f"{place.shown} goes through a symlink that changed")
     with suppress(OSError):
@@ -174,7 +181,7 @@ def _sync(place: ConfinedPath) -> None:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two texts differ in their line ends at most, the last one's included."""
+    """Whether two texts differ at most in their line endings, including the last one."""
     return one == other or _plain(one) == _plain(other)
 
 

@@ -1,4 +1,5 @@
-"""What the tools of memory and skills do with what the desk says: the desk judges changes and stores them."""
+"""Turn the learning service's outcomes into results of the memory and skill tools. The service judges and
+stores changes."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ _YES = AnswerOption("yes", "y")
 
 
 def output(outcome: WriteOutcome) -> ToolOutput:
-    """Give an outcome as a tool's result."""
+    """Return an outcome as a tool's result."""
     return ToolOutput(outcome.text, error_kind="" if outcome.ok else "refused")
 
 
 async def confirmed(
     ctx: ToolContext, desk: LearningService, request: SkillRequest, origin: Origin
 ) -> WriteOutcome:
-    """Make a skill's change, asking the person first where it is theirs; no answer is a no."""
+    """Change a skill, asking the person first if it is theirs. No answer counts as a no."""
     outcome = await desk.hand_in(request, origin)
     if outcome.state != "needs_yes":
         return outcome
@@ -38,7 +39,7 @@ Action = Literal["build", "list", "load", "delete"]
 
 
 class WarmRequest(msgspec.Struct, frozen=True):
-    """What the model asked for; all from `min_messages` on is for build."""
+    """The model's request. The fields from `min_messages` on apply to build only."""
 
     action: Action
     name: str
@@ -51,7 +52,7 @@ class WarmRequest(msgspec.Struct, frozen=True):
 
 
 def answer(found: dict[str, Any]) -> ToolOutput:
-    """Give what was done as the model reads it; `error` says that it failed."""
+    """Return the outcome as the model reads it. `error` marks a failure."""
     error = found.get("error")
     row = {"success": not error, **found, "error": error}
     return ToolOutput(msgspec.json.encode(row).decode(), error_kind="failed" if error else "")

@@ -1,7 +1,7 @@
-"""Make foreign text fit for a model: printable and valid; sizes in words.
+"""Make foreign text printable and valid for a model, and format sizes.
 
-Only what can't be read is taken out: terminal escapes, control characters, broken Unicode. Words are
-data and stay as they are, whatever they claim to be.
+Only unreadable parts are removed: terminal escapes, control characters, invalid Unicode. Words are data
+and stay unchanged, even if they claim to be instructions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _ESCAPES = late_pattern(
     r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
     r"|\][^\x07\x1b]*+(?:\x07|\x1b\\)?"  # OSC: titles, links
     r"|[PX^_][^\x1b]*+(?:\x1b\\)?"  # DCS, SOS, PM, APC
-    r"|[ -/]*+[0-~])"  # the two-character ones
+    r"|[ -/]*+[0-~])"  # two-character escapes
 )
 _CONTROLS = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _PRINTED_CONTROLS = late_pattern("[\x00-\x08\x0b-\x1f\x7f]")
@@ -21,9 +21,9 @@ _SUSPECT = late_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """Give `text` without terminal escapes and control characters; tab and newline stay.
+    """Return `text` without terminal escapes and control characters. Tab and newline stay.
 
-    CRLF becomes a newline, a bare carriage return too. Lone surrogates become U+FFFD.
+    CRLF and single carriage returns become newlines. Lone surrogates become U+FFFD.
     """
     if not _SUSPECT.search(text):
         return text
@@ -32,7 +32,7 @@ def clean(text: str) -> str:
 
 
 def size(count_bytes: int) -> str:
-    """Write a size for a reader: 812 bytes, 1.5 KB, 3.2 MB."""
+    """Format a size for a reader: 812 bytes, 1.5 KB, 3.2 MB."""
     if count_bytes < 1000:
         return f"{count_bytes} bytes"
     value = float(count_bytes)
@@ -44,7 +44,7 @@ def size(count_bytes: int) -> str:
 
 
 def as_printed(text: str) -> str:
-    """Take terminal control out of printed text: escape sequences, overprinted lines, control characters."""
+    """Remove terminal control from printed text: escape sequences, overwritten lines, control characters."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     if "\r" in text:

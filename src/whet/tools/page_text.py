@@ -1,8 +1,9 @@
-"""Turn the bytes of a web page into readable text: headings, lists, links and tables in a Markdown-like form.
+"""Convert the bytes of a web page into readable text: headings, lists, links and tables in a Markdown-like
+form.
 
-The page is hostile until shown otherwise, so the scan is one pass whose time grows with the size alone: a
-construct that never closes swallows the rest, as HTML's own end-of-file rules have it (WHATWG HTML, 13.2.5).
-The standard library's parser rescans such input in quadratic time. This module does no I/O.
+Pages are treated as hostile, so the scan is one pass whose time grows linearly with size: an unclosed
+construct swallows the rest, as in HTML's end-of-file rules (WHATWG HTML, 13.2.5). The standard library's
+parser rescans such input in quadratic time. No I/O.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SPACE = re.compile(r"[ \t\r\n\f]+")
 _INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
-# What browsers read these names as (WHATWG Encoding): the set that pages under that name really use.
+# The encodings that browsers use for these names (WHATWG Encoding): the sets that such pages really use.
 _WIDER = {
     **dict.fromkeys(("iso-8859-1", "latin-1", "latin1", "us-ascii"), "cp1252"),
     **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
@@ -39,7 +40,7 @@ _WIDER = {
     "euc-kr": "cp949",
 }
 
-# What ends an element whose text is none of the page's.
+# The ends of elements whose text is not part of the page.
 _RAW = {
     "script": re.compile(r"</script[\s/>]", re.I),
     "style": re.compile(r"</style[\s/>]", re.I),
@@ -71,16 +72,17 @@ _TEXT_MINIMUM = 200
 
 
 class PageText(msgspec.Struct, frozen=True):
-    """A page as text; `title` is one line, perhaps empty."""
+    """A page as text. `title` is one line and may be empty."""
 
     title: str
     text: str
 
 
 def read_html(source: str, base_url: str) -> PageText:
-    """Give the readable part of an HTML page, links made absolute against `base_url`.
+    """Return the readable part of an HTML page, with links made absolute against `base_url`.
 
-    Scripts, styles and navigation are left out; navigation is kept where hardly anything else is there.
+    Scripts, styles and navigation are left out. Navigation is kept if the page contains hardly anything
+    else.
     """
     page = _Renderer(base_url, skip_navigation=True).render(source)
     if len(page.text) < _TEXT_MINIMUM and _NAVIGATION.search(source):
@@ -89,9 +91,9 @@ def read_html(source: str, base_url: str) -> PageText:
 
 
 def decode(body: bytes, content_type: str) -> str:
-    """Decode a body by its byte order mark, header, meta element, UTF-8, or Windows-1252; never raises.
+    """Decode a body by its byte order mark, header, meta element, UTF-8, or Windows-1252. Never raises.
 
-    A charset that is unknown or does not fit is passed over.
+    An unknown or unsuitable charset is skipped.
     """
     for mark, name in _BOMS:
         if body.startswith(mark):
@@ -99,13 +101,13 @@ def decode(body: bytes, content_type: str) -> str:
     for name in _charsets(body, content_type):
         with suppress(LookupError, UnicodeError):
             return body.decode(name)
-    # Cut in the middle of a character, or a few bad bytes in good UTF-8.
+    # The text was cut in the middle of a character, or has a few bad bytes in good UTF-8.
     text = body.decode("utf-8", "replace")
     return text if text.count("\ufffd") * 50 < len(text) + 50 else body.decode("cp1252", "replace")
 
 
 def strip_invisible(text: str) -> str:
-    """Take out characters that a person does not see and a model reads."""
+    """Remove characters that are invisible to a person but not to a model."""
     return text if text.isascii() else _INVISIBLE.sub("", text)
 
 
@@ -120,9 +122,9 @@ def _charsets(body: bytes, content_type: str) -> Iterator[str]:
 
 
 class _Renderer:
-    """One pass over a page. `line` is what the present block has so far."""
+    """One pass over a page. `line` is the text of the current block so far."""
 
-    link_start: int  # in `line`; set with `link`
+    link_start: int  # index in `line`; set with `link`
     skip_depth: int  # set with `skip_tag`
 
     def __init__(self, base_url: str, *, skip_navigation: bool) -> None:
@@ -143,7 +145,7 @@ class _Renderer:
         while match := _TOKEN.search(source, position):
             self.take_text(source[position : match.start()])
             position = match.end()
-            tag = (match["tag"] or "").lower()  # a comment has none, and does nothing
+            tag = (match["tag"] or "").lower()  # comments have no tag and are ignored
             if match["end"]:
                 self.take_end(tag)
                 continue
@@ -226,7 +228,7 @@ class _Renderer:
             self.line.append("`")
         elif tag == "a":
             self.end_link()
-            self.link = ""  # one around a picture or within <pre> is not the next text's
+            self.link = ""  # a link around a picture or within <pre> must not apply to the next text
 
     def end_block(self, tag: str) -> None:
         self.flush()
@@ -266,7 +268,7 @@ class _Renderer:
         return joined.replace(" ", "%20") if joined.startswith(("http://", "https://", "mailto:")) else ""
 
     def flush(self) -> None:
-        """End the block. A link around whole blocks is written at its first one."""
+        """End the block. A link around whole blocks is written at the first one."""
         self.end_link()
         text = "".join(self.line)
         self.line.clear()
@@ -298,5 +300,5 @@ def _unescape(text: str) -> str:
         return text
     try:
         return html.unescape(text)
-    except ValueError:  # a number of thousands of digits
+    except ValueError:  # a number with thousands of digits
         return text

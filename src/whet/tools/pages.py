@@ -1,7 +1,7 @@
 """Read a page of a text file as a stream, and number its lines.
 
-Memory is one chunk and the page, whatever the size of the file or of a line. Lines end with a newline
-only: other characters that some programs break lines at are data. Paths are not this module's business.
+Memory use is one chunk and the page, for any size of file or line. Only newlines end lines; other
+characters at which some programs break lines are data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _COUNT_ON_BYTES = 256 << 20
 
 
 class LinePage(msgspec.Struct):
-    """Lines from `first` on; `total` counts the file's lines, a lower bound where `is_counted` is false."""
+    """Lines from `first` on. `total` counts the file's lines; it is a lower bound if `is_counted` is
+    false."""
 
     first: int
     lines: list[str]
@@ -38,7 +39,7 @@ class LinePage(msgspec.Struct):
 
 
 class _Reader:
-    """Takes decoded text piece by piece: skips to the page, fills it, then only counts."""
+    """Reads decoded text piece by piece: skips to the page, fills it, then only counts."""
 
     def __init__(self, offset: int, limit: int) -> None:
         self.page = LinePage(offset, [])
@@ -64,7 +65,7 @@ class _Reader:
             self._line += text.count("\n", start)
 
     def close(self, last: str) -> None:
-        """Take the end of the file; `last` is its last character."""
+        """Finish at the end of the file. `last` is its last character."""
         if self._length and not self.is_full:
             self._finish_line()
             self._line -= 1
@@ -75,7 +76,7 @@ class _Reader:
         return self._line - 1
 
     def _skip(self, text: str) -> int:
-        """Give where the page goes on in `text`, or -1 where it does not reach that far."""
+        """Return the position in `text` at which the page continues, or -1 if it is not reached."""
         missing = self.page.first - self._line
         if missing <= 0:
             return 0
@@ -108,8 +109,8 @@ def read_page(
 ) -> LinePage:
     """Read lines `offset` to at most `offset + limit - 1` from a stream at its start.
 
-    `limit` is at least 1. A page ends early when it holds about 28,000 characters. Raises ToolError soon
-    after `stop` is set.
+    `limit` is at least 1. A page ends early at about 28,000 characters. Raises ToolError soon after `stop`
+    is set.
     """
     decoder = codecs.getincrementaldecoder(encoding.name)("replace")
     reader = _Reader(offset, limit)
@@ -132,6 +133,6 @@ def read_page(
 
 
 def numbered(page: LinePage) -> str:
-    """Write the page's lines as `12|text`, numbers aligned."""
+    """Format the page's lines as `12|text`, with aligned numbers."""
     width = len(str(page.next_line - 1))
     return "\n".join(f"{number:>{width}}|{line}" for number, line in enumerate(page.lines, page.first))

@@ -1,7 +1,7 @@
-"""What `patch` does: change parts of files, by a replacement or by a unified diff of several files.
+"""The `patch` tool: change parts of files, by a replacement or by a unified diff of several files.
 
-Everything is worked out in memory before the first byte is written. How text is matched is the business
-of `edits.py` and `diffs.py`, how files are replaced that of `atomic.py`.
+All changes are computed in memory before the first byte is written. Text is matched by `edits.py` and
+`diffs.py`, files are replaced by `atomic.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHOWN_LINES = 600
 
 
 class _File(msgspec.Struct):
-    """A file on its way: what it was (None: nothing) and what it shall be (None: deleted)."""
+    """A file being changed: its old content (None: it does not exist) and its new text (None: deleted)."""
 
     place: ConfinedPath
     old: bytes | None
@@ -42,7 +42,7 @@ class _File(msgspec.Struct):
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """Text to be put in the place of other text, once or everywhere."""
+    """Text that replaces other text, once or everywhere."""
 
     old: str
     new: str | None
@@ -52,7 +52,7 @@ class Replacement(msgspec.Struct, frozen=True):
 def planned(
     ctx: ToolContext, path: str, strings: Replacement, diff: str, allowed: Sequence[Path]
 ) -> tuple[TextChange, ...]:
-    """Give what the changes would make of each file. Raises ToolError where they can't be made."""
+    """Return the changes of each file. Raises ToolError if they can't be made."""
     files = _planned(ctx, path, strings, diff, allowed)
     for file in files:
         _change(file)
@@ -67,7 +67,7 @@ def edit(
     allowed: Sequence[Path],
     stop: threading.Event,
 ) -> ToolOutput:
-    """Make all changes or none; durable on return. Gives what was done to each file. Raises ToolError."""
+    """Make all changes or none and report each file. Durable on return. Raises ToolError."""
     files = _planned(ctx, path, strings, diff, allowed)
     changes = _changes(files)
     hold_to(changes, ctx)
@@ -173,7 +173,8 @@ def _report(file: _File) -> str:
 
 
 def _short_diff(old: str, new: str) -> str:
-    """Give the changed lines with two lines of context; nothing where the change spans too much."""
+    """Return the changed lines with two lines of context, or a one-line summary if the change spans too many
+    lines."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     if old.endswith("\n") and new.endswith("\n"):
         old, new = old[:-1], new[:-1]

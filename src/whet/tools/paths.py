@@ -1,8 +1,8 @@
 """Keep the paths that a model names inside the folders that it may use.
 
-A name is resolved with all its symlinks and must then lie in the workspace or in an allowed folder. Files
-are opened by walking down from that folder without following any link, so that a link planted between
-the check and the use is refused by the system itself. What a file holds is not this module's business.
+A path is resolved with all its symlinks and must then be in the workspace or in an allowed folder. Files
+are opened by walking down from that folder without following links, so the system itself refuses a link
+created between check and use.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class ConfinedPath(msgspec.Struct, frozen=True):
-    """A resolved path: `path` has no symlinks and lies in `root`; `shown` is how the model knows it, `is_led`
-    whether a link led there."""
+    """A resolved path. `path` has no symlinks and is inside `root`; `display_name` is its form for the model;
+    `is_linked`: it was reached through a link."""
 
     root: Path
     path: Path
@@ -50,9 +50,9 @@ class ConfinedPath(msgspec.Struct, frozen=True):
 
 
 def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> ConfinedPath:
-    """Resolve a name from the model; relative ones start at the workspace, ~ is the home folder.
+    """Resolve a path from the model. Relative paths start at the workspace; ~ is the home folder.
 
-    The file need not exist. Raises BadInput on what can't be a path, ToolDenied on one that leads out.
+    The file need not exist. Raises BadInput if it can't be a path, ToolDenied if it leads outside.
     """
     named = _named(text)
     base = Path(os.path.realpath(workspace))
@@ -74,7 +74,7 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Confine
 
 
 def printable(name: str) -> str:
-    r"""Write a file name on one line: newlines as \n, bytes that are no UTF-8 as \xNN."""
+    r"""Format a file name on one line: newlines as \n, bytes that are not UTF-8 as \xNN."""
     if name.isprintable():
         return name
     return "".join(char if char.isprintable() else _escaped(char) for char in name)
@@ -82,9 +82,9 @@ def printable(name: str) -> str:
 
 @contextmanager
 def folder_of(place: ConfinedPath, *, make: bool = False) -> Generator[int]:
-    """Open the folder that holds `place`, following no link, and give its descriptor for the block.
+    """Open the folder that holds the target, without following links, and yield its descriptor.
 
-    With `make`, missing folders are made. Raises OSError, and ToolDenied where a link turned up.
+    With `make`, missing folders are created. Raises OSError, and ToolDenied if a link is found.
     """
     names = place.path.parent.relative_to(place.root).parts if place.path != place.root else ()
     with open_folder(place.root, names, 0o777 if make else None) as folder:
@@ -92,9 +92,9 @@ def folder_of(place: ConfinedPath, *, make: bool = False) -> Generator[int]:
 
 
 def kind(place: ConfinedPath) -> str:
-    """Say what is there: "file", "folder", or an empty string for nothing.
+    """Return the kind of the target: "file", "folder", or an empty string if it does not exist.
 
-    Raises BadInput on FIFOs, sockets and devices, ToolError where it can't be looked at.
+    Raises BadInput for FIFOs, sockets and devices, ToolError if it can't be examined.
     """
     try:
         mode = os.stat(place.path, follow_symlinks=False).st_mode
@@ -110,9 +110,9 @@ def kind(place: ConfinedPath) -> str:
 
 
 def open_file(place: ConfinedPath) -> int:
-    """Open a regular file for reading and give its descriptor; never waits for a FIFO's other end.
+    """Open a regular file for reading and return its descriptor. Never waits for the other end of a FIFO.
 
-    Raises BadInput on anything that is no regular file or is missing, with the nearest name.
+    Raises BadInput if it is missing (with the nearest name) or not a regular file.
     """
     if kind(place) == "":
         raise missing(place)
@@ -130,7 +130,7 @@ def open_file(place: ConfinedPath) -> int:
 
 
 def missing(place: ConfinedPath) -> BadInput:
-    """Say that `place` does not exist, with the nearest name in the deepest folder that does."""
+    """Return the error for a missing target, with the nearest names in the deepest folder that exists."""
     folder = place.path.parent
     while folder != place.root and not folder.is_dir():
         folder = folder.parent
@@ -149,7 +149,7 @@ def missing(place: ConfinedPath) -> BadInput:
 
 
 def failure(verb: str, place: ConfinedPath, error: OSError) -> ToolError:
-    """Give the tool error of a system error; `verb` is what was tried."""
+    """Return the tool error for a system error. `verb` is the action that failed."""
     if error.errno in (errno.ELOOP, errno.EMLINK):
         return ToolDenied(f"{place.shown} goes through a symlink that changed or runs in a circle")
     if error.errno == errno.ENAMETOOLONG:
@@ -174,7 +174,7 @@ def _refuse_system(root: Path, found: Path) -> None:
 
 
 def _exact(base: Path, named: str) -> str:
-    """Give the name as the system has it: one that a listing showed as \\xNN stands for that byte."""
+    """Return the name as the system has it: \\xNN from a listing is converted back to that byte."""
     whole = os.path.join(base, named)
     if "\\" not in named or os.path.lexists(whole):
         return whole

@@ -1,7 +1,8 @@
-"""What an edit would make of files, worked out before anyone is asked, and held against a person's yes.
+"""Compute the changes of an edit before a person is asked, and check them against the person's approval.
 
-An edit of ours is planned by the same code that makes it. Of a tool that only says by its tags that it edits,
-the arguments tell: `content` for `path`, or `old_string` and `new_string`, or `diff`. Nothing here writes.
+Built-in edits are planned by the code that makes them. For other tools with the edit tag, the changes are
+derived from the arguments: `content` for `path`, `old_string` and `new_string`, or `diff`. Nothing here
+writes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MOST_BYTES = 50_000_000
 
 
 def change_of(place: ConfinedPath, before: bytes | None, after: str | None) -> TextChange:
-    """Give the change of a file that holds `before` now (None: it is not there)."""
+    """Return the change of a file whose current content is `before` (None: it does not exist)."""
     hashed = "" if before is None else hash_of(before)
     decoded = ("", None) if before is None else decode(before)
     if decoded is None:
@@ -37,7 +38,7 @@ def change_of(place: ConfinedPath, before: bytes | None, after: str | None) -> T
 
 
 def held_now(place: ConfinedPath) -> bytes | None:
-    """Read a file that is about to be replaced; None where there is none. Raises ToolError."""
+    """Read a file that is about to be replaced, or return None if it does not exist. Raises ToolError."""
     if kind(place) != "file":
         return None
     with os.fdopen(open_file(place), "rb") as stream:
@@ -45,7 +46,7 @@ def held_now(place: ConfinedPath) -> bytes | None:
 
 
 def hold_to(changes: Sequence[TextChange], ctx: ToolContext) -> None:
-    """Raise ToolDenied where a person allowed other changes than these."""
+    """Raise ToolDenied if the person approved other changes than these."""
     if ctx.shown and changes_digest(changes) != ctx.shown:
         raise ToolDenied(
             "the file changed after the person was shown what would be written, so nothing was written",
@@ -54,7 +55,7 @@ def hold_to(changes: Sequence[TextChange], ctx: ToolContext) -> None:
 
 
 def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[TextChange, ...]:
-    """Give what a tool that is not ours would write, as far as its arguments say. Raises ToolError."""
+    """Return the changes that another tool would make, as far as its arguments show. Raises ToolError."""
     path, content, diff = (arguments.get(name) for name in ("path", "content", "diff"))
     if isinstance(diff, str) and diff:
         from whet.tools.patch import Replacement, planned  # noqa: PLC0415 - patch plans by way of this module

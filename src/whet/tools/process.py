@@ -1,10 +1,10 @@
-"""Runs shell commands as process groups on the event loop and keeps what they print, in constant memory.
+"""Run shell commands as process groups on the event loop and keep their output in constant memory.
 
-Output is read by `add_reader` and an exit is seen through a pidfd (a waiting thread where the system has
-none), so that this works in a loop on any thread and needs no child watcher. It does not know about
-tools, approval, or what a command means. Everything a `Processes` started is killed by its `close`, or by
-the guardian when this process dies before that; a child that made a session of its own (setsid) has left the
-group and is out of reach.
+Output is read by `add_reader`, and exits are seen through a pidfd (or a waiting thread if the system has
+none), so this works in a loop on any thread and needs no child watcher. Tools, approval and the meaning of
+commands are handled elsewhere. `Processes.close` kills everything that it started; if this process dies
+first, the guardian does. A child that created its own session (setsid) has left the group and can't be
+reached.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 
 
 class ProcessSpec(msgspec.Struct, frozen=True):
-    """What to run: `text` goes to the shell. `stdin` None is /dev/null; else it is sent (at most 1 MB)
-    and then ended, unless `keep_stdin`. `jail` None: it runs with all rights. `workspace`: the folder that it
-    ends in is asked for, and kept where it lies below this one. `received_bytes` is what the jail's commands
-    had got from the network before; None where nothing counts that."""
+    """A command to run. `text` is for the shell. `stdin` None is /dev/null; otherwise it is sent (at most
+    1 MB) and then ended, unless `keep_stdin`. `jail` None: the command runs unconfined. `workspace`: record
+    the folder it ends in, if that is below this one. `received_bytes` is the number of bytes that the
+    sandbox's commands had received before, or None if they are not counted."""
 
     text: str
     workdir: Path
@@ -63,19 +63,19 @@ class ProcessSpec(msgspec.Struct, frozen=True):
 
     @property
     def received(self) -> bool | None:
-        """Whether bytes may have come to it from the network since; None where nothing counts them."""
+        """Whether bytes from the network may have reached it since. None if they are not counted."""
         if self.jail is None or self.received_bytes is None:
             return None
         return self.jail.received_bytes != self.received_bytes
 
     @property
     def may_receive(self) -> bool | None:
-        """Whether bytes may come to it as long as it runs; None where nothing would count them."""
+        """Whether bytes from the network may reach it while it runs. None if they would not be counted."""
         return self.received if self.jail is None or self.received else self.jail.plan.can_reach
 
 
 class Output:
-    """The first 40 % and the last 60 % of `cap_bytes` of a stream; what lies between is only counted."""
+    """The first 40 % and the last 60 % of `cap_bytes` of a stream. Bytes between them are only counted."""
 
     def __init__(self, cap_bytes: int) -> None:
         self.total_bytes: int = 0
@@ -85,7 +85,7 @@ class Output:
         self._tail = bytearray()
 
     def append(self, data: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Append the next bytes of the stream."""
         self.total_bytes += len(data)
         room = self._head_cap - len(self._head)
         if room > 0:
@@ -95,12 +95,12 @@ class Output:
             self._tail[:] = data[-self._tail_cap :]
         elif data:
             self._tail += data
-            # Cutting only at twice the cap makes the copy amortised.
+            # Cutting only at twice the cap amortises the copying.
             if len(self._tail) > 2 * self._tail_cap:
                 del self._tail[: -self._tail_cap]
 
     def since(self, offset: int) -> tuple[bytes, int, bytes]:
-        """Give what came after byte `offset`: kept head, number of bytes lost after it, kept tail."""
+        """Return the output after byte `offset`: kept head, number of bytes lost after it, kept tail."""
         tail = self._tail[-self._tail_cap :]
         tail_start = self.total_bytes - len(tail)
         lost = max(0, tail_start - max(offset, len(self._head)))
@@ -108,12 +108,12 @@ class Output:
 
 
 class Process:
-    """One running or finished command with its group. Made by `Processes.start`, used on its loop only."""
+    """One running or finished command with its group. Created by `Processes.start`, used on its loop only."""
 
     def __init__(
         self, command: ProcessSpec, popen: Started, out_fd: int, in_fd: int, told: EndFolder | None
     ) -> None:
-        """Take over both descriptors; `in_fd` is -1 where there is no input."""
+        """Take ownership of both descriptors. `in_fd` is -1 if there is no input."""
         self.id = ""
         self.command = command
         self.pid: int = popen.pid
@@ -122,7 +122,7 @@ class Process:
         self.started_s: float = time.monotonic()
         self.ended_s: float | None = None
         self.exited: asyncio.Event = asyncio.Event()
-        self._turned = asyncio.Event()  # it exited, or nobody waits for it any more
+        self._turned = asyncio.Event()  # it exited, or its waiter was released
         self.output_ended: asyncio.Event = asyncio.Event()
         self.on_output: Callable[[bytes], None] | None = None
         self.end_folder: EndFolder | None = told
@@ -142,7 +142,7 @@ class Process:
 
     @property
     def taken_back(self) -> tuple[list[Path], Path | None]:
-        """The protected paths that a confined command changed, as before again; what keeps its version."""
+        """The protected paths restored after a confined command changed them, and the folder of its versions."""
         return getattr(self._popen, "taken_back", []), getattr(self._popen, "aside", None)
 
     @property
@@ -158,7 +158,7 @@ class Process:
             os.set_blocking(self._in_fd, False)
         popen = self._popen
         with contextlib.suppress(OSError):
-            if open_pidfd is not None:  # a jail's launcher may have reaped it, and the number be another's
+            if open_pidfd is not None:  # else the launcher may have reaped it
                 is_ours = isinstance(popen, subprocess.Popen)
                 self._pid_fd = open_pidfd(self.pid) if is_ours else popen.end_handle()
         if self._pid_fd >= 0:
@@ -167,50 +167,50 @@ class Process:
             threading.Thread(target=self._wait_on_thread, name=f"wait-{self.pid}", daemon=True).start()
 
     async def wait(self, timeout_s: float | None) -> bool:
-        """Wait for the exit; False when `timeout_s` passed first."""
+        """Wait for the exit. Returns False if `timeout_s` passed first."""
         return await _happens(self.exited, timeout_s)
 
     async def wait_turn(self, timeout_s: float | None) -> bool:
-        """Wait for the exit, or until it is put aside; False when `timeout_s` passed first."""
+        """Wait for the exit, or until the waiter is released. Returns False if `timeout_s` passed first."""
         return await _happens(self._turned, timeout_s)
 
     def put_aside(self) -> None:
-        """Let whoever waits for the command go on without it."""
+        """Release the waiter of the command, which keeps running."""
         self._turned.set()
 
     async def wait_output_end(self, timeout_s: float) -> bool:
-        """Wait until nobody holds the output open; False when `timeout_s` passed first."""
+        """Wait until no process holds the output open. Returns False if `timeout_s` passed first."""
         return await _happens(self.output_ended, timeout_s)
 
     def write(self, data: bytes, *, ends: bool = False) -> None:
-        """Queue bytes for the input; `ends` closes it after them. Raises ToolError when closed or full."""
+        """Queue bytes for the input; `ends` closes it after them. Raises ToolError if closed or full."""
         if not self.is_stdin_open:
             raise ToolError("the process's input is closed")
         if len(self._unsent) + len(data) > _STDIN_CAP_BYTES:
             raise ToolError("the process does not read its input; 1 MB is waiting already")
         if self.command.pty and ends:
-            # In the middle of a line the first one only hands the line over.
+            # In the middle of a line, the first one only submits the line.
             data += b"\x04" if data.endswith((b"\n", b"\r")) or not data else b"\x04\x04"
         self._unsent += data
         self._stdin_ends = ends
         self._send()
 
     def signal_group(self, number: int) -> None:
-        """Send a signal to every member of the group; none left is fine."""
+        """Send a signal to every member of the group. An empty group is not an error."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
     def has_children(self) -> bool:
-        """Whether the command is over but members of its group still run."""
+        """Whether the command has ended but members of its group still run."""
         return self.exited.is_set() and is_group_alive(self.pid)
 
     def is_alive(self) -> bool:
-        """Whether the command or anything in its group still runs."""
+        """Whether the command or a member of its group still runs."""
         return not self.exited.is_set() or is_group_alive(self.pid)
 
     async def stop(self, grace_s: float = 2.0) -> None:
-        """Ask the whole group to end, kill what is left after `grace_s`, and wait for the exit. If this is
-        cancelled, the group is killed at once."""
+        """Terminate the whole group, kill the rest after `grace_s`, and wait for the exit. A cancel kills the
+        group at once."""
         try:
             self.signal_group(signal.SIGTERM)
             await self._wait_group(grace_s)
@@ -220,7 +220,7 @@ class Process:
         await self._wait_group(2.0)
 
     def release(self) -> None:
-        """Stop reading and writing; reap a finished child and stop watching it. Callable twice."""
+        """Stop reading and writing; reap a finished child and stop watching it. Can be called twice."""
         self._close_output()
         self._close_input()
         if self.end_folder is not None:
@@ -230,7 +230,7 @@ class Process:
             self._mark_exited()
 
     def reap(self, timeout_s: float) -> None:
-        """Block until a killed child is gone, at most `timeout_s`."""
+        """Block until a killed child has ended, at most `timeout_s`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(timeout_s)
 
@@ -246,7 +246,7 @@ class Process:
         except BlockingIOError:
             return
         except OSError:
-            data = b""  # EIO: a terminal whose last user closed it
+            data = b""  # EIO: the last user of the terminal closed it
         if not data:
             self._close_output()
             return
@@ -276,7 +276,7 @@ class Process:
             except BlockingIOError:
                 self._loop.add_writer(self._in_fd, self._send)
                 return
-            except OSError:  # the reader is gone
+            except OSError:  # the reader has closed its end
                 self._close_input()
                 return
             del self._unsent[:sent]
@@ -309,7 +309,7 @@ class Process:
 
 
 class Processes:
-    """Every command started for one session or app. Background ones have an id; `close` leaves none alive."""
+    """Every command started for one session or app. Background ones have an id. `close` leaves none alive."""
 
     def __init__(
         self,
@@ -328,7 +328,7 @@ class Processes:
         self._shell = find_outside("bash") or "/bin/sh"
 
     def start(self, command: ProcessSpec) -> Process:
-        """Start a command in a group of its own. Raises BadInput (the system can't take it), ToolError."""
+        """Start a command in its own group. Raises BadInput if the system can't accept it, and ToolError."""
         stdin = command.stdin
         if stdin and len(stdin) > _STDIN_CAP_BYTES:
             raise BadInput("the input is over 1 MB; write it to a file and redirect that")
@@ -349,7 +349,7 @@ class Processes:
         return process
 
     def publish(self, process: Process) -> str:
-        """Give a process an id under which the model finds it, and drop the oldest finished ones."""
+        """Assign a process an id for the model, and drop the oldest finished ones."""
         self._count += 1
         process.id = f"p{self._count}"
         self._background[process.id] = process
@@ -360,35 +360,35 @@ class Processes:
         return process.id
 
     def check_room(self) -> None:
-        """Raise ToolError when too many background processes run already."""
+        """Raise ToolError if too many background processes are running."""
         running = sum(p.is_alive() for p in self._background.values())
         if running >= self._max_background:
             raise ToolError(f"{running} background processes run already; kill some with the process tool")
 
     def get(self, process_id: str) -> Process | None:
-        """Find a background process."""
+        """Return a background process, or None."""
         return self._background.get(process_id)
 
     def listed(self) -> list[Process]:
-        """Give the background processes, oldest first."""
+        """Return the background processes, oldest first."""
         return list(self._background.values())
 
     def put_aside(self) -> int:
-        """Have the commands that are waited for run on in the background; says how many."""
+        """Move the commands that are waited for to the background. Returns their number."""
         waited = [p for p in self._held.values() if not p.id and not p.exited.is_set()]
         for process in waited:
             process.put_aside()
         return len(waited)
 
     def forget(self, process: Process) -> None:
-        """Let go of a process; one that is still dying is held until `close`, so that it is reaped."""
+        """Forget a process. One that has not exited yet is held until `close`, so that it is reaped."""
         process.release()
         if process.exited.is_set():
             self._held.pop(process.pid, None)
             self._guardian.drop(process.pid)
 
     def close(self) -> None:
-        """Kill everything that is left; blocks for at most a second where something ignores SIGTERM."""
+        """Kill all remaining processes. Blocks for at most a second if one ignores SIGTERM."""
         living = [p for p in self._held.values() if p.is_alive()]
         for process in living:
             process.signal_group(signal.SIGTERM)
@@ -438,10 +438,10 @@ class Processes:
 def _unconfined(
     command: ProcessSpec, arguments: list[str], child_fd: int, more: int
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a command with all rights; gives it and the other end of its input, -1 for none."""
+    """Start a command unconfined. Returns it and the other end of its input, or -1."""
     if command.pty:
-        # Opening the terminal by name in the new session makes it the controlling one, which a
-        # function run between fork and exec would also do, but unsafely in a program with threads.
+        # Opening the terminal by name in the new session makes it the controlling one. A function run between
+        # fork and exec could do that too, but unsafely in a program with threads.
         arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
     wants_pipe = not command.pty and command.stdin is not None
     handed = () if more < 0 else (more,)
@@ -472,7 +472,7 @@ def _encoded(environment: tuple[tuple[str, str], ...]) -> Mapping[bytes, bytes]:
 def _jailed(
     command: ProcessSpec, jail: Jail, arguments: list[str], child_fd: int, more: int
 ) -> tuple[Started, int]:
-    """Start a command in its jail; gives it and the other end of its input, -1 for none."""
+    """Start a command in its sandbox. Returns it and the other end of its input, or -1."""
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where commands are confined
 
     wanted = JailedCommand(arguments, jail.environment(command.environment), command.workdir, command.pty)

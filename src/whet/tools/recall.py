@@ -1,7 +1,8 @@
-"""What `recall` does: bring back what a conversation no longer shows, by words, by number, or the trail.
+"""The `recall` tool: bring back messages that a conversation no longer shows, by words, by number, or from
+the trail.
 
-Everything ever said in a session stays in the store; summaries name it as #12 or #12-40. Reads only, and
-only the session that calls. It does not know how a context engine chose what to leave out.
+All messages of a session stay in the store; summaries refer to them as #12 or #12-40. Reads only the
+calling session. Which messages are left out is the context engine's choice.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _KINDS: dict[str, tuple[Kind, ...]] = {
 
 
 class _Ref(NamedTuple):
-    """Messages first to last, the first one from a character on."""
+    """Messages `first` to `last`, the first one from a character on."""
 
     first: int
     skip_chars: int
@@ -42,7 +43,7 @@ class _Ref(NamedTuple):
 
 
 async def bring_back(database: StateDatabase, session_id: str, ref: str) -> ToolOutput:
-    """Give the messages that a reference names, or a page of the trail. Raises BadInput."""
+    """Return the messages that a reference names, or a page of the trail. Raises BadInput."""
     ref = ref.strip().lower()
     listing = _TRAIL.match(ref)
     if listing is None:
@@ -53,7 +54,7 @@ async def bring_back(database: StateDatabase, session_id: str, ref: str) -> Tool
 
 
 async def find_words(database: StateDatabase, session_id: str, query: str, limit: int) -> ToolOutput:
-    """Give the messages of a session that fit words. Raises BadInput."""
+    """Return the session's messages that match words. Raises BadInput."""
     if not words.terms(query):
         raise BadInput("give query (words to find) or ref (such as #12-40)")
     wanted = min(max(limit, 1), 30)
@@ -73,7 +74,7 @@ def _parse_ref(text: str) -> _Ref:
 
 
 def _page(connection: apsw.Connection, session_id: str, ref: _Ref) -> ToolOutput:
-    """Write messages from a reference until the page is full, and how to go on."""
+    """Format messages from a reference until the page is full, and add how to continue."""
     rows = span(connection, session_id, ref.first, ref.last, _ROWS_MAX)
     if not rows:
         return ToolOutput(f"There are no messages #{ref.first}-{ref.last} in this conversation.")
@@ -104,7 +105,7 @@ def _page(connection: apsw.Connection, session_id: str, ref: _Ref) -> ToolOutput
 
 
 def _parts(connection: apsw.Connection, session_id: str, seq: int, message: Message) -> tuple[str, str]:
-    """Give a message's heading, with the call that a tool result answers, and its text."""
+    """Return a message's heading, with the call that a tool result answers, and its text."""
     if message.role == "tool":
         asked = call_of(connection, session_id, seq)
         call = f" {_short(asked[1].arguments)} (called in #{asked[0]})" if asked else ""
@@ -117,7 +118,7 @@ def _parts(connection: apsw.Connection, session_id: str, seq: int, message: Mess
 def _found(
     connection: apsw.Connection, session_id: str, query: str, hits: list[Hit], limit: int
 ) -> ToolOutput:
-    """Write the hits, most of the page for the best ones; earlier uses of this tool are no finds."""
+    """Format the hits; the best ones get most of the page. Earlier uses of this tool are skipped."""
     wanted = words.pieces(query)
     shown: list[str] = []
     left = PAGE_CHARS - _RESERVE
@@ -144,7 +145,7 @@ def _is_own(message: Message) -> bool:
 
 
 def _around(text: str, wanted: list[str], room: int) -> str:
-    """Give the part of a text that surrounds the first match."""
+    """Return the part of a text around the first match."""
     if len(text) <= room:
         return text
     spot = words.find(text, wanted)

@@ -1,7 +1,6 @@
 """The tools of one process, in a fixed order.
 
-What a session sends is this order and these bytes, so both never depend on hashing or on time. The
-registry does not know what any tool does.
+Sessions send exactly this order and these bytes, so neither depends on hashing or time.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ TOOLSETS = ("file", "terminal", "web", "memory", "skills", "session", "delegatio
 
 
 class Registry:
-    """Tools by name, in the order they were given. Raises ConfigError when a name comes twice."""
+    """Tools by name, in the order they were given. Raises ConfigError if a name occurs twice."""
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self.by_name: dict[str, Tool] = {}
@@ -27,7 +26,7 @@ class Registry:
             self.add(tool)
 
     def add(self, tool: Tool) -> None:
-        """Take one more tool, last in order."""
+        """Add a tool at the end. Raises ConfigError if its name exists."""
         if tool.name in self.by_name:
             raise ConfigError(
                 f"two tools are named {tool.name}", hint="disable the plugin that brings the second one"
@@ -35,9 +34,9 @@ class Registry:
         self.by_name[tool.name] = tool
 
     def select(self, toolsets: Iterable[str], disabled: Iterable[str] = ()) -> Registry:
-        """Give the tools of these toolsets without the disabled ones, in this registry's order.
+        """Return the tools of these toolsets without the disabled ones, in this registry's order.
 
-        A toolset that is known but has no tool here adds nothing; an unknown one is a ConfigError.
+        A known toolset without tools adds nothing; an unknown one raises ConfigError.
         """
         wanted, without = list(toolsets), set(disabled)
         known = dict.fromkeys([*TOOLSETS, *(tool.toolset for tool in self.by_name.values())])
@@ -50,7 +49,7 @@ class Registry:
         )
 
     def get(self, name: str) -> Tool:
-        """Give the tool of that name. Raises BadInput of kind unknown_tool that names the nearest."""
+        """Return the tool of that name. Raises BadInput of kind unknown_tool with the nearest name."""
         found = self.by_name.get(name)
         if found is None:
             close = nearest(name, self.by_name)
@@ -63,17 +62,17 @@ class Registry:
         return found
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Give what the model is told, in order."""
+        """Return the specs that the model gets, in order."""
         return tuple(tool.spec for tool in self.by_name.values())
 
     @property
     def tools_json(self) -> bytes:
-        """The specs as JSON for storing; read back with `read_specs` they encode to the same bytes."""
+        """The specs as JSON for storing. Specs read back with `read_specs` encode to the same bytes."""
         return msgspec.json.encode(self.specs())
 
 
 def read_specs(tools_json: bytes) -> tuple[ToolSpec, ...]:
-    """Give the specs that `tools_json` was made from, key order included."""
+    """Return the specs that `tools_json` was made from, with their key order."""
     return from_json(tools_json, tuple[ToolSpec, ...])
 
 

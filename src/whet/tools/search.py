@@ -1,8 +1,8 @@
-"""What `search_files` does: lines that match, or files by name, below a folder of the workspace.
+"""The `search_files` tool: find matching lines, or files by name, below a folder of the workspace.
 
-Ripgrep does the work where it is installed; `walk.py` does it otherwise, or where the pattern needs what
-only Python's expressions have. Both are processes of their own with the same output, killed when the call
-is cancelled. What a match means is nobody's business here.
+Ripgrep is used if it is installed. `walk.py` is used otherwise, or if the pattern needs a feature that
+only Python's expressions have. Both run as processes with the same output format and are killed when the
+call is cancelled.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _Rows = dict[str, list[tuple[int, str]]]
 
 
 class _Found(msgspec.Struct):
-    """What a search gave: rows (line number, text) by path; names have none."""
+    """The result of a search: rows (line number, text) by path. Names have no rows."""
 
     rows: _Rows
     count: int = 0
@@ -78,8 +78,8 @@ class _Command(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What is looked for: a regular expression in the lines of files, or a glob over their `names`; and
-    which of the hits are shown."""
+    """A search: a regular expression for the lines of files, or a glob for file names if `names`; and which
+    hits to show."""
 
     pattern: str
     names: bool
@@ -89,7 +89,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 async def search(place: ConfinedPath, query: Query, ripgrep: str | None) -> str:
-    """Give the hits below a folder, or in a file. Raises ToolError."""
+    """Return the hits below a folder, or in a file. Raises ToolError."""
     if not query.pattern or _NOT_ONE_LINE.search(query.pattern):
         raise BadInput("pattern must be one line of text", hint="search for one line of it")
     if kind(place) == "":
@@ -114,7 +114,7 @@ async def _names(place: ConfinedPath, pattern: str, program: str | None) -> _Fou
 
 
 async def _content(place: ConfinedPath, pattern: str, glob: str, program: str | None) -> _Found:
-    """Search with ripgrep, then with Python's expressions, then for the plain text, until one can."""
+    """Search with ripgrep, then with Python's expressions, then for the plain text, until one succeeds."""
     if program:
         arguments = (program, *_RIPGREP, *_LINES, *_only(glob), "-e", pattern, "--", _target(place))
         found, errors = await _run(_Command(arguments, True, _folder(place)), place)
@@ -136,7 +136,7 @@ def _own(mode: str, place: ConfinedPath, pattern: str) -> tuple[str, ...]:
 
 
 def _only(glob: str) -> tuple[str, ...]:
-    """Let ripgrep skip other files early. Its --glob would also bring back ignored ones; a type does not."""
+    """Let ripgrep skip other files early. Its --glob would also include ignored files; a type does not."""
     if _SIMPLE_GLOB.fullmatch(glob):
         return ("--type-add", f"wanted:{glob}", "--type", "wanted")
     return ()
@@ -169,7 +169,8 @@ async def _filtered(found: _Found, glob: str) -> _Found:
 
 
 async def _run(command: _Command, place: ConfinedPath) -> tuple[_Found, str]:
-    """Run a search program to its end, its limit or a cancel; gives its output and its complaint."""
+    """Run a search program until it ends, reaches its limit or is cancelled. Returns its output and error
+    text."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=command.cwd
@@ -188,12 +189,12 @@ async def _run(command: _Command, place: ConfinedPath) -> tuple[_Found, str]:
         found.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
     finally:
         _end(process)
-        await process.communicate()  # not `wait`: it never ends where asyncio had stopped reading a full pipe
+        await process.communicate()  # not `wait`, which never ends if asyncio had stopped reading a full pipe
     return found, clean(errors.decode("utf-8", "replace")).strip()[:500]
 
 
 def _end(process: Process) -> None:
-    """Kill what still runs, by number: Process.kill would reap an ended one under asyncio's eyes."""
+    """Kill the process if it still runs, by its id: Process.kill could reap it before asyncio does."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
@@ -220,7 +221,7 @@ async def _collect(process: Process, found: _Found, has_lines: bool) -> None:
 
 
 def _take(buffer: bytes, found: _Found, has_lines: bool) -> bytes:
-    """Read whole records (path NUL, or path NUL number:line NEWLINE) and give what is left over."""
+    """Parse complete records (path NUL, or path NUL number:line NEWLINE) and return the remaining bytes."""
     start = 0
     while (middle := buffer.find(b"\0", start)) >= 0:
         if not has_lines:
@@ -240,7 +241,8 @@ def _take(buffer: bytes, found: _Found, has_lines: bool) -> bytes:
 
 
 def _drop_binary(path: bytes, found: _Found) -> bytes:
-    """Forget files that ripgrep found to be binary after it had shown lines; gives the path after that."""
+    """Drop files that ripgrep found to be binary after printing lines of them. Returns the path after such
+    notices."""
     while notice := _BINARY.match(path):
         dropped = found.rows.pop(_name(notice[1]), [])
         found.count -= len(dropped)

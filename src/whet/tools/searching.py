@@ -1,4 +1,4 @@
-"""What `web_search` does: asks the engine and writes the results down, as untrusted text."""
+"""The `web_search` tool: query the engine and format the results as untrusted text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_QUERY = 400
 
 
 async def searched(chosen: Callable[[], SearchEngine] | None, query: str, page: int) -> ToolOutput:
-    """Give results of the engine that `chosen` gives, for the model. Raises ToolError."""
+    """Return the results of the engine that `choose_engine` returns, for the model. Raises ToolError."""
     if chosen is None:
         raise ToolError("no engine is set", hint="whet config set search.provider searxng")
     engine = chosen()

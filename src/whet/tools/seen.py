@@ -1,7 +1,8 @@
-"""Which state of a file a session knows: so that nothing is written over what somebody else changed since.
+"""Track which version of a file a session has read, so that other people's later changes are not overwritten.
 
-Only what was read or written here is known; a file that was never read may be replaced. What a session's own
-command changes while it runs counts as known. Nothing here is durable: after a restart files are read again.
+Only files that were read or written here are tracked; a file that was never read may be replaced. Changes
+that a session's own command makes while it runs count as read. Nothing is durable: after a restart, files
+must be read again.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _State = tuple[object, str]
 
 
 class SeenFiles:
-    """What the sessions of this process know. Used on the tools' threads."""
+    """The file versions that this process's sessions have read. Used on the tools' threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._states: OrderedDict[_Key, tuple[ConfinedPath, _State]] = OrderedDict()
 
     def note(self, ctx: ToolContext, place: ConfinedPath, state: _State | None = None) -> None:
-        """Note that a session knows a file, as it is now or was in `state`."""
+        """Record that a session knows a file as it is now, or as it was in `state`."""
         found = state_of(ctx, place) if state is None else state
         with self._lock:
             self._states[ctx.session_id, place.path] = (place, found)
@@ -39,12 +40,12 @@ class SeenFiles:
                 self._states.popitem(last=False)
 
     def note_all(self, ctx: ToolContext, places: Sequence[ConfinedPath]) -> None:
-        """Note that a session knows files as they are now."""
+        """Record that a session knows these files as they are now."""
         for place in places:
             self.note(ctx, place)
 
     def check(self, ctx: ToolContext, place: ConfinedPath) -> None:
-        """Raise ToolDenied where a file is not as the session knows it."""
+        """Raise ToolDenied if a file is not as the session knows it."""
         known = self._states.get((ctx.session_id, place.path))
         if known is not None and known[1] != state_of(ctx, place):
             raise ToolDenied(
@@ -53,14 +54,15 @@ class SeenFiles:
             )
 
     def untouched(self, ctx: ToolContext) -> list[ConfinedPath]:
-        """Give the files that are as the session knows them, before a command of its own runs."""
+        """Return the files that are as the session knows them, before a command of its own runs."""
         with self._lock:
             known = [found for (session_id, _), found in self._states.items() if session_id == ctx.session_id]
         return [place for place, state in known if _as_is(ctx, place) == state]
 
 
 def state_of(ctx: ToolContext, place: ConfinedPath) -> _State:
-    """Give what changes when a file does, on the disk or in the person's editor. Raises ToolError."""
+    """Return a value that changes whenever the file does, on disk or in the person's editor. Raises
+    ToolError."""
     unsaved = held.unsaved(ctx.buffers, place)
     return atomic.fingerprint(place), "" if unsaved is None else hashlib.sha256(unsaved).hexdigest()
 

@@ -1,7 +1,6 @@
-"""What `session_search` does: find what was said in earlier conversations and read around a hit.
+"""The `session_search` tool: search earlier conversations and read around a hit.
 
-Reads the store only; private sessions and other people's are never found. It does not know how text is
-indexed.
+Reads the store only. Private sessions and other people's sessions are never found.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from whet.store.search import Hit, around, find
 async def search_sessions(
     database: StateDatabase, asking: str, query: str, session_id: str, limit: int
 ) -> ToolOutput:
-    """Give the places that fit `query`, of one session where it is named, as the session `asking` may see."""
+    """Return the messages that match `query`, of one session if it is given, limited to messages that the
+    session `asking` may see."""
     if not query.strip():
         return ToolOutput("Give a query.", error_kind="bad_input")
     own = await database.read(lambda db: sessions.profile_of(db, asking))
@@ -33,7 +33,7 @@ async def search_sessions(
 
 
 async def read_around(database: StateDatabase, asking: str, session_id: str, seq: int) -> ToolOutput:
-    """Give the messages around one. Raises BadInput for a session that `asking` may not see."""
+    """Return the messages around one. Raises BadInput for a session that `asking` may not see."""
     rows = await database.read(lambda db: _around(db, asking, session_id, seq))
     return ToolOutput("\n".join(_line(number, row) for number, row in rows) or "Nothing there.")
 

@@ -1,8 +1,8 @@
-"""What `terminal` and `process` do: run shell commands, and talk to those left in the background.
+"""The `terminal` and `process` tools: run shell commands, and control those in the background.
 
-What comes back is readable text, head and tail of it, with the exit code. The command gets the user's
-environment without variables that look like secrets. This module does not judge commands: the gate has
-done that before, and must have seen `stdin` and what `process` writes as well.
+Results are readable text, head and tail, with the exit code. A command gets the user's environment without
+variables that look like secrets. Commands are not judged here: the gate has done that, including `stdin`
+and the text that `process` writes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SECRET_ENDS = (
     *(f"_{word}" for word in (*_SECRET_WORDS, "CREDENTIALS", "AUTH", "AUTH_CONFIG")),
     *("PASSWORD", "PASSWD", "PASSPHRASE"),
 )
-# MYSQL_PWD is a password; these are two folders and a file.
+# These look like secrets but are two folders and a file. MYSQL_PWD is a password.
 _NO_SECRETS = frozenset({"PWD", "OLDPWD", "GOOGLE_APPLICATION_CREDENTIALS"})
 _QUIET = {
     "PAGER": "cat",
@@ -41,11 +41,11 @@ _QUIET = {
     "GIT_PAGER": "cat",
     "SYSTEMD_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",  # else reading writes the index, and a hook runs
+    "GIT_OPTIONAL_LOCKS": "0",  # otherwise reading writes the index, and a hook runs
     "PYTHONUNBUFFERED": "1",
     "DEBIAN_FRONTEND": "noninteractive",
 }
-# Drivers with names of their own can't be set here; for those the gate reads a repository's settings.
+# Drivers with custom names can't be set here; for those the gate reads a repository's settings.
 _GIT_SETTINGS = (
     ("core.fsmonitor", "false"),
     ("safe.bareRepository", "explicit"),
@@ -64,12 +64,14 @@ _CONTINUATION = bytes(range(0x80, 0xC0))
 def command_environment(
     source: Mapping[str, str], pass_variables: Collection[str] = (), *, pty: bool = False
 ) -> dict[str, str]:
-    """Give a command's environment: `source` without secrets, set up so that nothing waits for a person."""
+    """Return a command's environment: `source` without secrets, and set up so that no program waits for a
+    person."""
     return dict(_environment(_items(source), frozenset(pass_variables), pty))
 
 
 def _items(source: Mapping[str, str]) -> tuple[tuple[str, str], ...] | tuple[tuple[bytes, bytes], ...]:
-    # This process's own as bytes: reading all of it as text, for every command, costs a tenth of a spawn.
+    # This process's own environment as bytes: decoding all of it for every command takes a tenth of a spawn's
+    # time.
     return tuple(os.environb.items()) if source is os.environ else tuple(source.items())
 
 
@@ -77,7 +79,7 @@ def _items(source: Mapping[str, str]) -> tuple[tuple[str, str], ...] | tuple[tup
 def _environment(
     items: tuple[tuple[str | bytes, str | bytes], ...], pass_variables: frozenset[str], pty: bool
 ) -> Mapping[str, str]:
-    """Give the environment that is made of `items`, the same object as long as nothing has changed."""
+    """Return the environment for `items`; the same object while they are unchanged."""
     source = {os.fsdecode(name): os.fsdecode(value) for name, value in items}
     kept = {k: v for k, v in source.items() if k in pass_variables or not _looks_secret(k)}
     made = {**kept, **_QUIET, **_git_settings(kept), **({"TERM": "xterm-256color"} if pty else _DUMB)}
@@ -85,7 +87,8 @@ def _environment(
 
 
 def _git_settings(kept: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables by which git runs nothing that a repository names, after those that are set."""
+    """Return variables that stop git from running programs that a repository names, added to the existing
+    ones."""
     given = kept.get("GIT_CONFIG_COUNT", "")
     first = int(given) if given.isascii() and given.isdigit() else 0
     made = {"GIT_CONFIG_COUNT": str(first + len(_GIT_SETTINGS))}
@@ -98,7 +101,8 @@ def _looks_secret(name: str) -> bool:
     if name.startswith("GIT_CONFIG_KEY_"):
         return False
     words = f"_{name.upper()}"
-    stem = words.rstrip("0123456789")  # a pattern for all of this takes longer to compile than most commands
+    # a pattern for all of this takes longer to compile than most commands take to run
+    stem = words.rstrip("0123456789")
     if stem != words:
         stem = stem.removesuffix("_")
     return name not in _NO_SECRETS and ("_SECRET_" in words or stem.endswith(_SECRET_ENDS))
@@ -111,10 +115,13 @@ def job(
     how: tuple[str, bool, bool],
     given: tuple[ShellLimits, Mapping[str, str]],
 ) -> ProcessSpec:
-    """Give a command as it is run. `how`: its input, whether on a terminal, whether in the background;
-    `given`: the limits, and the environment that it gets without secrets. Raises BadInput."""
+    """Return a command as it is to be run.
+
+    `mode` is its input, whether it gets a terminal, and whether it runs in the background. `settings` are
+    the limits and the environment that it gets without secrets. Raises BadInput.
+    """
     (stdin, pty, background), (limits, source) = how, given
-    waits_for_input = background or pty  # a terminal must be sent its end of file
+    waits_for_input = background or pty  # a terminal must be sent an end of file
     return ProcessSpec(
         text=command,
         workdir=_inside(workspace, workdir),
@@ -128,16 +135,18 @@ def job(
 
 
 class Shell:
-    """Runs commands and looks after those in the background."""
+    """Runs commands and manages those in the background."""
 
     def __init__(self, processes: Processes, limits: ShellLimits) -> None:
         self._processes = processes
         self._limits = limits
 
     async def run(self, job: ProcessSpec, timeout_s: float, show: Callable[[str], None]) -> ToolOutput:
-        """Run a command to its end or its time limit and give what it printed; `show` gets it as it comes.
+        """Run a command until it ends or reaches its time limit and return its output, which `show` gets as
+        it arrives.
 
-        What it leaves running is published as a background process. A cancel stops it.
+        Processes that it leaves running are published as a background process. Cancelling stops the
+        command.
         """
         process = self._processes.start(job)
         limit_s = _time_limit(timeout_s, self._limits.timeout_s)
@@ -157,7 +166,7 @@ class Shell:
         return _result(self._processes, process, None if in_time else limit_s, self._limits)
 
     def start(self, job: ProcessSpec) -> ToolOutput:
-        """Start a command in the background and say its name."""
+        """Start a command in the background and return its name."""
         self._processes.check_room()
         process = self._processes.start(job)
         name = self._processes.publish(process)
@@ -165,21 +174,21 @@ class Shell:
         return ToolOutput(said, received=job.may_receive, runs_on=name)
 
     def listed(self, more: Sequence[str] = ()) -> ToolOutput:
-        """Give the background processes, a line each, and `more` lines."""
+        """Return the background processes, one line each, and the lines of `more`."""
         found = [*map(_line, self._processes.listed()), *more]
         return ToolOutput("\n".join(found) or "no background processes")
 
     async def look(self, name: str, wait_s: float | None, show: Callable[[str], None]) -> ToolOutput:
-        """Give what a process printed since the last look, after its exit or `wait_s` where given."""
+        """Return a process's output since the last call, after its exit or after `wait_s` if given."""
         found = _find(self._processes, name)
         if wait_s is not None:
             await _watch(found, _time_limit(wait_s, 30.0), show)
-            if found.exited.is_set():  # its last words may still be in the pipe
+            if found.exited.is_set():  # its last output may still be in the pipe
                 await found.wait_output_end(_PIPE_GRACE_S)
         return _report(found, self._limits, is_kill=False)
 
     async def kill(self, name: str) -> ToolOutput:
-        """End a process and its children and give what it still printed."""
+        """End a process and its children and return their remaining output."""
         found = _find(self._processes, name)
         await found.stop()
         await found.wait_output_end(_PIPE_GRACE_S)
@@ -227,7 +236,7 @@ def _result(
 
 
 def _moved(process: Process) -> tuple[str | None, str]:
-    """Give the folder below the workspace that a command went to, None for none, and a line that says so."""
+    """Return the folder below the workspace that a command moved to, or None, and a line that reports it."""
     root = process.command.workspace
     ended = process.end_folder.take() if process.end_folder is not None else None
     if root is None or ended is None or ended == process.command.workdir:
@@ -239,7 +248,7 @@ def _moved(process: Process) -> tuple[str | None, str]:
 
 
 def _aside(processes: Processes, process: Process, limits: ShellLimits) -> ToolOutput:
-    """Give what a command printed until the person put it into the background, and its name there."""
+    """Return a command's output until the person moved it to the background, and its name there."""
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     name = processes.publish(process)
     note = f"[the person put it into the background, where it runs on as {name}; see it with process]"
@@ -259,7 +268,7 @@ def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutp
 
 def _send(process: Process, text: str, *, newline: bool, eof: bool) -> ToolOutput:
     if newline and not (eof and not text):
-        # Enter on a keyboard is a carriage return; programs in raw mode know no other.
+        # The Enter key sends a carriage return; programs in raw mode accept nothing else.
         text += "\r" if process.command.pty else "\n"
     data = text.encode("utf-8", "replace")
     process.write(data, ends=eof)
@@ -277,7 +286,8 @@ async def _watch(process: Process, timeout_s: float, show: Callable[[str], None]
 
 
 class LiveFeed:
-    """Passes output on as it comes, 20 times a second at most, 4 KB at a time; a flood loses its middle."""
+    """Passes output on as it arrives, at most 20 times a second and 4 KB at a time. A flood loses its
+    middle."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -287,14 +297,14 @@ class LiveFeed:
         self._loop = asyncio.get_running_loop()
 
     def take(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Queue the next bytes."""
         self._pending = (self._pending + data)[-_FEED_CAP_BYTES:]
         if self._timer is None:
             wait_s = max(0.0, self._shown_s + _FEED_INTERVAL_S - self._loop.time())
             self._timer = self._loop.call_later(wait_s, self._flush)
 
     def close(self) -> None:
-        """Show what is left and stop."""
+        """Show the remaining output and stop."""
         if self._timer is not None:
             self._timer.cancel()
         self._flush()
@@ -307,7 +317,7 @@ class LiveFeed:
             self._show(as_printed(data.decode("utf-8", "replace")))
 
     def _split(self, data: bytes) -> tuple[bytes, bytes]:
-        # A character cut in two by the pipe waits for its other half.
+        # A character that the pipe cut in two waits for its other half.
         for back in range(1, min(4, len(data)) + 1):
             byte = data[-back]
             if byte >= 0xC0:
@@ -327,7 +337,7 @@ def _read_text(process: Process, cap_chars: int) -> str:
         return f"[binary output, {size:,} bytes, begins {start}; redirect it to a file]"
     if not lost_bytes:
         return clip(as_printed((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
-    # The cut may have gone through a character at either side.
+    # Either side of the cut may be in the middle of a character.
     whole_head = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
     first = as_printed(whole_head)[: cap_chars * 2 // 5]
     last = as_printed(tail.lstrip(_CONTINUATION).decode("utf-8", "replace")).rstrip()[-(cap_chars * 3 // 5) :]

@@ -1,8 +1,8 @@
-"""Make a tool out of a typed function: its schema, its checks and its call.
+"""Make a tool from a typed function: its schema, its checks and its call.
 
-The JSON schema is derived from the signature and kept as small as it can be, since every request carries
-it. Arguments are read leniently where the intent is plain ("5" for 5, "true" for true, JSON text for a
-list) and refused by name where it is not. This module knows no concrete tool and no registry.
+The JSON schema is derived from the signature and kept small, since every request carries it. Arguments are
+read leniently if the intent is clear ("5" for 5, "true" for true, JSON text for a list); otherwise the
+error names the argument.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _WORDS = {
 
 
 class _Unsent:
-    """The mark of an argument that is read when given, but that no request describes."""
+    """Marks an argument that is accepted but not described in requests."""
 
 
 UNSENT = _Unsent()
 
 
 class ToolOptions(TypedDict, total=False):
-    """What a tool declares of itself; absent ones take the defaults of `contract.tools.Tool`."""
+    """A tool's own declarations. Missing ones take the defaults of `contract.tools.Tool`."""
 
     name: str
     description: str
@@ -82,7 +82,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
     @property
     def is_required(self) -> bool:
-        """Whether the call must give it."""
+        """Whether a call must include it."""
         return self.default is _REQUIRED
 
 
@@ -92,13 +92,14 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]
 
 
 def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
-    """Make a tool named like the function, described by the first paragraph of its docstring.
+    """Make a tool named after the function and described by the first paragraph of its docstring.
 
-    Each parameter is an argument of the model's, typed str, int, float, bool, list, Literal, a msgspec Struct
-    or one of them | None, with its description in Annotated; a first one that is a ToolContext is not. It
-    gives text, a ToolOutput, or a value that the model reads as JSON. An async function runs on the event
-    loop; a synchronous one runs on `pool`, which it then must name, and may take `stop: threading.Event`,
-    which is set when the call is cancelled. Raises TypeError on a function that can't be a tool.
+    Each parameter is an argument for the model, of type str, int, float, bool, list, Literal, a msgspec
+    Struct or one of them | None, with its description in Annotated. A first parameter of type ToolContext
+    is not an argument. The function returns text, a ToolOutput, or a value that the model gets as JSON. An
+    async function runs on the event loop. A synchronous one runs on `pool`, which it must name, and may
+    take `stop: threading.Event`, which is set when the call is cancelled. Raises TypeError if the function
+    can't be a tool.
     """
     name = options.get("name") or getattr(function, "__name__", "")
     if not _NAME.fullmatch(name):
@@ -124,8 +125,8 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
 
 
 def checked(tool: Tool, also: Callable[[dict[str, Any]], None]) -> Tool:
-    """Give a tool whose arguments are also checked by `also`, which raises ToolError, before a person is
-    asked."""
+    """Return a tool whose arguments are also checked by `also` before a person is asked. `also` raises
+    ToolError."""
     read = tool.check
 
     def check(given: dict[str, Any]) -> dict[str, Any]:
@@ -149,9 +150,9 @@ async def _proposed(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextCh
 
 
 def read_arguments(name: str, parameters: tuple[Parameter, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """Give the arguments of a call as the function's types; raises one BadInput that names every fault.
+    """Convert the arguments of a call to the function's types. Raises one BadInput that names every fault.
 
-    null for an argument that may be left out counts as left out.
+    null for an optional argument counts as omitted.
     """
     known = {parameter.name: parameter for parameter in parameters}
     faults = [_unknown(key, known) for key in given if key not in known]
@@ -175,7 +176,7 @@ def read_arguments(name: str, parameters: tuple[Parameter, ...], given: dict[str
 
 
 def object_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
-    """Give the JSON schema of an object with these fields and no others."""
+    """Return the JSON schema of an object with these fields and no others."""
     properties: dict[str, Any] = {}
     required: list[str] = []
     for parameter in parameters:
@@ -190,7 +191,7 @@ def object_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Give the name in `known` that `word` was probably meant to be, or an empty string."""
+    """Return the name in `candidates` that `word` probably meant, or an empty string."""
     names = list(known)
     for name in names:
         if len(name) > 2 and (name in word or (len(word) > 2 and word in name)):

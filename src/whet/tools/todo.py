@@ -1,7 +1,7 @@
-"""What `todo` keeps: the model's list of what is to be done in a session.
+"""The `todo` tool: the model's list of work in a session.
 
-The whole list is in each result, and replaying the calls' arguments gives it back, so a resume needs
-the transcript and nothing else. Lists are kept per session and bounded. It does not read transcripts.
+Each result holds the whole list, and replaying the calls' arguments rebuilds it, so resuming needs only
+the transcript. Lists are kept per session and bounded. Transcripts are read elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MARKS: dict[Status, str] = {"pending": " ", "in_progress": ">", "completed": "x
 
 
 class TodoItem(msgspec.Struct, frozen=True):
-    """One thing to do. Merging may leave out the content or the status of an item that exists."""
+    """One item. When merging, the content or the status of an existing item may be omitted."""
 
     id: str = ""
     content: str = ""
@@ -40,16 +40,17 @@ class _Arguments(msgspec.Struct, frozen=True):
 
 
 class TodoLists(msgspec.Struct):
-    """The lists of the sessions at work, by session id; the ones longest unused are let go."""
+    """The lists of active sessions, by session id. The least recently used are dropped."""
 
     _lists: OrderedDict[str, list[TodoItem]] = msgspec.field(default_factory=OrderedDict[str, list[TodoItem]])
 
     def get(self, session_id: str) -> list[TodoItem]:
-        """Give a session's list; empty where there is none."""
+        """Return a session's list, or an empty list."""
         return list(self._lists.get(session_id, ()))
 
     def update(self, session_id: str, items: Iterable[TodoItem], *, merge: bool) -> list[TodoItem]:
-        """Replace a session's list, or change and add by id. Raises BadInput and then changes nothing."""
+        """Replace a session's list, or change and add items by id. Raises BadInput and then changes
+        nothing."""
         old = self.get(session_id) if merge else []
         new = _merged(old, items)
         self._lists[session_id] = new
@@ -70,7 +71,7 @@ class TodoLists(msgspec.Struct):
 
 
 def written(items: list[TodoItem]) -> str:
-    """Write a list as the model reads it: mark, id, content, and the counts."""
+    """Format a list for the model: mark, id, content, and the counts."""
     if not items:
         return "The list is empty."
     lines = [f"[{_MARKS[item.status or 'pending']}] {item.id}: {item.content}" for item in items]

@@ -20,7 +20,7 @@ _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
 class IgnoreRule(NamedTuple):
-    """One line of a .gitignore: paths relative to its folder."""
+    """One line of a .gitignore. Paths are relative to its folder."""
 
     glob: Glob
     is_kept: bool
@@ -28,14 +28,15 @@ class IgnoreRule(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """The rules of one .gitignore, and the folder that they hold in."""
+    """The rules of one .gitignore, and the folder they apply to."""
 
     folder: str
     rules: list[IgnoreRule]
 
 
 def files(target: str) -> Iterator[str]:
-    """Yield the files below `target`, or itself when it is a file; ignored and hidden ones left out."""
+    """Yield the files below `target`, or `target` itself if it is a file. Ignored and hidden files are
+    skipped."""
     if not os.path.isdir(target):
         yield target
         return
@@ -43,7 +44,7 @@ def files(target: str) -> Iterator[str]:
 
 
 def matches(path: str, pattern: re.Pattern[str]) -> list[tuple[int, bytes]]:
-    """Give number and text of each line that matches; none for binary, huge or unreadable files."""
+    """Return number and text of each matching line. Binary, huge and unreadable files have none."""
     try:
         if os.path.getsize(path) > FILE_BYTES:
             return []
@@ -100,7 +101,7 @@ def _below(folder: str, layers: list[Layer]) -> Generator[str]:
 
 
 def _layers_above(folder: str) -> list[Layer]:
-    """Give the rules of the folders above, up to the repository's root."""
+    """Return the rules of the folders above, up to the repository's root."""
     layers: list[Layer] = []
     while not os.path.lexists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
@@ -138,7 +139,8 @@ def _rule(line: str) -> IgnoreRule | None:
 
 
 def _verdict(layers: Iterable[Layer], path: str, is_folder: bool) -> bool | None:
-    """Tell whether the last rule that fits keeps the path (True) or drops it (False); None: no rule."""
+    """Return whether the last matching rule keeps the path (True) or drops it (False), or None without a
+    match."""
     for layer in reversed(list(layers)):
         inside = os.path.relpath(path, layer.folder)
         for rule in reversed(layer.rules):

@@ -1,7 +1,7 @@
-"""What `web_fetch` does: read a page of the public web as text, a part at a time.
+"""The `web_fetch` tool: read a page of the public web as text, one part at a time.
 
-What comes back is untrusted, and says so. This module reads and pages; what may be connected to and how much
-is read is decided in `fetch.py`, which is loaded at the first call.
+Results are untrusted, and say so. This module converts pages to text and splits them; `fetch.py`, loaded
+at the first call, decides which addresses may be connected to and how much is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXT_TYPES = ("json", "xml", "javascript", "yaml", "toml", "sql", "x-sh", "x-ww
 
 
 class FetchedPage(msgspec.Struct, frozen=True):
-    """One answer, read to its end or to the size cap."""
+    """One response, read to its end or to the size limit."""
 
     url: str
     status: int
@@ -38,7 +38,7 @@ class FetchedPage(msgspec.Struct, frozen=True):
 
 
 class PageSource(Protocol):
-    """Where pages come from."""
+    """Fetches pages."""
 
     async def fetch(self, url: str) -> FetchedPage:
         """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
@@ -46,7 +46,7 @@ class PageSource(Protocol):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """An answer as text, ready to be paged."""
+    """A response as text, ready to be split into parts."""
 
     url: str
     status: int
@@ -56,8 +56,8 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class WebReader:
-    """Reads pages, and keeps the last long ones so that their next parts need no second fetch. `pool` is
-    where pages are parsed."""
+    """Reads pages, and caches the last long ones so that later parts need no second fetch. Pages are parsed
+    in `pool`."""
 
     def __init__(self, pool: ToolPool, limits: WebLimits, source: PageSource | None) -> None:
         if source is None:
@@ -69,7 +69,7 @@ class WebReader:
         self._kept: OrderedDict[str, Document] = OrderedDict()
 
     async def read(self, url: str, max_chars: int, start: int) -> ToolOutput:
-        """Give a part of a page, from character `start` on. Raises ToolError."""
+        """Return a part of a page, from character `start` on. Raises ToolError."""
         document = self._kept.get(url) if start > 0 else None
         if document is None:
             document = await self._pool.run(_read, await self._source.fetch(url))
@@ -101,7 +101,7 @@ def _read(fetched: FetchedPage) -> Document:
 
 
 def _document(body: bytes, *, is_cut: bool) -> PageText | None:
-    """Read a PDF or an office file; None where it is neither. One that was cut can't be read."""
+    """Read a PDF or an office file. Returns None if it is neither, or was cut and so can't be read."""
     if not (body.startswith(b"PK\x03\x04") or b"%PDF-" in body[:1024]) or is_cut:
         return None
     from whet.tools import documents  # noqa: PLC0415 - it brings XML and ZIP
@@ -112,7 +112,7 @@ def _document(body: bytes, *, is_cut: bool) -> PageText | None:
     try:
         return PageText("", strip_invisible(documents.text_of(kind, stream, MAX_HTML_CHARS)[0]))
     except ToolError:
-        return None  # it is broken or locked: it is described like any other file
+        return None  # broken or locked: described like any other file
 
 
 def _sniffed(body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Discord: its calls, and its gateway: identify, keep the heartbeat, resume after a cut, hand on events."""
+"""Discord: its API calls, and its gateway: identify, send heartbeats, resume after a cut, pass on events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class DiscordUser(msgspec.Struct):
-    """Somebody on Discord."""
+    """A user of Discord."""
 
     id: str = ""
     username: str = ""
@@ -64,7 +64,7 @@ class Interaction(msgspec.Struct):
 
     @property
     def who(self) -> DiscordUser:
-        """Give the user who pressed."""
+        """The user who pressed."""
         return self.member.user if self.member else self.user or DiscordUser()
 
 
@@ -104,16 +104,16 @@ class DiscordApi:
         self.http: VendorHttp = VendorHttp("Discord", base_url or BASE_URL, {"authorization": f"Bot {token}"})
 
     async def call(self, method: str, path: str, body: object = None) -> bytes:
-        """Make a call with a JSON body and give the answer. Raises SendFailed."""
+        """Make a call with a JSON body and return the answer. Raises SendFailed."""
         return self._checked(await self.http.call(method, path, body))
 
     async def upload(self, path: str, content: bytes, kind: str) -> bytes:
-        """Post a form and give the answer. Raises SendFailed."""
+        """Post a form and return the answer. Raises SendFailed."""
         return self._checked(await self.http.raw("POST", path, content, {"content-type": kind}, 120.0))
 
     async def respond(self, press: str, text: str) -> None:
-        """Tell the presser alone; `press` is the interaction's id and token, with a / between. Raises
-        SendFailed."""
+        """Send a text that only the presser sees. `press` is the interaction's id and token, separated by
+        `/`. Raises SendFailed."""
         data: dict[str, object] = {
             "content": text[:1900],
             "flags": _EPHEMERAL,
@@ -133,8 +133,11 @@ class DiscordApi:
 
 
 class DiscordGateway:
-    """One bot's link to the gateway. Without `intents` only presses come; `on_event` hears of every event by
-    its name, the READY of a new session included."""
+    """One bot's connection to the gateway.
+
+    Without `intents` only presses arrive. `on_event` is called with every event's name, including the
+    READY of a new session.
+    """
 
     def __init__(self, name: str, api: DiscordApi, on_event: OnEvent, *, intents: int = 0) -> None:
         self._intents = intents
@@ -154,7 +157,7 @@ class DiscordGateway:
             except SocketClosed as error:
                 if error.code in _FINAL:
                     raise SendFailed(f"Discord: {_FINAL[error.code]}", is_final=True) from error
-                if error.code in (0, 4007, 4009):  # the session is over, or its server is: start over
+                if error.code in (0, 4007, 4009):  # the session or its server has ended: start over
                     self._forget()
                 _LOG.warning("channel %s hears nothing: %s", self._name, error)
             except SendFailed as error:
@@ -184,7 +187,7 @@ class DiscordGateway:
                 text = await socket.receive(interval_s * 2)
                 going = await self._handle(socket, read(text, _Event) or _Event())
         except TimeoutError:
-            pass  # neither events nor acknowledgements: a dead connection
+            pass  # neither events nor acknowledgements: the connection is dead
         finally:
             heart.cancel()
             with contextlib.suppress(asyncio.CancelledError, SocketClosed):
@@ -204,12 +207,12 @@ class DiscordGateway:
         while True:
             await asyncio.sleep(interval_s)
             if not self._acknowledged:
-                return  # the reader's time-out ends the connection
+                return  # the reader's timeout ends the connection
             self._acknowledged = False
             await socket.send({"op": _HEARTBEAT, "d": self._sequence})
 
     async def _handle(self, socket: Socket, event: _Event) -> bool:
-        """Take one event in; False ends the connection."""
+        """Handle one event. Returns False to end the connection."""
         operation = event.op
         if event.s is not None:
             self._sequence = event.s

@@ -1,6 +1,6 @@
 """JSON calls to a vendor's API: one client per channel, short limits, failures as SendFailed.
 
-Tokens are part of addresses and headers; no error text here quotes either.
+Tokens are part of URLs and headers; no error text here quotes either.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CALL_TIMEOUT_S = 15.0
 _MOST_BYTES = 1_000_000
-# Node's and uvicorn's servers close a connection after 5 idle seconds: of a message on its way in that moment
-# nobody could say whether it has arrived.
+# Servers on Node and uvicorn close a connection after 5 idle seconds; it would be unknown whether a message
+# sent at that moment arrived.
 LONGEST_IDLE_S = 3.0
 _SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "whet"}
 
 
 class VendorAnswer(msgspec.Struct, frozen=True):
-    """What the vendor said: its status, its body, and Retry-After."""
+    """The vendor's answer: its status, its body, and Retry-After."""
 
     status: int
     body: bytes
     retry_after_s: float | None
 
     def read(self, shape: type[T]) -> T | None:
-        """Read the body as this shape; None where it is not."""
+        """Decode the body as this type, or return None if it does not match."""
         return read(self.body, shape)
 
 
 class VendorHttp:
-    """The way to one vendor."""
+    """The HTTP client for one vendor."""
 
     def __init__(self, vendor: str, base_url: str, headers: Mapping[str, str] | None = None) -> None:
         self._vendor = vendor
@@ -59,7 +59,7 @@ class VendorHttp:
     async def call(
         self, method: str, path: str, body: object | None = None, *, timeout_s: float = CALL_TIMEOUT_S
     ) -> VendorAnswer:
-        """Make one call and give the answer, whatever its status. Raises SendFailed where there was none."""
+        """Make one call and return the answer, whatever its status. Raises SendFailed if there was none."""
         content = None if body is None else msgspec.json.encode(body)
         headers = {"content-type": "application/json; charset=utf-8"} if content else {}
         return await self.raw(method, path, content, headers, timeout_s)
@@ -67,7 +67,7 @@ class VendorHttp:
     async def raw(
         self, method: str, path: str, content: bytes | None, headers: Mapping[str, str], timeout_s: float
     ) -> VendorAnswer:
-        """Make one call with this body. Raises SendFailed where there was no answer."""
+        """Make one call with this body. Raises SendFailed if there was no answer."""
         request = Request(
             method,
             self._base_url + path,
@@ -81,8 +81,11 @@ class VendorHttp:
             return VendorAnswer(answer.status, await answer.read(_MOST_BYTES), after_s)
 
     async def download(self, url: str, most_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
-        """Get a file, stopping when it is larger than `most_bytes`. An empty header takes the client's own
-        away. Raises SendFailed, without the address: it may hold a token."""
+        """Download a file, stopping if it is larger than `max_bytes`. An empty header removes the client's
+        own.
+
+        Raises SendFailed, without the URL, which may contain a token.
+        """
         sent = self._sent(headers or {})
         if not is_theirs(url, self._base_url):
             sent.pop("authorization", None)
@@ -129,7 +132,7 @@ class VendorHttp:
         return self._client
 
     async def _keep_token(self, request: httpx2.Request) -> None:
-        """Take the token off a request to somebody else: others give the addresses of files and sockets."""
+        """Remove the token from a request to another host: URLs of files and sockets come from others."""
         if not is_theirs(str(request.url), self._base_url):
             request.headers.pop("authorization", None)
 
@@ -142,8 +145,11 @@ class VendorHttp:
 
 
 def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float | None = None) -> SendFailed:
-    """Say why the vendor did not take it. Final but for 429, 408 and its own trouble. A server that stumbled,
-    or something before it, may have done it first; only 503 says that it has not begun."""
+    """Build the error for a refusal by the vendor.
+
+    It is final except for 429, 408 and server errors. After a server error, or one of a proxy, the message
+    may have been sent; only with 503 it was not.
+    """
     status = answer.status
     is_final = 400 <= status < 500 and status not in (408, 429)
     after_s = retry_after_s if retry_after_s is not None else answer.retry_after_s
@@ -159,7 +165,7 @@ def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float
 
 
 def read(body: bytes | str, shape: type[T]) -> T | None:
-    """Read JSON as a shape whose unknown fields don't matter; None where it does not fit."""
+    """Decode JSON as a type, ignoring unknown fields, or return None if it does not match."""
     try:
         return from_json(body, shape)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Signed webhooks as Standard Webhooks 1.0 says: the secret, and the three headers. Pure."""
+"""Signed webhooks according to Standard Webhooks 1.0: the secret, and the three headers. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECRET_PREFIX = "whsec_"
 
 
 def signed(key: bytes, message_id: str, at_s: int, body: bytes) -> dict[str, str]:
-    """Give the three headers of a signed message."""
+    """Return the three headers of a signed message."""
     mac = hmac.digest(key, f"{message_id}.{at_s}.".encode() + body, hashlib.sha256)
     return {
         "webhook-id": message_id,
@@ -22,7 +22,7 @@ def signed(key: bytes, message_id: str, at_s: int, body: bytes) -> dict[str, str
 
 
 def webhook_key(name: str, secret: str) -> bytes:
-    """Read a `whsec_` secret of 24 to 64 bytes. Raises ConfigError."""
+    """Decode a `whsec_` secret of 24 to 64 bytes. Raises ConfigError."""
     try:
         key = b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
     except ValueError:

@@ -15,7 +15,7 @@ from whet.vendors.slack_web import BASE_URL, SlackAnswer, call_method, check_ans
 from whet.vendors.sockets import Socket, SocketClosed, converse
 
 _RETRY_S = 5.0
-_PAGE, _MOST_PAGES = 200, 500  # the newest come first: a part of them would leave a gap
+_PAGE, _MOST_PAGES = 200, 500  # the newest come first: reading only some pages would leave a gap
 _LOG = logging.getLogger(__name__)
 
 
@@ -29,14 +29,14 @@ class _Page(msgspec.Struct):
 
 
 class SlackUser(msgspec.Struct):
-    """Somebody on Slack."""
+    """A user of Slack."""
 
     id: str = ""
     username: str = ""
 
 
 class SlackAction(msgspec.Struct):
-    """A button that was pressed."""
+    """A pressed button."""
 
     value: str = ""
 
@@ -48,7 +48,7 @@ class SlackConversation(msgspec.Struct):
 
 
 class SlackMessage(msgspec.Struct):
-    """A message, by its time stamp."""
+    """A message, identified by its time stamp."""
 
     ts: str = ""
     thread_ts: str = ""
@@ -65,12 +65,12 @@ class SlackPress(msgspec.Struct):
 
     @property
     def data(self) -> str:
-        """What the button carries; empty for what is no press of a button of ours."""
+        """The data of the pressed button, or an empty string if this is not a press of one of our buttons."""
         return self.actions[0].value if self.type == "block_actions" and self.actions else ""
 
 
 class SlackEnvelope(msgspec.Struct):
-    """What comes over the socket. `num_connections` stands in the greeting."""
+    """A message on the socket. `num_connections` is part of the greeting."""
 
     type: str = ""
     envelope_id: str = ""
@@ -83,7 +83,7 @@ Take = Callable[[SlackEnvelope, Acknowledge], Awaitable[None]]
 
 
 class SlackApi:
-    """One app: a bot token (xoxb-) to speak, an app token (xapp-) to hear."""
+    """One app: a bot token (xoxb-) for sending, an app token (xapp-) for receiving."""
 
     def __init__(self, name: str, tokens: tuple[str, ...], base_url: str = "") -> None:
         root = base_url or BASE_URL
@@ -97,7 +97,7 @@ class SlackApi:
         return await call_method(self.bot, method, body)
 
     async def pages(self, method: str, query: Mapping[str, str | int]) -> list[msgspec.Raw]:
-        """Give what a method lists under `messages`, all pages, as Slack orders them. Raises SendFailed."""
+        """Return all `messages` that a method lists, from all pages, in Slack's order. Raises SendFailed."""
         found: list[msgspec.Raw] = []
         cursor = ""
         for _ in range(_MOST_PAGES):
@@ -112,8 +112,10 @@ class SlackApi:
         return found
 
     async def hear(self, take: Take, ready: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Hand on envelopes until cancelled; each comes again until it is acknowledged. `ready` is awaited
-        before a connection. Raises SendFailed when Slack refuses the app for good."""
+        """Pass on envelopes until cancelled; Slack repeats each until it is acknowledged.
+
+        `ready` is awaited before each connection. Raises SendFailed when Slack refuses the app for good.
+        """
 
         async def talk(socket: Socket) -> None:
             while await self._next(socket, take):

@@ -1,6 +1,6 @@
-"""A websocket that a channel keeps open to its vendor, so that events come in without a listener of ours.
+"""A websocket that a channel keeps open to its vendor, so that events arrive without a listening port.
 
-Imported only for channels that use it: it needs wsproto, which the extras `discord` and `slack` bring.
+Imported only for channels that use it: it needs wsproto, which the extras `discord` and `slack` install.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _BROKEN = (websockets.HTTPXWSException, httpx2.HTTPError, httpx2.InvalidURL, Loc
 
 
 class SocketClosed(Exception):
-    """The other side hung up or went away; `code` is the close code, 0 where there was none."""
+    """Raised when the other side closed the connection or disappeared. `code` is the close code, or 0 if
+    there was none."""
 
     def __init__(self, code: int = 0, reason: str = "") -> None:
         super().__init__(f"the connection was closed ({code} {reason})".strip())
@@ -31,11 +32,11 @@ class Socket:
         self._session = session
 
     async def receive(self, timeout_s: float | None = None) -> str:
-        """Give the next message. Raises SocketClosed, TimeoutError."""
+        """Return the next message. Raises SocketClosed or TimeoutError."""
         try:
             return await self._session.receive_text(timeout_s)
         except _BROKEN as error:
-            if isinstance(error, TimeoutError):  # an OSError too
+            if isinstance(error, TimeoutError):  # it is also an OSError
                 raise
             raise _closed(error) from error
 
@@ -48,9 +49,10 @@ class Socket:
 
 
 async def converse(client: httpx2.AsyncClient, url: str, talk: Callable[[Socket], Awaitable[None]]) -> None:
-    """Connect, and talk until `talk` returns or raises; its errors come out plain, never in a group.
+    """Connect, and run `talk` until it returns or raises. Its errors are raised as they are, never in a
+    group.
 
-    Raises SocketClosed where the connection can't be made or breaks.
+    Raises SocketClosed if the connection can't be made or breaks.
     """
     failure: Exception | None = None
     try:

@@ -1,1 +1,2 @@
-"""Warm sessions: calls that worked are judged from evidence, mined, given to new sessions, and measured."""
+"""Warm sessions: judge from evidence which calls worked, mine them as examples, show them to new sessions,
+and measure the effect."""

@@ -1,8 +1,8 @@
-"""What came after a call, and what that says about it: a correction, an objection, something taken back.
+"""Judge a call by the calls and messages after it: a correction, an objection, or an undo.
 
-`OutcomeJudge` goes through a session's calls in order, in constant memory. A call is corrected when the
-same tool is called within the next two calls at the same target with mended arguments; the next file, the
-next page and the next edit are no correction. It reads nothing from disk.
+`OutcomeJudge` reads a session's calls in order, in constant memory. A call is corrected if the same tool
+is called within the next two calls on the same target with fixed arguments; the next file, the next page
+and the next edit are not corrections. Nothing is read from disk.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _NO_TOOL = (
 
 
 class Judged(msgspec.Struct, gc=False):
-    """A call with its outcome; both may change until it comes out of `OutcomeJudge.take`.
+    """A call with its outcome; both may change until `OutcomeJudge.take` returns it.
 
-    `arguments` is parsed. `repairs` is the failed call that this one mended; `repairs_why` says how
-    it had failed.
+    `arguments` is parsed. `repairs` is the failed call that this one fixed; `repairs_why` is how it had
+    failed.
     """
 
     call: StoredCall
@@ -60,12 +60,12 @@ class Judged(msgspec.Struct, gc=False):
 
 
 class OutcomeJudge:
-    """Judges the calls of one session. Feed it in order; what is settled comes out of `take`."""
+    """Judges the calls of one session. Feed it in order; `take` returns the settled calls."""
 
     def __init__(
         self, undone_turns: frozenset[int] | set[int] = frozenset(), tools: frozenset[str] = frozenset()
     ) -> None:
-        """`tools`: the names that the session had; empty where nobody knows."""
+        """`tools`: the tool names of the session; empty if unknown."""
         self._undone = undone_turns
         self._tools = tools
         self._turn: list[Judged] = []
@@ -73,7 +73,7 @@ class OutcomeJudge:
         self._settled: list[Judged] = []
 
     def feed(self, item: StoredCall | UserWords) -> None:
-        """Take the next call, or what the person said."""
+        """Add the next call, or the next message of the person."""
         if isinstance(item, UserWords):
             self._said(item)
             return
@@ -90,20 +90,20 @@ class OutcomeJudge:
             self._settle(_PENDING_MAX // 2)
 
     def take(self) -> list[Judged]:
-        """Give what is settled so far."""
+        """Return the calls settled so far."""
         settled = self._settled
         if settled:
             self._settled = []
         return settled
 
     def finish(self) -> list[Judged]:
-        """Settle everything and give it."""
+        """Settle all calls and return them."""
         self._end_turn()
         self._end_turn()
         return self.take()
 
     def _said(self, said: UserWords) -> None:
-        """A new message: it may object to the turn before it; a message typed during a turn does not."""
+        """Handle a new message: it may object to the previous turn, unless it was typed during that turn."""
         if not self._turn or self._turn[-1].call.turn == said.turn:
             return
         if re.match(_OBJECTION, said.text[:300], re.I):
@@ -132,7 +132,7 @@ class OutcomeJudge:
             self._replace(new)
 
     def _relate(self, old: Judged, new: Judged, between: str) -> None:
-        """Compare two calls of a tool; `between` is what a call between them showed."""
+        """Compare two calls of a tool; `between` is the result of a call between them."""
         if old.call.arguments == new.call.arguments:
             return
         if old.outcome == "failed":
@@ -144,7 +144,7 @@ class OutcomeJudge:
             old.outcome, old.reason = "corrected", "made again with mended arguments"
 
     def _take_back(self, new: Judged) -> None:
-        """Find what this call undoes, in its own turn and in the one before it."""
+        """Find the calls that this call undoes, in its own turn and the previous one."""
         command = str(new.arguments.get("command", ""))
         if command and not any(word in command for word in TAKES_BACK):
             return
@@ -168,7 +168,7 @@ class OutcomeJudge:
             writes[-2].outcome, writes[-2].reason = "undone", "what stood there before came back"
 
     def _replace(self, new: Judged) -> None:
-        """Find an objection: what is changed first after a message is what the turn before it wrote."""
+        """Find an objection: the first edit after a message replaces text that the previous turn wrote."""
         changed = any("edits" in tags_of(one.call.name) for one in self._turn[-_LOOKS_BACK:])
         for old in () if changed or "edits" not in tags_of(new.call.name) else self._before[-_LOOKS_BACK:]:
             if old.outcome == "ok" and is_replaced(old.arguments, new.arguments):
@@ -186,7 +186,7 @@ class OutcomeJudge:
 
 
 def is_mended(failed: dict[str, Any], again: dict[str, Any]) -> bool:
-    """Whether a successful call is the failed one with mended arguments, and not another errand."""
+    """Return whether a successful call is the failed one with fixed arguments, and not another task."""
     if not failed or not again:
         return bool(again)
     if any(failed.get(name) == again[name] for name in _TARGETS if name in again):
@@ -199,14 +199,14 @@ def is_mended(failed: dict[str, Any], again: dict[str, Any]) -> bool:
 
 
 def _is_told(again: dict[str, Any], between: str) -> bool:
-    """Whether the call between the failed one and this one named this one's target."""
+    """Return whether the call between the failed one and this one named this call's target."""
     targets = [again[name] for name in _TARGETS if isinstance(again.get(name), str)]
     targets += [word for word in str(again.get("command", "")).split() if "/" in word or "." in word]
     return bool(between) and any(len(target) > 3 and target in between for target in targets)
 
 
 def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
-    """Whether a call that worked was made again with mended arguments at the same target."""
+    """Return whether a successful call was repeated with fixed arguments on the same target."""
     before, after = old.arguments, new.arguments
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     if not changed - _PAGING:
@@ -232,20 +232,20 @@ def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
 
 
 def is_unknown(call: StoredCall) -> bool:
-    """Whether a result, of a store that kept no flags, is the one line that there is no tool of that name."""
+    """Return whether a result is the one-line error for an unknown tool. For stores that kept no flags."""
     said = (call.result or "")[:400].strip()
     return "\n" not in said and call.name in said and re.search(_NO_TOOL, said, re.I) is not None
 
 
 def why_it_failed(call: StoredCall) -> str:
-    """Say how a call had failed, in our own words: what its result says may be anybody's."""
+    """Return how a call failed, in our own words: its result may contain anyone's text."""
     if call.exit_code:
         return f"exit {call.exit_code}"
     return call.error_kind.replace("_", " ") if call.error_kind else "its result says so"
 
 
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Whether two commands are one command with other options, settings or redirections."""
+    """Return whether two commands are the same except for options, settings or redirections."""
     old, new = (str(arguments.get("command", "")).split() for arguments in (before, after))
     plain, again = (
         [word for word in words if "=" not in word and not word.startswith(_NO_PLAIN_WORD)]

@@ -1,8 +1,8 @@
-"""From what was mined to a template: the medoids of the best groups, checked, redacted and cut.
+"""Build a template from the mined calls: the medoids of the best groups, checked, redacted and cut.
 
-A call becomes an example only if it reads and changes nothing (unless asked for), needed no person's yes,
-came from nothing that the network brought, and holds no secret and no sentence. Of its result only the
-outline goes on, whatever was read. What is left out is counted with its reason.
+A call becomes an example only if it only reads (unless changes are requested), needed no person's
+approval, contains nothing from the network, and holds no secret and no sentence. Only the outline of its
+result is kept. Left-out calls are counted by reason.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SIZE_SLACK = 0.1
 
 
 class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a template is to be. `with_changes`: calls that change files or run programs may be shown too;
+    """The options of a template. `with_changes`: calls that change files or run programs may be shown too;
     `least_error_rate`: tools that fail less often get no example."""
 
     name: str
@@ -57,14 +57,14 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Composed(msgspec.Struct, frozen=True):
-    """A template, and how many calls were not taken for which reason."""
+    """A template, and the number of left-out calls by reason."""
 
     template: Template
     left_out: dict[str, int]
 
 
 def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, now: datetime) -> Composed:
-    """Choose the examples. Raises NotFound that says what is missing where there is nothing to choose."""
+    """Choose the examples. Raises NotFound, which says what is missing, if there is nothing to choose."""
     worst = mined.failing_tools(options.least_error_rate)
     if not mined.sessions:
         raise NotFound(
@@ -98,10 +98,10 @@ def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, no
 def placebo(
     connection: apsw.Connection, mined: Mined, like: Template, options: BuildOptions, now: datetime, seed: int
 ) -> Template:
-    """Give a template of the same size whose examples are drawn by chance from calls that worked.
+    """Return a template of the same size whose examples are drawn at random from calls that worked.
 
-    For each example of `like` one with as many tokens, to a tenth; none of them is one of its own calls, nor
-    a call of the same shape. Fewer where the store has no more.
+    Each example of `like` is matched by one with as many tokens, within a tenth; none of them is one of
+    its own calls or a call of the same shape. There are fewer examples if the store has no more.
     """
     rng = random.Random(seed)
     maker = _Maker(connection, options)
@@ -126,7 +126,8 @@ def placebo(
 
 
 def _of_size(drawn: list[Example], tokens: int) -> Example | None:
-    """Take the first example of so many tokens, or the nearest; a shorter one is filled up with nothing."""
+    """Remove and return the first example of about that many tokens, or the nearest one; a shorter one is
+    padded."""
     if not drawn:
         return None
     off = [example_tokens(example) - tokens for example in drawn]
@@ -140,7 +141,7 @@ def _of_size(drawn: list[Example], tokens: int) -> Example | None:
 
 
 class _Maker:
-    """Makes examples of candidates, or says why not."""
+    """Builds examples from candidates, or counts why not."""
 
     def __init__(self, connection: apsw.Connection, options: BuildOptions) -> None:
         self._connection = connection
@@ -149,7 +150,8 @@ class _Maker:
         self.left_out: Counter[str] = Counter()
 
     def of_tool(self, mined: Mined, tool: str, share: int, most: int) -> list[tuple[Example, int]]:
-        """Give examples of a tool from its best groups, for at most `share` tokens but at least one."""
+        """Return examples of a tool from its best groups, using at most `share` tokens but at least one
+        example."""
         made: list[tuple[Example, int]] = []
         spent = 0
         for group in mined.ranked(tool):
@@ -181,7 +183,7 @@ class _Maker:
         return None
 
     def make(self, one: Candidate, because: str) -> Example | None:
-        """Give the example of a candidate; None where it may not be shown, which is counted."""
+        """Return the example of a candidate, or None if it may not be shown; the reason is counted."""
         reason = self._refusal(one)
         text = calls.whole_result(self._connection, one.session.key, one.seq) if not reason else ""
         if reason:
@@ -210,7 +212,7 @@ class _Maker:
             return "its arguments hold sentences"
         if hidden(written) or hidden(one.hint):
             return "it holds characters that people don't see"
-        if specs := self._specs(one.session):  # one that came from another program has none: see `staleness`
+        if specs := self._specs(one.session):  # a call from another program has no schemas: see `staleness`
             if one.name not in specs:
                 return "its tool is not known any more"
             if not fits(one.arguments, specs[one.name]):

@@ -1,4 +1,4 @@
-"""Take what came from deleted sessions out of the templates: arguments, and what was asked for."""
+"""Remove the examples of deleted sessions from the templates: arguments, and the words of the request."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from whet.config.paths import Home
 from whet.warm.template import Template, delete, every, save
 
 Existing = Callable[[set[str]], set[str]]
-"""Gives those of the session ids that are in the store."""
+"""Returns those of the session ids that are in the store."""
 
 
 def forget_examples(home: Home, existing: Existing) -> int:
-    """Rewrite each template without the examples whose session is gone; one without any left is deleted.
+    """Rewrite each template without the examples of deleted sessions; a template without examples is deleted.
 
-    Templates from elsewhere are left alone, for their sessions never were here. Gives how many examples went;
-    on return that is on disk. Raises ConfigError.
+    Imported templates are not changed, because their sessions never were here. Returns the number of
+    removed examples; the change is on disk on return. Raises ConfigError.
     """
     count = 0
     for template in list(every(home)):

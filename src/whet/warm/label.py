@@ -1,6 +1,6 @@
-"""Keep each call's outcome in the store: after every turn of a new session, by hand for old ones.
+"""Store each call's outcome: after every turn of a new session, on request for old ones.
 
-A turn is judged again with the one after it, because what the person says next may be an objection to it.
+A turn is judged again with the next one, because the person's next message may object to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BATCH = 200
 def outcomes_of(
     connection: apsw.Connection, key: int, judged_turn: int
 ) -> tuple[int, list[tuple[int, str, str]]]:
-    """Judge a session's calls from `judged_turn` on; give the last turn that has ended, and the outcomes."""
+    """Judge a session's calls from `judged_turn` on. Return the last ended turn, and the outcomes."""
     last = calls.last_ended_turn(connection, key)
     judge = OutcomeJudge(calls.undone_turns(connection, key), calls.tools_of(connection, key))
     found: list[tuple[int, str, str]] = []
@@ -35,8 +35,10 @@ def outcomes_of(
 
 
 def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
-    """Judge what is new in a session, behind the writes, without waiting, and what it says about the template
-    that it was started with. A failure is made good by `label_all`."""
+    """Judge a session's new calls in the background, and the effect of the template that it was started with.
+
+    Does not wait. If it fails, `label_all` repairs it.
+    """
 
     def work(connection: apsw.Connection) -> None:
         key = sessions.key_of(connection, session_id)
@@ -49,7 +51,7 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
             keep_verdict(connection, start.hash, start.template, now)
 
     try:
-        # A session that was deleted meanwhile has nothing to judge.
+        # a session that was deleted meanwhile has nothing to judge
         database.submit(work).add_done_callback(lambda done: done.exception())
     except StoreError:
         return
@@ -58,7 +60,8 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
 def label_all(
     database: StateDatabase, progress: Callable[[int, int], None], *, again: bool = False
 ) -> tuple[int, int]:
-    """Judge every call that has no outcome yet, or all of them `again`; give how many sessions and calls."""
+    """Judge every call that has no outcome yet, or every call if `again`. Return the numbers of sessions and
+    calls."""
     waiting = database.read_now(lambda connection: calls.to_judge(connection, again=again))
     count = 0
     for begin in range(0, len(waiting), _BATCH):

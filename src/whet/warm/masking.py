@@ -1,7 +1,8 @@
-"""Exit codes that a command line hides: behind `|| true`, a pipe, a fallback that echoes, an `echo $?`.
+"""Find exit codes that a command line hides: behind `|| true`, a pipe, a fallback that echoes, an `echo $?`.
 
-Which it is stands in the command; what came of it, where the shell put it: the fallback's own words, the
-number that was printed, an HTTP status line, a diagnostic with its place. It judges no unmasked command.
+The command shows which case it is; the output shows the result: the fallback's own words, a printed
+number, an HTTP status line, a diagnostic with its location. Commands that hide nothing are not judged
+here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MASKED = late_pattern(
 _ANSWERS = frozenset(("curl", "http", "https", "wget", "xh", "xhs"))
 _STATUS = late_pattern(r"(?m)^HTTP/\d(?:\.\d)? (\d{3})\b")
 _WRITES_CODE = late_pattern(r"-w\s|--write-out")
-# A diagnostic: its place, or the mark that tools put before one; and counts of what went wrong.
+# A diagnostic with its location or its usual prefix, and counts of failures.
 _DIAGNOSTIC = late_pattern(
     r"(?im)^\S+\.\w+:\d+:\d+: (?!warning|note|info).*"
     r"|^(?:\S+?[:(]\d+(?:[:,]\d+)?\)?:\s*)?(?:fatal )?\[?error\]?(?:\[\w+\]| \w+)?:?\s.*"
@@ -32,7 +33,7 @@ _DIAGNOSTIC = late_pattern(
 
 
 class HiddenExit(msgspec.Struct, frozen=True):
-    """What a part of a command line ended with although the whole ended with 0, and where that is shown."""
+    """The exit code of a part of a command line although the whole ended with 0, and the evidence for it."""
 
     command: str
     code: int
@@ -40,7 +41,7 @@ class HiddenExit(msgspec.Struct, frozen=True):
 
 
 def hidden_exit(command: str, text: str) -> HiddenExit | None:
-    """Give the exit code that a fallback or an `echo $?` gives away; None where there is none but 0."""
+    """Return the exit code that a fallback or an `echo $?` reveals; None if there is none or it is 0."""
     last = text.rstrip().rpartition("\n")[2].strip()
     if (found := _FALLBACK.search(command)) is not None:
         said = next(part for part in found.groups() if part).replace("\\n", "").strip()
@@ -57,18 +58,18 @@ def hidden_exit(command: str, text: str) -> HiddenExit | None:
 
 
 def is_masked(command: str) -> bool:
-    """Whether a command line ends with 0 whatever its work came to."""
+    """Return whether a command line ends with 0 even if its work failed."""
     return _MASKED.search(command) is not None
 
 
 def masked_trouble(text: str) -> str:
-    """Give the diagnostic at the end of a masked command's output; empty without one."""
+    """Return the diagnostic at the end of a masked command's output, or an empty string."""
     lines = text.rstrip().splitlines()[-6:]
     return next((line.strip()[:120] for line in lines if _DIAGNOSTIC.search(line)), "")
 
 
 def http_trouble(program: str, command: str, text: str) -> str:
-    """Give the last HTTP status that an answer shows where it is an error's; empty otherwise."""
+    """Return the last HTTP status in an answer if it is an error, else an empty string."""
     if program not in _ANSWERS:
         return ""
     codes = _STATUS.findall(text)

@@ -1,8 +1,9 @@
-"""Mine the store for calls that are worth showing: a stream over finished sessions, in constant memory.
+"""Mine the store for calls worth showing: a stream over finished sessions, in constant memory.
 
-The first pass judges every call, counts each tool's errors, and groups calls that worked by shape, a few
-candidates each. The second looks only at what was chosen: the medoid of each of the best groups, for the
-tools that fail, in proportion to how often they fail. The same store always gives the same template.
+The first pass judges every call, counts each tool's errors, and groups calls that worked by shape, with a
+few candidates each. The second pass looks only at the chosen calls: the medoid of each of the best groups,
+for the tools that fail, in proportion to how often they fail. The same store always yields the same
+template.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _HINT_CHARS = 160
 _HALF_LIFE_DAYS = 90
 
 Progress = Callable[[int, int], None]
-"""Called with (messages read, messages in all) now and then."""
+"""Called with (messages read, messages in total) now and then."""
 CallOrder = tuple[int, int, int]
-"""What comes before what, whatever order the store is read in: rank, session, seq."""
+"""The order of calls, independent of the reading order of the store: rank, session, seq."""
 
 
 class MiningScope(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions are mined. `max_sessions` 0: all of them."""
+    """The sessions to mine. `max_sessions` 0: all of them."""
 
     min_messages: int = 20
     max_sessions: int = 0
@@ -47,7 +48,7 @@ class MiningScope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A call that could become an example. `rank` orders candidates by chance, the same in every run."""
+    """A call that could become an example. `rank` orders candidates pseudo-randomly, equally in every run."""
 
     rank: int
     session: MinedSession
@@ -62,7 +63,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> CallOrder:
-        """Where it stands among others."""
+        """The call's sort key."""
         return self.rank, self.session.key, self.seq
 
 
@@ -88,29 +89,29 @@ class Group(msgspec.Struct):
             self.last_key = session
 
     def score(self, newest_ms: int) -> float:
-        """Recurrence over sessions, times recency, times what repairs teach."""
+        """Return recurrence over sessions, times recency, times a bonus for repairs."""
         age_days = max(newest_ms - self.last_ms, 0) / 86_400_000
         return math.log2(1 + self.sessions) * 0.5 ** (age_days / _HALF_LIFE_DAYS) * (3 if self.repairs else 1)
 
 
 class ToolTally(msgspec.Struct):
-    """How often a tool was called and failed; calls that were denied or have no known end don't count."""
+    """How often a tool was called and failed; denied calls and calls without a known end don't count."""
 
     calls: int = 0
     failed: int = 0
 
     @property
     def error_rate(self) -> float:
-        """Failed of all."""
+        """The share of failed calls."""
         return self.failed / self.calls if self.calls else 0.0
 
     def fails(self, least: float) -> bool:
-        """Whether it fails often enough to be worth the tokens: in `least` of its calls."""
+        """Return whether it fails often enough to be worth the tokens: in `least` of its calls."""
         return self.calls >= _LEAST_CALLS and self.error_rate >= least
 
 
 class Mined(msgspec.Struct):
-    """What the first pass found. `sample` holds calls that worked, drawn by chance over everything."""
+    """The results of the first pass. `sample` holds calls that worked, drawn at random from all."""
 
     sessions: int = 0
     messages: int = 0
@@ -120,7 +121,7 @@ class Mined(msgspec.Struct):
     newest_ms: int = 0
 
     def ranked(self, tool: str) -> list[Group]:
-        """Give a tool's groups, the best first."""
+        """Return a tool's groups, the best first."""
         return self._best_first([group for group in self.groups.values() if group.name == tool])
 
     def thin_out(self) -> None:
@@ -132,7 +133,7 @@ class Mined(msgspec.Struct):
         return sorted(groups, key=lambda group: (-group.score(self.newest_ms), group.shape))
 
     def failing_tools(self, least: float = LEAST_ERROR_RATE) -> list[tuple[str, float]]:
-        """Give tools that need examples with their error rates, the worst first."""
+        """Return the tools that need examples with their error rates, the worst first."""
         found = [(name, tally.error_rate) for name, tally in self.tools.items() if tally.fails(least)]
         return sorted(found, key=lambda row: (-row[1], row[0]))
 
@@ -157,7 +158,7 @@ def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -
 
 
 def _judged(connection: apsw.Connection, session: MinedSession) -> Iterator[tuple[Judged, str]]:
-    """Give a session's calls with their outcomes and what the person had asked for in that turn."""
+    """Yield a session's calls with their outcomes and the person's request in that turn."""
     judge = OutcomeJudge(calls.undone_turns(connection, session.key), calls.tools_of(connection, session.key))
     hints: dict[int, str] = {}
     for item in calls.of_session(connection, session.key):
@@ -165,7 +166,7 @@ def _judged(connection: apsw.Connection, session: MinedSession) -> Iterator[tupl
         for judged in judge.take():
             yield judged, hints.get(judged.call.turn, "")
         if isinstance(item, UserWords) and item.turn not in hints:
-            # Only the turns that may still be waiting are kept.
+            # keep only the turns that may not be settled yet
             hints = {turn: text for turn, text in hints.items() if turn >= item.turn - 1}
             hints[item.turn] = " ".join(item.text[: 2 * _HINT_CHARS].split())[:_HINT_CHARS]
     for judged in judge.finish():
@@ -223,7 +224,7 @@ def _candidate(rank: int, session: MinedSession, judged: Judged, hint: str) -> C
 
 
 def _is_eligible(call: StoredCall) -> bool:
-    """Whether a call that worked may become an example at all."""
+    """Return whether a call that worked may become an example at all."""
     text = call.result
     return (
         bool(text)

@@ -1,9 +1,9 @@
-"""How a tool call went, by what its own result shows.
+"""Judge how a tool call went from its own result.
 
-Evidence in this order: the error flag that dispatch stored, the exit code (read as the command means it:
-`grep` with 1 found nothing), fields of a JSON result that say success or error, and phrases by which a
-shell tells that it could not do what was asked. Text that a call only shows (a file, a log, a page) is data
-and says nothing about the call. What came after a call is `aftermath.py`'s business.
+Evidence in this order: the error flag that dispatch stored, the exit code (as the command means it: `grep`
+with 1 found nothing), fields of a JSON result that report success or error, and phrases by which a shell
+tool reports that it failed. Text that a call only shows (a file, a log, a page) is data and says nothing
+about the call. `aftermath.py` judges a call by later events.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from whet.store.calls import StoredCall
 from whet.warm.masking import hidden_exit, http_trouble, is_masked, masked_trouble
 
 Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]
-"""ok; failed: it did not do what was asked; corrected: it worked but was made again with mended arguments;
-undone and objected: the person took it back or said no; denied: not let through; unknown: nobody can say."""
+"""ok; failed: it did not do its task; corrected: it worked but was repeated with fixed arguments; undone and
+objected: the person reverted or rejected it; denied: not allowed; unknown: no evidence."""
 
 
 _NOT_RUN = {"denied": "denied", "interrupted": "unknown", "cancelled": "unknown"}
@@ -33,7 +33,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 # The long expressions are text: `re` compiles each when a call first needs it, and few turns need them all.
-# Programs whose exit code 1 is an answer.
+# Programs whose exit code 1 is an answer:
 _ANSWERS_1 = _words(
     "grep egrep fgrep zgrep rg ag diff cmp test [ [[ pgrep expr which type false systemctl pidof let"
     " colordiff sdiff look"
@@ -43,7 +43,7 @@ _GIT_1 = (
     r"|merge-base\s+--is-ancestor|check-ignore)\b"
 )
 _COMMAND_1 = r"(?:^|[|;&\n])\s*(?:!\s*)?command\s+-[vV]\s[^|;&\n]*$"
-# Programs that show what they find: error words in their output are somebody else's.
+# Programs that show what they find: error words in their output belong to that data.
 _SHOWS = _words(
     "cat head tail less more grep egrep fgrep zgrep zcat rg ag sed awk journalctl dmesg git diff jq sort uniq"
     " cut tac nl strings find ls echo printf man history docker kubectl"
@@ -70,7 +70,7 @@ _SHELL_TROUBLE = (
     r"|^fatal: |^make(?:\[\d+\])?: \*\*\* |^npm (?:ERR!|error) |^curl: \(\d+\) |^\S+: error: "
     r"|^(?:error|ERROR): |^E: |^panic: |^Segmentation fault|^Killed$"
 )
-# One of these must be there for the expression above to match; looking for them is quicker.
+# The expression above can match only if one of these occurs; searching for them is quicker.
 _HINTS = (
     *("rror: ", "ERROR: ", "not found", "irectory", "enied", "cannot", "fatal: ", "***", "ERR!", "curl: ("),
     *("npm error", "E: ", "panic: ", "Segm", "Killed", "syntax", "unbound", "ambiguous"),
@@ -85,7 +85,8 @@ _ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
 
 
 def by_itself(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
-    """Judge a call by its own result; the reason is a few words for a person. `arguments`: the call's."""
+    """Judge a call by its own result. Return the outcome and a reason of a few words for a person.
+    `arguments` are the call's."""
     kind = call.error_kind
     if kind in _NOT_RUN:
         return ("denied", "not let through") if kind == "denied" else ("unknown", kind)
@@ -123,7 +124,7 @@ def _command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]
 
 
 def _own_words(program: str, text: str) -> str:
-    """Give the first line that a program says in its own name, among what it shows."""
+    """Return the first line of the output that the program prints in its own name."""
     if f"{program}: " not in text:
         return ""
     own = re.search(rf"^{re.escape(program)}: .*", text, re.M)
@@ -164,7 +165,7 @@ _said = decoder(_Said)
 
 
 def json_trouble(text: str) -> str:
-    """Give what a JSON object says went wrong, in a few words; empty where it says nothing of the kind."""
+    """Return the error that a JSON object reports, in a few words, or an empty string."""
     try:
         said = _said.decode(text.strip())
     except NOT_JSON:
@@ -186,9 +187,9 @@ def json_trouble(text: str) -> str:
 
 
 def phrase_of_trouble(text: str) -> str:
-    """Give the line by which a shell says that it failed although it ended with 0; empty without one.
+    """Return the line by which a shell reports a failure although it ended with 0, or an empty string.
 
-    A traceback counts where it is the end of the output; a warning that speaks of errors does not.
+    A traceback counts if it is the end of the output; a warning that mentions errors does not.
     """
     edges = text[-_EDGES_CHARS:]
     if _FRAME.search(edges):
@@ -204,14 +205,14 @@ def phrase_of_trouble(text: str) -> str:
     if found is None:
         return ""
     line, _, rest = edges[found.start() :].partition("\n")
-    # Where much came after it, that went well: the line was about a part that did not matter.
+    # If much output follows, the line was about a part that did not matter.
     if _CALM.search(line) or rest.strip().count("\n") >= 3:
         return ""
     return line.strip()[:120]
 
 
 def programs_of(command: str) -> Iterator[str]:
-    """Give the programs that a command line names, roughly and in order; quoting is respected.
+    """Yield the programs that a command line names, roughly and in order; quoting is respected.
 
     A guess for reading exit codes, never for deciding what may run.
     """

@@ -1,8 +1,8 @@
-"""What an example may carry of a result: how long it was and of what kind, never its words.
+"""The outline of a result that an example may carry: its length and kind, never its words.
 
-A result shows files, logs and pages that anybody may have written. Whatever filter looks for orders in it,
-words that pass would open later sessions and seem to have worked; so none goes on. What an example teaches is
-its call.
+A result shows files, logs and pages that anyone may have written. No filter for orders in it is safe:
+words that pass would open later sessions and appear to have worked, so none are kept. The lesson of an
+example is its call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAD = "\n[left out]"
 
 
 def outline(text: str) -> str:
-    """Say of what kind a result was; doing it twice changes nothing more."""
+    """Describe the kind and length of a result; applying it twice changes nothing."""
     if _OUTLINE.fullmatch(text):
         return text
     bare = text.strip()
@@ -48,6 +48,6 @@ _PROSE = re.compile(r"(?:[^\W\d_]{2,}[,.;:!?]?\s+){5,}[^\W\d_]{2,}|[\u3040-\u9ff
 
 
 def is_prose(text: str) -> bool:
-    """Whether a call's argument holds a sentence: commands, paths and patterns don't, and what does may have
-    been copied from what was read."""
+    """Return whether a call's argument holds a sentence. Commands, paths and patterns don't; a sentence may
+    have been copied from a file or page."""
     return _PROSE.search(text) is not None

@@ -1,9 +1,10 @@
-"""From examples to the messages that open a warm session, and a model link that sends them.
+"""Turn examples into the messages that open a warm session, and into a model link that sends them.
 
-They stand between system prompt and first message in every request, as part of the frozen prefix: user,
-assistant with the call, its result, a short assistant line, for each example. They are kept with the
-session (`sessions.prime_text`) and are no part of its transcript, so that search, export, undo and context
-engines never meet them. The same template gives the same bytes in every session, so that they share a cache.
+They are sent between system prompt and first message in every request, as part of the frozen prefix: for
+each example a user message, the assistant's call, its result, and a short assistant line. They are stored
+with the session (`sessions.prime_text`) but not in its transcript, so that search, export, undo and
+context engines never see them. The same template yields the same bytes in every session, so that sessions
+share a cache.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _PREAMBLE = (
 
 
 class Prime(msgspec.Struct, frozen=True):
-    """What a session is opened with: the messages, and what goes into the system prompt."""
+    """The opening of a session: the messages, and the addition to the system prompt."""
 
     messages: tuple[Message, ...]
     addendum: str = ""
 
 
 def make_prime(template_hash: str, examples: Sequence[Example], addendum: str = "") -> Prime:
-    """Write examples as messages. No examples give no messages."""
+    """Write examples as messages; without examples there are no messages."""
     messages: list[Message] = []
     for number, example in enumerate(examples, 1):
         messages += _exchange(example, f"warm_{template_hash[:12]}_{number}", number, len(examples))
@@ -58,12 +59,12 @@ def _exchange(example: Example, call_id: str, number: int, count: int) -> tuple[
 
 
 def encode_prime(prime: Prime) -> str:
-    """Write the messages for the store."""
+    """Encode the messages for the store."""
     return msgspec.json.encode(prime.messages).decode() if prime.messages else ""
 
 
 def decode_prime(text: str) -> tuple[Message, ...]:
-    """Read what `encode_prime` wrote; the same text gives messages that encode to the same bytes."""
+    """Decode the output of `encode_prime`; the same text yields messages that encode to the same bytes."""
     return from_json(text, tuple[Message, ...]) if text else ()
 
 
@@ -83,7 +84,7 @@ class PrimedLink:
         return self._link.info
 
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
-        """Send prefix, examples and `messages`; as the link does."""
+        """Stream as the link does, sending prefix, examples and `messages`."""
         sent = (*self._opening, *map(self._apart, messages))
         async for item in self._link.stream(sent):
             if isinstance(item, ModelReply) and self._news:
@@ -92,7 +93,8 @@ class PrimedLink:
             yield item
 
     def _apart(self, message: Message) -> Message:
-        """Give the message, with another call id where it has one of the examples'; the same every time."""
+        """Return the message, with other call ids if they collide with the examples'; the result is the same
+        every time."""
         if message.tool_call_id not in self._taken and not any(
             c.id in self._taken for c in message.tool_calls
         ):

@@ -1,7 +1,8 @@
-"""Does a template help? First calls of sessions that were started with it, against those held out.
+"""Measure whether a template helps: first calls of sessions that were started with it, against held-out
+sessions.
 
-Only sessions whose arm was drawn by lot count. The interval is the wider of two: one that takes calls as
-independent, one that takes sessions. A template whose interval lies below zero is switched off.
+Only sessions whose arm was drawn by lot count. The interval is the wider of two: one treats calls as
+independent, the other sessions. A template whose interval lies below zero is switched off.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class TemplateUplift(msgspec.Struct, frozen=True):
 
 
 def uplift(connection: apsw.Connection, hash_: str) -> TemplateUplift:
-    """Read what is known of a template from use."""
+    """Measure a template from its use."""
     rows = warm.first_calls(connection, hash_, FIRST_CALLS)
     given = [row for row in rows if row.arm == "warm"]
     held = [row for row in rows if row.arm == "held_out"]
@@ -45,14 +46,15 @@ def uplift(connection: apsw.Connection, hash_: str) -> TemplateUplift:
 
 
 def difference(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Interval:
-    """Give error rate of `first` minus that of `second`, with the wider interval of calls and sessions.
+    """Return the error rate of `first` minus that of `second`, with the wider interval of calls and sessions.
 
-    Where the first spans zero the second is not asked: nothing could be concluded from it.
+    If the first interval spans zero, the second is not computed, because it could not change the
+    conclusion.
     """
     counts = [(sum(r.failed for r in rows), sum(r.calls for r in rows)) for rows in (first, second)]
     by_calls = rate_difference(*counts[0], *counts[1])
     if min(len(first), len(second)) < LEAST_SESSIONS or by_calls.spans_zero:
-        return by_calls  # the wider one spans zero too, whatever it is
+        return by_calls  # the wider one would span zero too
     by_sessions = ratio_difference(_clusters(first), _clusters(second))
     low, high = min(by_calls.low, by_sessions.low), max(by_calls.high, by_sessions.high)
     return Interval(by_calls.estimate, low, high)
@@ -63,9 +65,9 @@ def _clusters(rows: Sequence[ArmCounts]) -> list[tuple[int, int]]:
 
 
 def keep_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -> TemplateUplift:
-    """Measure a template and switch it off where it makes things worse; a switched-off one stays off.
+    """Measure a template and switch it off if it does harm; a switched-off template stays off.
 
-    Cheap while nothing speaks against it.
+    Cheap if no measurement speaks against it.
     """
     found = uplift(connection, hash_)
     before = warm.states(connection).get(hash_, TemplateState())

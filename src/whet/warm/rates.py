@@ -1,8 +1,8 @@
 """Error rates by tool, by position in a session and by session length, and whether long sessions err less.
 
-That long sessions have lower error rates may only mean that sessions which go badly end early. So the
-verdict compares calls within the same session and tool: its later half against its earlier half. It reads
-outcomes that are in the store already (`label.py`).
+Lower error rates of long sessions may only mean that bad sessions end early. So the verdict compares calls
+within the same session and tool: the later half against the earlier half. The outcomes must already be in
+the store (`label.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEAST_SESSIONS = 10
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """Failed of all calls, with the interval of the rate."""
+    """Failed calls of all calls, with the interval of the rate."""
 
     label: str
     calls: int
@@ -33,7 +33,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """What the store says. `within` is later minus earlier half of the same session and tool, over
+    """The rates of the store. `within` is later minus earlier half of the same session and tool, over
     `compared` sessions; below zero means that later calls err less."""
 
     sessions: int
@@ -66,7 +66,7 @@ class _Sums:
         self._run: list[tuple[str, bool]] = []
 
     def take(self, key: int, name: str, position: int, outcome: str) -> None:
-        """Take one call; a session's calls come together and in order."""
+        """Add one call; a session's calls arrive together and in order."""
         if outcome in ("denied", "unknown"):
             return
         if key != self._key:
@@ -78,7 +78,7 @@ class _Sums:
         self._run.append((name, failed))
 
     def close(self) -> None:
-        """Take in the session that has ended."""
+        """Add the session that has ended."""
         run, self._run = self._run, []
         if not run:
             return
@@ -91,7 +91,8 @@ class _Sums:
 
 
 def _gap(run: list[tuple[str, bool]]) -> float | None:
-    """Later minus earlier error rate within a session, per tool, weighted by its calls; None if too short."""
+    """Return later minus earlier error rate within a session, per tool, weighted by its calls; None if it is
+    too short."""
     weighted = total = 0.0
     for tool in {name for name, _ in run}:
         own = [failed for name, failed in run if name == tool]

@@ -1,7 +1,7 @@
-"""Which template fits a session, and which of its examples: by the first message, the project and the tools.
+"""Select the template that fits a session, and its examples: by the first message, the project and the tools.
 
-"None fits" is an answer. Examples that are stale, or that rest on a session which was made private or deleted
-since, are left out every time. It reads templates and nothing else; proof and hold-out are decided elsewhere.
+"None fits" is a valid answer. Examples that are stale, or whose session was made private or deleted since,
+are always left out. This module reads only templates; proof and hold-out are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ _K1 = 1.2
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a session before its first request. `private` and `gone`: sessions whose calls may
-    not be shown."""
+    """The facts of a session before its first request. `private` and `gone`: sessions whose calls may not be
+    shown."""
 
     text: str
     workspace: str
@@ -94,7 +94,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usable(template: Template, situation: Situation) -> list[Example]:
-    """Give the examples that may be shown now."""
+    """Return the examples that may be shown now."""
     last_win = situation.last_wins.get(template.hash, "")
     return [
         example
@@ -107,7 +107,7 @@ def usable(template: Template, situation: Situation) -> list[Example]:
 
 
 def rank(templates: Sequence[Template], situation: Situation) -> list[tuple[Template, float]]:
-    """Give the templates that fit, the best first; those that share no rare word with the task don't fit."""
+    """Return the templates that fit, the best first; a template must share a rare word with the task."""
     wanted = set(words(situation.text))
     bags = [Counter(words(_text_of(template))) for template in templates]
     seen = Counter(word for bag in bags for word in bag)
@@ -126,8 +126,8 @@ def rank(templates: Sequence[Template], situation: Situation) -> list[tuple[Temp
 
 
 def pick(template: Template, situation: Situation) -> list[Example]:
-    """Give the examples to show: the nearest to the task, not two alike, at most the template's number, and
-    within its budget of tokens."""
+    """Return the examples to show: the nearest to the task, no two alike, at most `max_examples`, and within
+    the template's token budget."""
     wanted = set(words(situation.text))
     found = usable(template, situation)
     seen = Counter(word for example in found for word in set(words(_text_of_one(example))))
@@ -146,7 +146,7 @@ def pick(template: Template, situation: Situation) -> list[Example]:
 
 
 def words(text: str) -> list[str]:
-    """Give the words of a text for matching: folded, without the commonest; CJK runs as pairs."""
+    """Return the words of a text for matching: folded, without the most common ones; CJK runs as pairs."""
     folded = unicodedata.normalize("NFKC", text[:20_000]).casefold()
     found: list[str] = []
     for word in _WORD.findall(folded):

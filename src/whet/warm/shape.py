@@ -1,4 +1,4 @@
-"""A call with its literals taken away: calls of one shape teach the same thing.
+"""A call without its literals: calls of one shape teach the same thing.
 
 `cat a/b.py` and `cat c.py` have one shape, `cat -n x` another. Pure functions on a tool's name and parsed
 arguments.
@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"[a-z_]{2,20}")
 
 
 def shape_of(name: str, arguments: dict[str, Any]) -> str:
-    """Give the shape of a call, as text."""
+    """Return the shape of a call, as text."""
     parts = [name]
     for key in sorted(arguments):
         value = arguments[key]
@@ -52,7 +52,7 @@ def _command(text: str) -> str:
 
 
 def _word(text: str) -> str:
-    """Give a word's kind: a path by its ending, a number, a pattern, a word."""
+    """Return a word's kind: a path by its ending, a number, a pattern, a word."""
     if "/" in text or "." in text:
         _, dot, ending = text[text.rfind("/") + 1 :].rpartition(".")
         return f"path.{ending}" if dot and _PLAIN.fullmatch(ending) else "path"
@@ -62,7 +62,7 @@ def _word(text: str) -> str:
 
 
 def medoid(texts: Sequence[str]) -> int:
-    """Give the index of the text that is nearest to all others by its words; the first of equals."""
+    """Return the index of the text that is nearest to all others by its words; the first one of equals."""
     bags = [frozenset(_WORDS.findall(text)) for text in texts]
     distances = [sum(1 - len(a & b) / max(len(a | b), 1) for b in bags) for a in bags]
     return min(range(len(texts)), key=lambda index: (round(distances[index], 9), index))

@@ -1,8 +1,8 @@
-"""Whether a later call takes an earlier one back, or replaces what it wrote: compared by what both did.
+"""Decide whether a later call undoes an earlier one or replaces its text, by comparing the two calls.
 
-An edit is taken back by the edit that restores its old text, a written file by its former content coming
-back, a thing that was made by its removal before anything used it, a move by the move back, work in git by
-the commands that drop it. No word of the person is read. It looks at two calls and what came between them.
+An edit is undone by the edit that restores its old text, a written file by its former content, a created
+file by its removal before it was used, a move by the reverse move, work in git by the commands that drop
+it. The person's words are not read. The inputs are two calls and the calls between them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from whet.contract.tools import tags_of
 from whet.late import late_pattern
 
 TAKES_BACK = ("git ", "rm", "mv ", "unlink ")
-"""One of these stands in every command that takes something back; looking for them is quick."""
+"""Every command that undoes something contains one of these; searching for them is quick."""
 _PARTS = late_pattern(r"&&|\|\||;|\n")
 _DROPS_WORK = late_pattern(r"\bgit\s+(?:stash\b(?!\s+(?:list|show|pop|apply|drop|branch))|reset\s+--hard\b)")
 _DROPS_PATHS = late_pattern(r"\bgit\s+(?:checkout|restore(?!\s+--staged))\s+(.*)")
@@ -35,7 +35,7 @@ Arguments = dict[str, Any]
 def is_taken_back(
     old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequence[Arguments]
 ) -> bool:
-    """Whether `new` (tool, arguments) undoes `old`; `between`: the calls after `old` in new's turn."""
+    """Return whether `new` (tool, arguments) undoes `old`; `between`: the calls after `old` in new's turn."""
     (was, before), (name, after) = old, new
     if "edits" in tags_of(was) and "edits" in tags_of(name):
         return _is_restored(before, after)
@@ -53,7 +53,7 @@ def is_taken_back(
 
 
 def is_replaced(before: Arguments, after: Arguments) -> bool:
-    """Whether an edit puts something else in place of what another one wrote, and does not only add to it."""
+    """Return whether an edit replaces what another one wrote, and does not only add to it."""
     if not before.get("path") or before.get("path") != after.get("path"):
         return False
     if "content" in before and "content" in after:
@@ -65,7 +65,7 @@ def is_replaced(before: Arguments, after: Arguments) -> bool:
 
 
 def is_content_back(contents: Sequence[str]) -> bool:
-    """Whether the last of a file's contents stood there before, with another one between."""
+    """Return whether the last of a file's contents equals an earlier one, with another one between."""
     return bool(contents) and contents[-1] in contents[:-2] and contents[-1] != contents[-2]
 
 
@@ -78,7 +78,7 @@ def _is_restored(before: Arguments, after: Arguments) -> bool:
 
 
 def _drops(command: str, path: str) -> bool:
-    """Whether git throws away what was changed in a file."""
+    """Return whether git discards the changes of a file."""
     if not path:
         return False
     if _DROPS_WORK.search(command):
@@ -110,7 +110,8 @@ def _made(command: str) -> list[str]:
 
 
 def _removes(command: str, made: Iterable[object], between: Sequence[Arguments]) -> bool:
-    """Whether what was made is removed, unused: a file that was run or read and then removed was a help."""
+    """Return whether a created file is removed unused: a file that was run or read before its removal was a
+    tool of the work."""
     gone = {
         word.rstrip("/")
         for part in _PARTS.split(command)

@@ -1,9 +1,9 @@
 """Templates: JSON files of proven calls in the home's `warm/` folder, one per name.
 
 The format is a superset of the plain one {name, description, examples, system_prompt_addendum, tags,
-source_session_ids, created_at, version}: files with less load, and fields that are not known here are kept. A
-file that can't be used is listed with the reason and hides no other. It does not know where examples come
-from, nor how they are given to a session.
+source_session_ids, created_at, version}: files with fewer fields load, and unknown fields are kept. An
+invalid file is listed with the reason and hides no other. This module does not know where examples come
+from or how they reach a session.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _HINT = "whet warm list shows them"
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """One call that worked, with its real result. `why` says what had failed before it, in a line.
+    """One call that worked, with its result. `why` is one line about the failure before it.
 
-    The rest is provenance: the session and the number of the result's message, when, which model, the
-    hash of the tool's schema then, and the folder. Empty where it is not known (plain or imported files).
+    The rest is provenance: the session and the number of the result's message, the time, the model, the
+    hash of the tool's schema at that time, and the folder. Empty if unknown (plain or imported files).
     """
 
     tool_name: str
@@ -57,14 +57,14 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hash(self) -> str:
-        """What the model gets of it; provenance aside."""
+        """The hash of the content that the model sees, without provenance."""
         shown = (self.tool_name, self.arguments, self.result_summary, self.context_hint, self.why)
         return hashlib.sha256(msgspec.json.encode(shown, order="sorted")).hexdigest()[:12]
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """A named set of examples. `max_examples` is how many a session gets; `imported_at` is not empty where it
-    came from elsewhere, so that its sessions are not looked for here. `extra`: fields that we don't know."""
+    """A named set of examples. `max_examples` is the number that a session gets; `imported_at` is set if the
+    template was imported, so that its sessions are not looked up here. `extra`: unknown fields."""
 
     name: str
     description: str = ""
@@ -82,7 +82,8 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hash(self) -> str:
-        """What the model would get of it: another hash is another template as far as proof goes."""
+        """The hash of the content that the model sees: with another hash it is another template, as far as
+        proof goes."""
         shown = [(e.tool_name, e.arguments, e.result_summary, e.context_hint, e.why) for e in self.examples]
         raw = msgspec.json.encode((shown, self.system_prompt_addendum, self.max_examples), order="sorted")
         return hashlib.sha256(raw).hexdigest()[:16]
@@ -96,7 +97,7 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 def check_name(name: str) -> str:
-    """Give `name` where it can name a template. Raises ConfigError."""
+    """Return `name` if it is a valid template name. Raises ConfigError."""
     if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name.lower()):
         shown = name if len(name) <= 40 else name[:37] + "..."
         raise ConfigError(
@@ -107,12 +108,12 @@ def check_name(name: str) -> str:
 
 
 def path_of(home: Home, name: str) -> Path:
-    """Give the file of a template; nothing is made. Raises ConfigError for a name that can't be one."""
+    """Return the path of a template's file; nothing is created. Raises ConfigError if the name is invalid."""
     return home.warm / f"{check_name(name)}.json"
 
 
 def save(home: Home, template: Template) -> Path:
-    """Write a template, whole or not at all; on return it is on disk. Raises ConfigError."""
+    """Write a template, completely or not at all; it is on disk on return. Raises ConfigError."""
     path = path_of(home, template.name)
     home.ensure()
     paths.replace(path, encode(template), mode=0o600)
@@ -120,7 +121,7 @@ def save(home: Home, template: Template) -> Path:
 
 
 def load(home: Home, name: str) -> Template:
-    """Read a template. Raises NotFound, ConfigError where the file is no template."""
+    """Read a template. Raises NotFound, or ConfigError if the file is not a template."""
     path = path_of(home, name)
     if not path.is_file():
         raise NotFound(f"there is no warm template {name!r}", hint=_HINT)
@@ -141,7 +142,8 @@ def delete(home: Home, name: str) -> None:
 
 
 def every(home: Home) -> Iterator[Template | Broken]:
-    """Give all templates by name; a file that can't be used comes as Broken."""
+    """Yield all templates by name; an invalid file is yielded as Broken. Raises ConfigError if the folder
+    can't be read."""
     try:
         names = sorted(entry.name for entry in os.scandir(home.warm) if entry.name.endswith(".json"))
     except FileNotFoundError:
@@ -159,7 +161,7 @@ def every(home: Home) -> Iterator[Template | Broken]:
 
 
 def read(path: Path) -> Template:
-    """Read a file of the plain format or of ours. Raises ConfigError that says what is wrong."""
+    """Read a file of the plain format or of ours. Raises ConfigError with the problem."""
     try:
         if path.stat().st_size > _LARGEST_BYTES:
             raise ConfigError(f"{path} is larger than 1 MB", hint="is it really a template?")
@@ -208,7 +210,7 @@ def _example(item: Any) -> Any:
 
 
 def encode(template: Template) -> str:
-    """Write a template as JSON; what we don't know comes after what we do."""
+    """Write a template as JSON; unknown fields come last."""
     row: dict[str, Any] = msgspec.to_builtins(template)
     extra = row.pop("extra")
     row["examples"] = [
@@ -218,7 +220,7 @@ def encode(template: Template) -> str:
 
 
 def bring_in(home: Home, source: Path, name: str, now: datetime) -> Template:
-    """Copy a template from elsewhere into the home, marked as imported; one that is there stays as it is.
+    """Import a template from a file into the home, marked as imported; an existing one is not changed.
 
     Raises NotFound, ConfigError.
     """
@@ -238,24 +240,25 @@ def bring_in(home: Home, source: Path, name: str, now: datetime) -> Template:
 
 
 def example_tokens(example: Example) -> int:
-    """Estimate what an example adds to a request."""
+    """Estimate the tokens that an example adds to a request."""
     texts = (example.context_hint, example.result_summary, example.why, example.tool_name)
     arguments = msgspec.json.encode(example.arguments).decode()
     return FRAME_TOKENS + sum(map(text_tokens, texts)) + text_tokens(arguments)
 
 
 def schema_hash(spec: ToolSpec) -> str:
-    """Give what tells a tool's schema from an earlier one of the same name."""
+    """Return a hash that distinguishes versions of a tool's schema."""
     return hashlib.sha256(msgspec.json.encode(spec)).hexdigest()[:12]
 
 
 def staleness(
     example: Example, tools: Mapping[str, ToolSpec] | None, now: datetime, last_win: str = ""
 ) -> str:
-    """Say why an example should not be given any more; empty while it should.
+    """Return why an example should no longer be shown, or an empty string.
 
-    The tool is gone or its schema has changed, a file that it names is gone, or it is 30 days old and its
-    template has not been of use since (`last_win`). `tools` None: nobody knows what a session will have.
+    The tool or a file that it names no longer exists, the tool's schema has changed, or the example is 30
+    days old and its template has not helped since (`last_win`). `tools` None: the session's tools are
+    unknown.
     """
     if tools is not None and (changed := _unfit(example, tools.get(example.tool_name))):
         return changed
@@ -279,7 +282,7 @@ def _unfit(example: Example, spec: ToolSpec | None) -> str:
 
 
 def fits(arguments: Mapping[str, Any], spec: ToolSpec) -> bool:
-    """Whether a tool's schema has all these arguments, and they have all that it requires."""
+    """Return whether a tool's schema has all these arguments, and they include all required ones."""
     properties: Any = spec.parameters.get("properties") or {}
     required: Any = spec.parameters.get("required") or []
     return set(arguments) <= set(properties) and set(required) <= set(arguments)
@@ -287,7 +290,7 @@ def fits(arguments: Mapping[str, Any], spec: ToolSpec) -> bool:
 
 def _is_gone(workspace: str, path: str) -> bool:
     try:
-        # os.path's `~nobody` is a name like any other; pathlib's raises RuntimeError.
+        # os.path keeps a `~` with an unknown user's name; pathlib raises RuntimeError.
         place = os.path.join(os.path.expanduser(workspace), os.path.expanduser(path))
         return not os.path.exists(place)
     except ValueError:  # a NUL after the ~
@@ -295,7 +298,7 @@ def _is_gone(workspace: str, path: str) -> bool:
 
 
 def _moment(seconds: float) -> str:
-    """Write Unix time as we do; what can't be a time is none."""
+    """Format Unix time as ISO; an empty string if it is out of range."""
     try:
         return _iso(datetime.fromtimestamp(seconds, UTC))
     except (ValueError, OverflowError, OSError):

@@ -1,6 +1,6 @@
-"""Scripts, styles and icons under names that hold their hash, so that browsers may keep them for good.
+"""Scripts, styles and icons under names that contain their hash, so that browsers may cache them for ever.
 
-Files are read once; nothing that a request says reaches the file system.
+Files are read once; no part of a request reaches the file system.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TYPES = {
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """One file: what it holds and what it is."""
+    """One file: its content and its type."""
 
     body: bytes
     content_type: str
@@ -33,7 +33,7 @@ _SHARED = files("whet.web") / "static"
 
 
 class Assets:
-    """The files of a site's folder, and those that every site has, below one path."""
+    """The files of a site's folder and the files that all sites share, below one path."""
 
     def __init__(self, folder: Traversable, path: str = "/static") -> None:
         self._path = path
@@ -49,7 +49,7 @@ class Assets:
             self._hashed[file.name] = f"{path}/{hashed}"
 
     def url(self, name: str) -> str:
-        """Give the address of a file by its plain name. Raises KeyError for a name that is not there."""
+        """Return the URL of a file by its plain name. Raises KeyError if it does not exist."""
         return self._hashed[name]
 
     async def serve(self, request: Request) -> Response:

@@ -1,4 +1,5 @@
-"""A request's body, read with bounds. What is too large is said by the caller, in its own shape of error."""
+"""Read a request's body within limits. The caller reports a body that is too large in its own format of
+errors."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from starlette.types import Receive, Scope
 
 
 class BodyTooLarge(Exception):
-    """There was more than may be read."""
+    """Raised if there was more than may be read."""
 
 
 class CallerGone(Exception):
-    """The client hung up before its request was whole."""
+    """Raised if the client hung up before its request was complete."""
 
 
 async def read_bounded(scope: Scope, receive: Receive, limit_bytes: int, drain_bytes: int) -> bytes:
-    """Give the whole body. Raises BodyTooLarge for more than `limit_bytes`, CallerGone.
+    """Return the whole body. Raises BodyTooLarge for more than `limit_bytes`, or CallerGone.
 
     Up to `drain_bytes` of a body that is too large are read and dropped, because a client that is still
     sending would see a broken connection instead of the answer.
@@ -55,7 +56,7 @@ _MOST_FIELDS = 32
 
 
 class BadForm(Exception):
-    """Not a form of ours; `status` is the HTTP status to answer with."""
+    """Raised for an invalid form. `status` is the HTTP status to answer with."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -63,7 +64,7 @@ class BadForm(Exception):
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Give the fields of an urlencoded body. Raises BadForm, with 413 as soon as it grows past 64 KiB."""
+    """Return the fields of an urlencoded body. Raises BadForm, with 413 as soon as it exceeds 64 KiB."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise BadForm(415, "expected a form")

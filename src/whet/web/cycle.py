@@ -1,8 +1,8 @@
-"""uvicorn's request and answer, with a whole answer leaving in one write.
+"""uvicorn's request and answer, except that a whole answer is sent in one write.
 
-The head of an answer that names its length waits for the body. For a small answer that is one system call in
-place of two, and the client is woken once. A streamed answer goes uvicorn's way, for a client of HTTP/1.0
-without chunks: it ends with the connection.
+The head of an answer with a content-length waits for the body. For a small answer this saves one of two
+system calls, and the client is woken once. A streamed answer is sent by uvicorn; for an HTTP/1.0 client it
+is not chunked and ends with the connection.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 _NO_BODY = (204, 304)
-_PLAIN = 2  # type and length: most answers have no more, and no secret in them
+_PLAIN = 2  # type and length: most answers have only these, and no secret in them
 
 
 class Cycle(RequestResponseCycle):
@@ -28,7 +28,7 @@ class Cycle(RequestResponseCycle):
     _ends_with_connection = False
 
     async def send(self, message: Any) -> None:
-        """Take a part of the answer (ASGI). Raises RuntimeError for one that breaks the protocol."""
+        """Handle a part of the answer (ASGI). Raises RuntimeError if it breaks the protocol."""
         if message["type"] == "http.response.start" and not self.response_started and _names_length(message):
             self._head = message
             return
@@ -68,8 +68,11 @@ class Cycle(RequestResponseCycle):
 
 
 def _lines(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[bytes, int, bool]:
-    """Give headers as lines, the length that they name (-1: none), and whether they end the connection.
-    Raises RuntimeError for one with a control character."""
+    """Return the encoded headers, their content-length (-1 if missing), and whether they close the
+    connection.
+
+    Raises RuntimeError for a header with a control character.
+    """
     parts: list[bytes] = []
     length, ends = -1, False
     for name, value in headers:

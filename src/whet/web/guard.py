@@ -1,8 +1,8 @@
-"""What stands before every page and every call of a server that browsers can reach.
+"""The guard before every page and call of a server that browsers can reach.
 
-Refuses requests whose Host is not ours (DNS rebinding) and requests that another site's page makes (Origin,
-Sec-Fetch-Site), and puts the security headers on every answer. Plain ASGI, so that it costs hot routes next
-to nothing. Does not know who is signed in.
+It refuses requests whose Host is not ours (DNS rebinding) and requests made by another site's page
+(Origin, Sec-Fetch-Site), and adds the security headers to every answer. Plain ASGI, so that it costs hot
+routes next to nothing. It does not know logins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POLICY = "; ".join(
         "trusted-types whet",
     )
 )
-# Not `no-referrer`: with it a browser sends `Origin: null` with its own form, and we could not tell it apart.
+# Not `no-referrer`: a browser would then send `Origin: null` with our own form, which we could not recognise.
 HEADERS: tuple[tuple[bytes, bytes], ...] = tuple(
     (name.encode(), value.encode())
     for name, value in (
@@ -51,21 +51,21 @@ LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class SiteAddress(msgspec.Struct, frozen=True):
-    """Where a site may be called: host names in lower case without port, and a public address if any."""
+    """The addresses of a site: host names in lower case without port, and an optional public URL."""
 
     names: frozenset[str] = LOCAL_NAMES
     public_url: str = ""
 
     @property
     def is_secure(self) -> bool:
-        """Whether people reach it by https, so that cookies may be marked so."""
+        """Whether people reach it by https, so that cookies may be marked secure."""
         return self.public_url.startswith("https://")
 
 
 def place(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ()) -> SiteAddress:
-    """Say which Host headers are ours: loopback, the bind address, the public address, `extra_names`.
+    """Return which Host headers are ours: loopback, the bind address, the public address, `extra_names`.
 
-    Raises ConfigError for a public address that is no http(s) URL or has a path.
+    Raises ConfigError for a public address that is not an http(s) URL or has a path.
     """
     names = {*LOCAL_NAMES, *(name.lower() for name in extra_names)}
     if bind_host not in ("", "0.0.0.0", "::"):
@@ -86,15 +86,15 @@ def place(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ())
 
 
 def plain_error(status: int, reason: str) -> object:
-    """Say a refusal as JSON that people can read too."""
+    """Return a refusal as JSON that people can read too."""
     return {"error": reason}
 
 
 class SiteGuard:
-    """An ASGI app around another: refuses what is not meant for this site.
+    """An ASGI app around another that refuses requests not meant for this site.
 
-    A wrong Host gets 421, another site's request 403, both as JSON in the shape that `as_error` gives.
-    Requests without an Origin pass, as programs send none; a form must ask for one (`has_origin`).
+    A wrong Host gets 421, another site's request 403, both as JSON in the format of `as_error`. Requests
+    without an Origin pass, because programs send none; a form must check for one (`has_origin`).
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class SiteGuard:
         self._as_error = as_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it."""
+        """Pass the request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -142,7 +142,7 @@ class SiteGuard:
         name = host_name(host)
         if name in self._place.names:
             return True
-        # An address that stands in the Host header can't have been rebound; it must still be the one called.
+        # An IP address in the Host header can't be rebound; it must still be the one that was called.
         server = scope.get("server")
         try:
             return bool(server) and ipaddress.ip_address(name) == ipaddress.ip_address(server[0])
@@ -154,12 +154,13 @@ class SiteGuard:
 
 
 def has_origin(headers: Mapping[str, str]) -> bool:
-    """Whether a browser said where a form was sent from; the guard has compared it already."""
+    """Return whether a browser named the origin of a form; the guard has already compared it."""
     return bool(headers.get("origin"))
 
 
 def host_name(host: str) -> str:
-    """Give the name of a Host header in lower case without port and brackets; "" where it is none."""
+    """Return the name of a Host header in lower case without port and brackets, or an empty string if it is
+    invalid."""
     match = HOST.fullmatch(host)
     return (match[1] or match[2]).lower().rstrip(".") if match else ""
 
@@ -167,7 +168,7 @@ def host_name(host: str) -> str:
 def _headers(scope: Scope) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
-        # Two Host or Origin headers: whichever a proxy reads, neither is believed.
+        # With two Host or Origin headers, a proxy may read either, so neither is trusted.
         found[name] = b"\0" if name in found and name in (b"host", b"origin") else value
     return found
 

@@ -1,4 +1,4 @@
-"""A caller's connection, for those who work or wait on the caller's behalf and stop when it is cut."""
+"""A caller's connection, for code that works or waits for the caller and must stop when it is cut."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class WebConnection:
         self._rings.add(ring)
 
     def forget(self, ring: Callable[[], object]) -> None:
-        """Do not call it any more."""
+        """Stop calling `ring`."""
         self._rings.discard(ring)
 
     def cut(self) -> None:
-        """The caller has hung up."""
+        """Record that the caller has hung up, and call all listeners."""
         self.is_cut: bool = True
         for ring in tuple(self._rings):
             ring()
 
 
 def line_of(scope: MutableMapping[str, Any]) -> WebConnection:
-    """Give the caller's connection, which `protocol.py` puts into the scope."""
+    """Return the caller's connection, which `protocol.py` puts into the scope."""
     return cast("WebConnection", scope["extensions"]["whet.line"])

@@ -1,6 +1,6 @@
-"""A listening socket and a uvicorn that starts, says so, and ends as a program of ours should.
+"""A listening socket, and a uvicorn server that reports when it is ready and ends cleanly.
 
-Knows no application.
+Independent of any application.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ BACKLOG = 4096
 
 
 class SiteServer(uvicorn.Server):
-    """uvicorn that stops at SIGTERM and SIGINT with exit code 0; `on_stop` wakes those who wait. Beside
-    another server of the process, signals are that one's (`takes_signals` False) and it calls `stop`."""
+    """uvicorn that stops at SIGTERM and SIGINT with exit code 0. `on_stop` wakes waiting tasks.
+
+    If another server in the process handles the signals (`takes_signals` False), it calls `stop`.
+    """
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class SiteServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Stop at a signal; a second one does not wait for anybody."""
+        """Stop at a signal; at a second one stop without waiting."""
         if not self._takes_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -60,12 +62,12 @@ class SiteServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then say so."""
+        """Listen, then call `on_ready`."""
         await super().startup(sockets)
         self._on_ready()
 
     async def main_loop(self) -> None:
-        """Serve until told to stop; the Date header is renewed every second."""
+        """Serve until stopped; the Date header is updated every second."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), in_step(1.0))
@@ -77,7 +79,7 @@ class SiteServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def stop(self) -> None:
-        """Answer what is under way and end; called again, end at once."""
+        """Finish pending requests and end; if called again, end at once."""
         self.force_exit: bool = self.should_exit
         self.should_exit = True
         self.stopping.set()
@@ -90,22 +92,23 @@ class SiteServer(uvicorn.Server):
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Close a server; what it accepted in this moment is a connection of it by then. asyncio drops that
-    otherwise with its socket open, so that its client waits until the process ends (`Server._attach`)."""
+    """Close a server after the connections that it just accepted have been attached to it.
+
+    Otherwise asyncio drops such a connection with its socket open, so that its client waits until the
+    process ends (`Server._attach`).
+    """
     for listener in server.sockets:
         asyncio.get_running_loop().remove_reader(listener.fileno())
-    for _ in range(
-        2
-    ):  # its transport is made in the next pass of the loop, its protocol told in the one after
+    for _ in range(2):  # the next pass creates its transport, the one after connects its protocol
         await asyncio.sleep(0)
     server.close()
 
 
 def listen(host: str, port: int, options: str = "--port") -> socket.socket:
-    """Open a listening socket. Raises ConfigError that says how to find who has the port, and which options
-    choose another."""
+    """Open a listening socket. Raises ConfigError with how to find the process that has the port, and the
+    options that choose another."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle off only where the protocol is named; without that each answer waits 40 ms.
+    # asyncio disables Nagle's algorithm only if the protocol is given; without that each answer waits 40 ms.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -119,7 +122,7 @@ def listen(host: str, port: int, options: str = "--port") -> socket.socket:
                 hint=f"see by whom: ss -ltnp 'sport = :{port}'; or choose {options}",
             ) from error
         raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from error
-    except (OverflowError, UnicodeError) as error:  # a port above 65535, a name that can't be one
+    except (OverflowError, UnicodeError) as error:  # a port above 65535 or an invalid name
         sock.close()
         raise ConfigError(f"can't listen on {host}:{port}: no such address") from error
     sock.setblocking(False)
@@ -127,8 +130,8 @@ def listen(host: str, port: int, options: str = "--port") -> socket.socket:
 
 
 def make_config(site: Any, drain_s: float) -> uvicorn.Config:
-    """Give the settings that our servers share: limits on slow and large heads, asyncio's own loop, no access
-    log, logging left to us."""
+    """Return the settings that our servers share: limits on slow and large heads, asyncio's own loop, no
+    access log, our own logging."""
     return uvicorn.Config(
         site,
         loop="none",
@@ -147,15 +150,15 @@ def make_config(site: Any, drain_s: float) -> uvicorn.Config:
 
 
 def log_bugs() -> None:
-    """Let what uvicorn catches (a bug of ours, answered with 500) reach our log."""
+    """Send the errors that uvicorn catches (bugs of ours, answered with 500) to our log."""
     caught = logging.getLogger("uvicorn.error")
     ours = logging.getLogger("whet").handlers
-    caught.handlers = [*ours]  # a list of its own: each logger changes its list in place
+    caught.handlers = [*ours]  # a separate list: each logger changes its list in place
     caught.propagate = False
 
 
 def raise_file_limit() -> None:
-    """Allow as many connections as the system lets us: each that waits is an open file."""
+    """Raise the limit of open files as far as the system allows: each waiting connection is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         with contextlib.suppress(ValueError, OSError):

@@ -1,6 +1,6 @@
-"""Who comes in to a site of ours: the login page, and a check before every other page and form.
+"""The login of a site: the login page, and a check before every other page and form.
 
-Does not know what the pages show, nor what the accounts are.
+Independent of the pages' content and the kind of accounts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Plain = Callable[[Request], Awaitable[Response]]
 
 
 class Words(msgspec.Struct, frozen=True):
-    """What people read at a door: `unknown` with a wrong token, `refused` with a right one that opens nothing
-    here, `undone` where a form is not taken."""
+    """The texts of a login: `unknown` for a wrong token, `refused` for a valid one without access here,
+    `undone` if a form is rejected."""
 
     unknown: str
     refused: str
@@ -32,7 +32,7 @@ class Words(msgspec.Struct, frozen=True):
 
 
 class SiteLogin:
-    """Lets people in. `is_open`: without a token, where the site was started so."""
+    """Logs people in. `is_open`: without a token, if the site was started that way."""
 
     def __init__(
         self, sessions: Sessions, pages: SiteTemplates, words: Words, *, is_open: bool = False
@@ -43,22 +43,26 @@ class SiteLogin:
         self._is_open = is_open
 
     def inside(self, handler: Handler) -> Plain:
-        """Show a page to who is signed in; send others to the login page and back."""
+        """Show a page to a logged-in person; redirect others to the login page and back."""
 
         async def serve(request: Request) -> Response:
             visit = await self._sessions.visit(request)
             if visit is not None:
                 return await handler(request, visit)
             if _came_by_link(request):
-                # A strict cookie is not sent along with a link from elsewhere; a reload by our own page is.
+                # Browsers don't send a strict cookie with a link from another site, but with a reload by our
+                # own page they do.
                 return self._pages.answer("bounce.html", url=_here(request))
             return RedirectResponse(f"/login?next={quote(_here(request), safe='')}", 303)
 
         return serve
 
     def posted(self, handler: Handler, most_bytes: int = MOST_BYTES) -> Plain:
-        """Take a form of at most `most_bytes` from who is signed in, if our own page of this session sent it.
-        The handler finds it in `request.state`: `form` are its fields, `files` what came with it."""
+        """Handle a form of at most `max_bytes` from a logged-in person, if our own page of this session sent
+        it.
+
+        The handler finds it in `request.state`: `form` holds its fields, `files` its files.
+        """
         undone = self._words.undone
 
         async def serve(request: Request) -> Response:
@@ -77,7 +81,7 @@ class SiteLogin:
         return serve
 
     async def login(self, request: Request) -> Response:
-        """Show the login page, or sign in."""
+        """Show the login page, or log in."""
         target = safe_path(request.query_params.get("next", "/"))
         if request.method in ("GET", "HEAD"):
             return self._login_page(target)
@@ -102,13 +106,13 @@ class SiteLogin:
         return response
 
     async def logout(self, request: Request, visit: Visit) -> Response:
-        """Sign out."""
+        """Log out."""
         response = RedirectResponse("/login", 303)
         await self._sessions.sign_out(request, response)
         return response
 
     def problem(self, status: int, text: str, visit: Visit | None = None) -> HTMLResponse:
-        """Say what went wrong as a page."""
+        """Return a page that describes a problem."""
         return self._pages.answer("problem.html", status, text=text, visit=visit)
 
     def _login_page(self, target: str, status: int = 200, problem: str = "") -> HTMLResponse:
@@ -118,7 +122,7 @@ class SiteLogin:
 
 
 def safe_path(target: str) -> str:
-    """Give a path of our own site, "/" for anything that may lead elsewhere."""
+    """Return a path of our own site, or "/" for a target that may lead elsewhere."""
     is_own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
     return target if is_own and "\\" not in target else "/"
 

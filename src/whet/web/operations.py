@@ -1,7 +1,7 @@
-"""What an HTTP API does, said once: a table of operations, from which dispatch and the OpenAPI document come.
+"""An HTTP API as a table of operations, from which dispatch and the OpenAPI document are generated.
 
-An operation names its method and path, what may call it, the types of its body and answers. Their schemas are
-made from those types. Knows no server and no product.
+An operation has a method and path, the roles that may call it, and the types of its body and answers.
+Their schemas are generated from those types. Independent of any server and product.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ JSON_OBJECT = dict[str, Any]
 
 
 class Media(msgspec.Struct, frozen=True):
-    """An answer that is text of another type than JSON."""
+    """An answer of a media type other than JSON."""
 
     content_type: str
 
@@ -28,7 +28,8 @@ EVENT_STREAM = Media("text/event-stream")
 
 
 class RequestParameter(msgspec.Struct, frozen=True):
-    """A value beside the body, optional but in the path; a path's are strings where the table names none."""
+    """A value outside the body, optional except in the path. A path's values are strings unless declared
+    here."""
 
     name: str
     shape: Any = str
@@ -37,11 +38,12 @@ class RequestParameter(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One call. `roles`: which tokens may make it; none: any token; None: no token is needed.
+    """One call.
 
-    `takes` is the type of its body; `gives` has the types of its answers by status, several for a status
-    whose content type the client chooses. `failures` are statuses that only some operations have.
-    `looks_again`: its own transaction looks whether the caller's token holds, so a remembered one will do.
+    `roles`: the token roles that may call it; empty: any token; None: no token is needed. `takes` is the
+    type of its body, `gives` maps each status to the types of its answers, several if the client chooses
+    the content type. `failures` are statuses that only some operations have. `looks_again`: its own
+    transaction checks the caller's token again, so a remembered token is enough before.
     """
 
     method: str
@@ -57,7 +59,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """What it does, in a line: the first sentence of the handler's docstring."""
+        """A one-line summary: the first sentence of the handler's docstring."""
         said = " ".join((self.handler.__doc__ or "").split()).partition(". ")[0]
         return said.removesuffix(".")
 
@@ -68,7 +70,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Routes:
-    """Finds operations by a path as it came over the wire: a table look-up, however many there are.
+    """Finds operations by a path as it came over the wire, by a table look-up.
 
     A path's parameter is its second segment; an encoded slash does not divide segments.
     """
@@ -84,7 +86,7 @@ class Routes:
         self._first = frozenset(path.split(b"/", 2)[1] for path in self._exact)
 
     def find(self, path: bytes) -> tuple[Methods, bytes] | None:
-        """Give the operations of a path by method, and the path's parameter; None for an unknown path."""
+        """Return a path's operations by method and its parameter, or None for an unknown path."""
         methods = self._exact.get(path)
         if methods is not None:
             return methods, b""
@@ -95,7 +97,7 @@ class Routes:
         return None if methods is None else (methods, parts[2])
 
     def covers(self, path: bytes) -> bool:
-        """Whether a path is this table's to answer, be it with 404."""
+        """Return whether this table answers a path, even if with 404."""
         return path.split(b"/", 2)[1] in self._first if path.startswith(b"/") else True
 
     def _methods_of(self, path: str) -> dict[str, Operation]:
@@ -115,8 +117,11 @@ def document(
     failures: Sequence[int] = (),
     named: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Give the OpenAPI 3.1 document. `error` is the type of every refusal, `failures` the statuses that any
-    operation may refuse with (none: `default`); `named` are schemas of what streams hold."""
+    """Return the OpenAPI 3.1 document.
+
+    `error` is the type of every refusal. `failures` are the statuses that any operation may refuse with
+    (empty: `default`). `named` are the types of the contents of streams.
+    """
     named = named or {}
     types = [error, *named.values(), *(shape for one in operations for shape in _types_of(one))]
     made, components = msgspec.json.schema_components(types, ref_template=_REF)

@@ -1,4 +1,4 @@
-"""HTML from templates: everything is escaped, an unknown name is an error, nothing is kept by caches."""
+"""HTML from templates: everything is escaped, an unknown name is an error, and answers are never cached."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from whet.web.assets import Assets
 
 
 class SiteTemplates:
-    """The templates of a site's package, on top of those that every site has, and what all of them may use.
+    """The templates of a site's package in addition to the shared ones, and the filters that all may use.
 
     A site has `site.html` (name, mark and menu within `base.html`), `login.html` (its words within
-    `entry.html`), `site.css` and `site.js`; `bounce.html` and `problem.html` are every site's.
+    `entry.html`), `site.css` and `site.js`; `bounce.html` and `problem.html` are shared.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class SiteTemplates:
         self._environment.filters.update({"asset": assets.url, "text": visible, **(filters or {})})
 
     def html(self, template: str, /, **values: object) -> str:
-        """Fill a template."""
+        """Render a template."""
         return self._environment.get_template(template).render(values)
 
     def answer(self, template: str, /, status: int = 200, **values: object) -> HTMLResponse:
-        """Fill a template as an answer that nobody may keep."""
+        """Render a template as an answer that must not be stored."""
         return HTMLResponse(
             self.html(template, **values), status_code=status, headers={"cache-control": "no-store"}
         )

@@ -1,8 +1,9 @@
 """uvicorn's connection with limits on slow and oversized requests.
 
-A request's head must be whole within ten seconds and 64 KiB, the whole request within thirty seconds; whoever
-is slower is answered once and cut off. How large a body may be is the application's business, which finds the
-connection's `WebConnection` in `scope["extensions"]`. A wish for a protocol other than HTTP/1 is passed over.
+A request's head must be complete within ten seconds and 64 KiB, the whole request within thirty seconds; a
+slower client is answered once and disconnected. The application limits the size of the body; it finds the
+connection's `WebConnection` in `scope["extensions"]`. A request to upgrade to another protocol than HTTP/1
+is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from whet.web.cycle import Cycle
 from whet.web.line import WebConnection
 
 HEAD_LIMIT_BYTES = 64 * 1024
-# Who asks, from where, and what: a second one would be read by one program and not by the next.
+# Headers that identify the caller, the origin and the content: of two, different programs may read different
+# ones.
 _ONCE = frozenset(
     (
         b"host",
@@ -37,7 +39,7 @@ _JSON = "content-type: application/json\r\nconnection: close\r\n"
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. A timer runs only while a request has not come whole."""
+    """One connection. A timer runs only while a request is incomplete."""
 
     head_time_s: float = 10.0
     request_time_s: float = 30.0
@@ -57,26 +59,26 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_refused = False
 
     def connection_made(self, transport: Any) -> None:
-        """Start the clock: a connection that says nothing is closed too."""
+        """Start the timer: a connection that sends nothing is closed too."""
         super().connection_made(transport)
         if (user := _peer_of(transport)) is not None:
             self._extensions["whet.peer"] = user
         self._timer = self.loop.call_later(self.head_time_s, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock, and tell those who wait for the client."""
+        """Stop the timer, and notify tasks that wait for the client."""
         self._stop_timer()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         super().connection_lost(exc)
-        for cycle in self._ahead:  # uvicorn tells the newest request on the connection only
+        for cycle in self._ahead:  # uvicorn notifies only the newest request on the connection
             if not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
         self._line.cut()
 
     def data_received(self, data: bytes) -> None:
-        """Parse; what is still incomplete afterwards is on the clock."""
+        """Parse the bytes. A request that is still incomplete afterwards has a time limit."""
         if self.parser is None or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
@@ -94,12 +96,12 @@ class LimitedProtocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(self.request_time_s, self._too_slow)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Handle the beginning of a request."""
         self._in_head, self._is_whole, self._head_bytes = True, False, 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; what a body's trailer holds is none."""
+        """Store a header. Trailers after a body are ignored."""
         if self._in_head:
             name = name.lower()
             if name == b"expect" and value.lower() == b"100-continue":
@@ -107,9 +109,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Its head is whole: start answering, after those before it on this connection."""
-        us: Any = self  # with what uvicorn's stubs say of itself left aside: `cast` is a call
-        parser: HttpRequestParser = us.parser  # there while the connection is
+        """Start answering once the head is complete, after earlier requests on this connection."""
+        us: Any = self  # avoids the types of uvicorn's stubs: `cast` is a call
+        parser: HttpRequestParser = us.parser  # exists while the connection does
         if parser.should_upgrade() and parser.get_method() != b"CONNECT":
             self._plain_head = self._head_without_wish(parser)
             return
@@ -153,18 +155,18 @@ class LimitedProtocol(HttpToolsProtocol):
             self.pipeline.appendleft((self.cycle, application))
 
     def on_message_complete(self) -> None:
-        """It is whole."""
+        """Handle the end of a request."""
         if not self._plain_head and not self._is_refused:
             self._is_whole = True
             super().on_message_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Part of its body."""
+        """Pass on a part of the body."""
         if not self._is_refused:
             super().on_body(body)
 
     def on_response_complete(self) -> None:
-        """Its answer has left: start the next one that has come already, or rest."""
+        """After an answer was sent, start the next request that has already arrived, or become idle."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -174,7 +176,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._start_asgi_task(cycle, application)
             return
         self._idle_since_s = self.loop.time()
-        if self._idle_timer is None:  # one for the connection: one for each answer would cost a tenth of it
+        if self._idle_timer is None:  # one timer per connection: one per answer would cost a tenth of it
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._end_if_idle)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -183,7 +185,7 @@ class LimitedProtocol(HttpToolsProtocol):
     async def _answer(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         try:
             await cycle.run_asgi(app)
-        finally:  # a callback at its end would be one more pass of the loop for each request
+        finally:  # a callback at its end would be one more pass of the loop per request
             self.tasks.discard(cast("Task[None]", current_task()))
 
     def _unset_keepalive_if_required(self) -> None:
@@ -210,12 +212,13 @@ class LimitedProtocol(HttpToolsProtocol):
                     return
                 except HttpParserUpgrade as wish:
                     if not self._plain_head:
-                        return  # what follows a CONNECT is nothing of ours
+                        return  # data after a CONNECT is ignored
                     rest = rest[wish.args[0] :]
-                # It took what follows for the other protocol, the body too: it gets the head again, without.
+                # The parser treated the rest, including the body, as the other protocol: parse the head again
+                # without the upgrade.
                 head, self._plain_head = self._plain_head, b""
                 parser = us.parser = HttpRequestParser(self)
-                parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+                parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
                 parser.feed_data(head)
         except HttpParserError:
             if not self._is_refused:
@@ -246,7 +249,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def _peer_of(transport: Any) -> int | None:
-    """Give the user at the other end of a Unix socket, as the kernel says; None for any other connection."""
+    """Return the user at the other end of a Unix socket, as the kernel reports it, or None for another
+    connection."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
         return None
@@ -255,8 +259,8 @@ def _peer_of(transport: Any) -> int | None:
 
 
 def _doubt(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:
-    """Say why a head can be read in two ways; "" for one way: two hosts or tokens, a target elsewhere, no
-    version."""
+    """Return why a head is ambiguous, or an empty string if it is not: two hosts or tokens, a target
+    elsewhere, no version."""
     sent = dict(headers)
     if len(sent) != len(headers):
         names = [name for name, _ in headers]

@@ -1,8 +1,8 @@
-"""Who is signed in on a browser: a cookie with a random number, and a row that only knows its hash.
+"""Browser sessions: a cookie with a random number, and a row that contains only its hash.
 
-The row names the account (an access token) that signed in; the account is asked for again at every request,
-so that a revoked token ends its sessions at once. On one machine the number is good only for the user who
-signed in. Does not know where rows are kept and what accounts are.
+The row names the account (an access token) that logged in. The account is looked up again at every
+request, so that a revoked token ends its sessions at once. On one machine the number is valid only for the
+user who logged in. Independent of the storage of rows and the kind of accounts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _USER_COLUMN = 7
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Who signed in: a key that finds the account again, the name to show, and what it may do."""
+    """A logged-in account: its key for finding it again, the name to show, and its roles."""
 
     key: str
     name: str
@@ -38,7 +38,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class LoginSession(msgspec.Struct, frozen=True):
-    """What is kept of a session. Times are Unix seconds; `id_hash` and `csrf` are hex and URL-safe text."""
+    """A stored session. Times are Unix seconds; `id_hash` is hex, `csrf` URL-safe text."""
 
     id_hash: str
     account_key: str
@@ -48,14 +48,14 @@ class LoginSession(msgspec.Struct, frozen=True):
 
 
 class Visit(msgspec.Struct, frozen=True):
-    """One request of somebody who is signed in."""
+    """One request of a logged-in person."""
 
     account: Account
     session: LoginSession
 
 
 class TooManyAttempts(Exception):
-    """Too many wrong tokens came from this address; it may try again after `retry_after_s`."""
+    """Raised if too many wrong tokens came from this address; it may try again after `retry_after_s`."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"try again in {retry_after_s} s")
@@ -66,32 +66,32 @@ class Accounts(Protocol):
     """The product's own accounts."""
 
     async def sign_in(self, token: str, client: str) -> Account | None:
-        """Give the account that this secret opens, None for a wrong one. Raises TooManyAttempts."""
+        """Return the account of this secret, or None if it is wrong. Raises TooManyAttempts."""
         ...
 
     async def find(self, key: str) -> Account | None:
-        """Give the account again; None once it was revoked or has expired."""
+        """Return the account again, or None if it was revoked or has expired."""
         ...
 
 
 class SessionStore(Protocol):
-    """Where sessions are kept."""
+    """The storage of sessions."""
 
     async def save(self, row: LoginSession) -> None:
-        """Keep a new session; durable on return."""
+        """Store a new session; durable on return."""
         ...
 
     async def find(self, id_hash: str) -> LoginSession | None:
-        """Give a session by the hash of its id."""
+        """Return a session by the hash of its id, or None."""
         ...
 
     async def drop(self, id_hash: str) -> None:
-        """Forget a session; durable on return."""
+        """Delete a session; durable on return."""
         ...
 
 
 class Sessions:
-    """Signing in, staying signed in, signing out."""
+    """Logging in, staying logged in, logging out."""
 
     def __init__(
         self, accounts: Accounts, store: SessionStore, clock: Clock, where: SiteAddress, cookie: str
@@ -136,7 +136,8 @@ class Sessions:
         )
 
     async def visit(self, request: Request) -> Visit | None:
-        """Give who makes this request; None: not signed in, the time is up, or the token was revoked."""
+        """Return the visit of this request, or None if not logged in, the session has expired, or the token
+        was revoked."""
         number = self._number(request)
         if number is None:
             return None
@@ -162,17 +163,18 @@ class Sessions:
 
 
 def is_own_form(visit: Visit, given: str) -> bool:
-    """Whether a form carries this session's CSRF token; compared in constant time."""
+    """Return whether a form contains this session's CSRF token; compared in constant time."""
     return hmac.compare_digest(visit.session.csrf.encode(), given.encode("utf-8", "replace"))
 
 
 def _hash(number: str, owner: str) -> str:
-    """Give what a session is found by: its number, from the same user of this machine."""
+    """Return the hash by which a session is found: of its number and the client's user on this machine."""
     return hashlib.sha256(f"{number}{owner and '@'}{owner}".encode()).hexdigest()
 
 
 def owner(scope: Scope) -> str:
-    """Give the user's number as text; "" for another machine, a Unix socket, and where no kernel says it."""
+    """Return the client's user id as text, or an empty string for another machine, a Unix socket, or an
+    unknown user."""
     client, server = scope.get("client"), scope.get("server")
     if not client or not server:
         return ""
@@ -192,7 +194,7 @@ def owner(scope: Scope) -> str:
 
 
 def _written(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
-    """Write an end as the kernel's table has it: words of four bytes in the machine's order."""
+    """Format an address and port as in the kernel's table: four-byte words in the machine's order."""
     raw = address.packed
     words = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in range(0, len(raw), 4))
     return "".join(f"{word:08X}" for word in words) + f":{port:04X}"

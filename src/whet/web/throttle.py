@@ -1,6 +1,6 @@
 """Counts wrong secrets by address.
 
-A right one is never asked about here: 256 bits can't be guessed, and somebody on the same address must not be
+A right secret is never limited here: 256 bits can't be guessed, and one person on an address must not be
 able to lock others out.
 """
 
@@ -12,16 +12,17 @@ _WINDOW_S, _ADDRESSES = 60.0, 10_000
 
 
 class Throttle:
-    """Makes an address wait after `most` wrong secrets in a minute. Forgets those longest silent first."""
+    """Makes an address wait after `limit` wrong secrets in a minute. Addresses idle for longest are dropped
+    first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
 
     def failed(self, address: str, now_s: float) -> float:
-        """Count one more; gives how long the address must wait, 0.0 while it need not.
+        """Count a failure and return how long the address must wait, or 0.0 if it need not.
 
-        What comes while it must wait does not count, so that the wait ends.
+        Failures while it must wait are not counted, so that the wait ends.
         """
         stamps = self._failures.setdefault(address, deque(maxlen=self._most))
         self._failures.move_to_end(address)
@@ -33,5 +34,5 @@ class Throttle:
         return 0.0
 
     def recent(self, address: str, now_s: float) -> int:
-        """How many of an address count now."""
+        """Return how many failures of an address count now."""
         return sum(at > now_s - _WINDOW_S for at in self._failures.get(address, ()))

@@ -1,8 +1,8 @@
-"""Bearer tokens and sign-ins as rows of a table, whichever database has it. Only hashes are stored.
+"""Bearer tokens and logins as rows of a table, in any of the databases. Only hashes are stored.
 
-A token's secret is a prefix and 43 characters (256 random bits). Each request looks its hash up, so that a
-token made or revoked by any process holds from the next request on. Every function takes a connection inside
-a transaction. Knows no role.
+A token's secret is a prefix and 43 characters (256 random bits). Each request looks up its hash, so
+creating or revoking a token in any process takes effect with the next request. Every function takes a
+connection inside a transaction. Independent of roles.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _select(columns: str, table: str, where: str) -> str:
 
 
 def hash_of(secret: str) -> bytes:
-    """Give what is stored of a token. Looking up a hash of 256 random bits leaks nothing by its timing."""
+    """Return the stored hash of a token. Looking up a hash of 256 random bits leaks nothing by its timing."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -49,29 +49,31 @@ class TokenTable(Generic[R]):
         self.by_name: str = select(columns, table, f"name = ?1 AND {in_use}")
 
     def add(self, db: apsw.Connection, row: R) -> str:
-        """Keep a new token and give its secret, which is shown this once."""
+        """Store a new token and return its secret, which is shown only this once."""
         secret = self._prefix + secrets.token_urlsafe(32)
         db.execute(self._insert, (*msgspec.structs.astuple(row), hash_of(secret)))
         return secret
 
     def find(self, db: apsw.Connection, by: str, value: bytes | str) -> R | None:
-        """Give the token in use that `by_hash`, `by_id` or `by_name` finds."""
+        """Return the token in use that `by_hash`, `by_id` or `by_name` finds, or None."""
         found = db.execute(by, (value,)).fetchone()
         return self._row(*found) if found else None
 
     def all(self, db: apsw.Connection) -> list[R]:
-        """Give every token ever made, oldest first."""
+        """Return every token ever created, oldest first."""
         return [self._row(*row) for row in db.execute(self._all)]
 
     def revoke(self, db: apsw.Connection, token_id: str, at: float | str) -> bool:
-        """Take a token back; False where none of this id is in use."""
+        """Revoke a token. Returns False if there is no token in use with this id."""
         db.execute(self._revoke, (at, token_id))
         return db.changes() > 0
 
 
 class LoginTable:
-    """Sign-ins on a page, in a table with the columns of a `LoginSession` in their order; those whose time is
-    up go with the next one that is saved. `expires` is that column's name."""
+    """Logins on a page, in a table with the columns of a `LoginSession` in their order.
+
+    Saving one deletes the expired ones. `expires` is the name of that column.
+    """
 
     def __init__(self, table: str, expires: str) -> None:
         self._forget = f"DELETE FROM {table} WHERE {expires} < ?"
@@ -80,15 +82,15 @@ class LoginTable:
         self.by_hash: str = f"SELECT * FROM {table} WHERE id_hash = ?"
 
     def save(self, db: apsw.Connection, row: LoginSession) -> None:
-        """Keep a sign-in."""
+        """Store a login."""
         db.execute(self._forget, (row.created_s,))
         db.execute(self._insert, msgspec.structs.astuple(row))
 
     def find(self, db: apsw.Connection, id_hash: str) -> LoginSession | None:
-        """Give a sign-in by the hash of its number."""
+        """Return a login by the hash of its number, or None."""
         found = db.execute(self.by_hash, (id_hash,)).fetchone()
         return LoginSession(*found) if found else None
 
     def drop(self, db: apsw.Connection, id_hash: str) -> None:
-        """Forget a sign-in."""
+        """Delete a login."""
         db.execute(self._delete, (id_hash,))

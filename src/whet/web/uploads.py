@@ -1,6 +1,6 @@
-"""Forms with files: multipart/form-data, read whole and bounded, as browsers send it.
+"""Forms with files: multipart/form-data as browsers send it, read whole within limits.
 
-What a file is called and what it is said to be are its sender's words; nothing here believes them.
+The name and type of a file are chosen by its sender; nothing here trusts them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from whet.web.bodies import BadForm, BodyTooLarge, CallerGone, read_bounded, rea
 
 _BOUNDARY = re.compile(r'multipart/form-data\s*;\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s";,]{1,70}))', re.I)
 _DISPOSITION = re.compile(r'form-data; name="([^"\r\n]{0,100})"(?:; filename="([^"\r\n]*)")?', re.I)
-_ESCAPES = {"%22": '"', "%0D": "\r", "%0A": "\n"}  # what browsers write for these in names
+_ESCAPES = {"%22": '"', "%0D": "\r", "%0A": "\n"}  # browsers' escapes in names
 _MOST_PARTS = 64
 _MOST_FIELD_BYTES = 2_000_000
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """A file that came with a form: its name as the sender gave it, and its bytes."""
+    """A file of a form: its name as the sender gave it, and its bytes."""
 
     name: str
     data: bytes
@@ -34,8 +34,8 @@ class UploadForm(msgspec.Struct, frozen=True):
 
 
 async def read_upload(request: Request, most_bytes: int) -> UploadForm:
-    """Give fields and files of a form, urlencoded or multipart. Raises BadForm, with 413 as soon as it grows
-    past `most_bytes`."""
+    """Read the fields and files of a form, urlencoded or multipart. Raises BadForm, with 413 as soon as it
+    exceeds `max_bytes`."""
     found = _BOUNDARY.fullmatch(request.headers.get("content-type", ""))
     if found is None:
         return UploadForm(await read_form(request))
@@ -49,7 +49,7 @@ async def read_upload(request: Request, most_bytes: int) -> UploadForm:
 
 
 def parse_parts(body: bytes, boundary: bytes) -> UploadForm:
-    """Take a multipart body apart. Raises BadForm."""
+    """Parse a multipart body. Raises BadForm."""
     mark = b"--" + boundary
     first, *parts = (b"\r\n" + body).split(b"\r\n" + mark)
     if first.strip() or not parts or not parts[-1].startswith(b"--") or len(parts) > _MOST_PARTS:
@@ -72,7 +72,7 @@ def parse_parts(body: bytes, boundary: bytes) -> UploadForm:
 
 
 def _named(head: bytes) -> tuple[str | None, str | None]:
-    """Give a part's name, and its file's where it is one."""
+    """Return a part's name, and its file name if it is a file."""
     try:
         lines = head.decode("utf-8").removeprefix("\r\n").split("\r\n")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Beside requests: the whitelist, events, checkpoints, webhooks that never arrived, who sits for whom."""
+"""The calls beside requests: whitelist, events, checkpoints, undelivered webhooks, delegations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LISTED = 200
 
 
 async def audit_events(call: Exchange) -> Answer:
-    """The hash-chained log. Oldest first, from ?after= on."""
+    """Return the hash-chained log. Oldest first, after ?after=."""
     found = call.service.log.history(after_id=typed_number(call.query.get("after", "")) or 0)
     return 200, shapes.EventPage(len(found), [shapes.event(event) for event in found])
 
 
 async def checkpoint(call: Exchange) -> Answer:
-    """The newest signed checkpoint."""
+    """Return the newest signed checkpoint."""
     columns = ", ".join(shapes.CheckpointAnswer.__struct_fields__)
     sql = f"SELECT {columns} FROM checkpoints ORDER BY size DESC LIMIT 1"
     row = call.service.database.read_one(sql, ())
@@ -30,12 +30,12 @@ async def checkpoint(call: Exchange) -> Answer:
 
 
 async def allowed(call: Exchange) -> Answer:
-    """Whitelist entries."""
+    """List the whitelist."""
     return 200, shapes.AllowedEntries(call.service.database.read_now(whitelist.entries))
 
 
 async def allow(call: Exchange, asked: shapes.AllowBody) -> Answer:
-    """Let an action pass for a while."""
+    """Whitelist an action for a limited time."""
     wanted = whitelist.WhitelistRequest(
         asked.action.strip(), asked.principal.strip(), asked.session_key, asked.seconds
     )
@@ -46,7 +46,7 @@ async def allow(call: Exchange, asked: shapes.AllowBody) -> Answer:
 
 
 async def disallow(call: Exchange) -> Answer:
-    """Take an entry back."""
+    """Remove a whitelist entry."""
     try:
         await call.service.change(lambda tx: whitelist.remove(tx, call.number, call.who.name))
     except NotFound as error:
@@ -55,7 +55,7 @@ async def disallow(call: Exchange) -> Answer:
 
 
 async def dead_letters(call: Exchange) -> Answer:
-    """Webhooks that have not arrived."""
+    """List the webhooks that were not delivered."""
 
     def read(db: apsw.Connection) -> list[shapes.DeadLetter]:
         columns = ", ".join(shapes.DeadLetter.__struct_fields__)
@@ -66,20 +66,20 @@ async def dead_letters(call: Exchange) -> Answer:
 
 
 async def retry(call: Exchange) -> Answer:
-    """Have a webhook sent again."""
+    """Retry a webhook."""
     if not await call.service.change(lambda tx: revive(tx.connection, call.number, tx.now_s)):
         raise HttpRefusal(404, "there is no dead letter of that number")
     return 200, shapes.RowAnswer(call.number, "waiting")
 
 
 async def keys(call: Exchange) -> Answer:
-    """Public keys (JWK set). Grants and checkpoints are checked with them."""
+    """Return the public keys (JWK set). Grants and checkpoints are verified with them."""
     found = call.service.public_keys.values()
     return 200, shapes.JsonWebKeys([shapes.JsonWebKey(key.id, key.text) for key in found])
 
 
 async def delegations(call: Exchange) -> Answer:
-    """Who sits for whom."""
+    """List the delegations in force."""
     now_s = call.service.timeline.now_s()
     return 200, shapes.DelegationList(
         call.service.database.read_now(lambda db: stand_ins.in_force(db, now_s))
@@ -87,7 +87,7 @@ async def delegations(call: Exchange) -> Answer:
 
 
 async def delegate(call: Exchange, asked: shapes.AwayBody) -> Answer:
-    """Let somebody sit for you until a time."""
+    """Delegate your approvals to another person until a time."""
     if call.who.is_open:
         raise HttpRefusal(403, "a delegation takes tokens: run without --insecure-no-auth")
     known = call.backend.guard.approvers()

@@ -1,7 +1,7 @@
-"""The API as one raw ASGI application: the order of the checks, and how a failure is answered.
+"""The API as one raw ASGI application: the order of the checks, and how failures are answered.
 
-Every answer is JSON. A path is matched as it came over the wire, so that an encoded slash in an id leads
-nowhere. What is not an API path goes to the web application on its port.
+Every answer is JSON. A path is matched as it came over the wire, so an encoded slash in an id matches no
+route. Paths outside the API go to the web application on its port.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOT_FOUND = HttpRefusal(404, "there is nothing here; GET /openapi.json lists th
 
 
 class Api:
-    """The application. `page_url` is where people decide; `web` gets what is not the API's on `web_port`."""
+    """The application. `page_url` is the page where people decide; `web` gets other paths on `web_port`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Api:
         if scope["type"] != "http":
             return
         path: bytes = scope["raw_path"]
-        server = scope["server"]  # a Unix socket has none
+        server = scope["server"]  # None for a Unix socket
         if self._web is not None and server and server[1] == self._web_port and not ROUTES.covers(path):
             await self._web(scope, receive, send)
             return
@@ -94,10 +94,10 @@ class Api:
                 said = read_as(call.fields, operation.takes) if call.fields else _nothing(operation.takes)
                 made = await operation.handler(call, said)
         except HttpRefusal:
-            if operation.looks_again:  # a token that does not hold any more hears that, and nothing else
+            if operation.looks_again:  # a caller with a revoked token gets that error and no other
                 await guard.principal(scope)
             raise
-        if made is not None:  # a stream has sent itself
+        if made is not None:  # None: the handler has streamed its own answer
             await self._send(send, *made)
 
     async def _send(self, send: Send, status: int, made: Any, headers: Headers = ()) -> None:
@@ -123,7 +123,7 @@ async def _fields(operation: Operation, call: Exchange, receive: Receive) -> dic
 
 @lru_cache(maxsize=64)
 def _nothing(shape: type[msgspec.Struct]) -> msgspec.Struct:
-    """Read an empty body. Raises Refusal (400) where something must be said."""
+    """Decode an empty body. Raises HttpRefusal (400) if the type has required fields."""
     return read_as({}, shape)
 
 

@@ -1,4 +1,4 @@
-"""POST /confirm/{id}/approve, deny, amend, cancel, consume, report: calls on one request."""
+"""POST /confirm/{id}/approve, deny, amend, cancel, consume, report: the calls on one request."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ _STATUS: dict[OutcomeKind, int] = {
 
 
 async def approve(call: Exchange, asked: ApproveBody) -> Answer:
-    """Approve."""
+    """Approve a request."""
     ballot = DecisionInput(call.request_id, "approve", asked.reason, asked.digest or "", code=asked.code)
     return await _vote(call, ballot, asked.approver)
 
 
 async def deny(call: Exchange, asked: DenyBody) -> Answer:
-    """Deny. A reason may be given."""
+    """Deny a request. A reason may be added."""
     return await _vote(
         call, DecisionInput(call.request_id, "deny", asked.reason, asked.digest or ""), asked.denier
     )
 
 
 async def decide_many(call: Exchange, asked: ManyBody) -> Answer:
-    """Decide on several requests, each looked at before. Each has a transaction of its own."""
+    """Decide on several requests that were viewed before. Each has a transaction of its own."""
     outcomes: list[ManyOutcome] = []
     for item in asked.items:
         ballot = DecisionInput(item.id, asked.verdict, asked.reason, item.digest, is_one_of_many=True)
@@ -74,7 +74,8 @@ async def decide_many(call: Exchange, asked: ManyBody) -> Answer:
 async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
     who = call.who
     if who.is_open:
-        # Nobody proves who they are in open mode; what they say is recorded as the contract has it.
+        # In open mode no caller proves an identity; the name in the body is recorded, as the contract
+        # specifies.
         who = msgspec.structs.replace(who, name=name.strip() or "api")
     outcome = await call.service.decide(ballot, who)
     request = _request_of(outcome)
@@ -87,7 +88,7 @@ async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
 
 
 async def amend(call: Exchange, asked: AmendBody) -> Answer:
-    """Change the details. Only where the requester takes edits."""
+    """Change the details of a request. Only if the requester accepts edits."""
     try:
         seen = call.request_id, asked.digest
         outcome = await call.service.amend(seen, call.who, asked.details, asked.reason)
@@ -98,14 +99,15 @@ async def amend(call: Exchange, asked: AmendBody) -> Answer:
 
 
 async def cancel(call: Exchange, asked: CancelBody) -> Answer:
-    """Take an own request back."""
+    """Cancel one of your requests."""
     outcome = await call.service.cancel(call.request_id, call.who, asked.reason)
     return 200, _settled(_request_of(outcome))
 
 
 async def consume(call: Exchange, asked: ConsumeBody) -> Answer:
-    """Use an approval up, once. Only for exactly the approved digest; gives the signed grant along. The same
-    Idempotency-Key gets the same answer again: a caller that crashed after this may ask what it had got."""
+    """Consume an approval, once. Only for exactly the approved digest; the answer contains the signed grant.
+    Repeating the call with the same Idempotency-Key returns the same answer, so a caller that crashed can
+    ask again."""
     key = idempotency_key(call)
     request = _request_of(await call.service.consume(call.request_id, call.who, asked.digest, key))
     grant = grant_of(call.service, request)
@@ -113,14 +115,14 @@ async def consume(call: Exchange, asked: ConsumeBody) -> Answer:
 
 
 async def report(call: Exchange, asked: ReportBody) -> Answer:
-    """Say what came of it. It closes the record."""
+    """Report the result of the action. It closes the record."""
     outcome = await call.service.report(call.request_id, call.who, asked.result, asked.note)
     request = _request_of(outcome)
     return 200, made_of(ReportedAnswer, request)
 
 
 def grant_of(service: ConfirmService, request: ConfirmRequest) -> str:
-    """Give the signed grant of an approved request."""
+    """Return the signed grant of an approved request."""
     return sign_grant(service.key, request, service.policy_file.policy.approval_valid_s)
 
 
@@ -129,7 +131,7 @@ def _settled(request: ConfirmRequest, reason: str = "") -> SettledAnswer:
 
 
 def _request_of(outcome: RequestOutcome) -> ConfirmRequest:
-    """Give the request of an outcome that went through; refuse the rest with its status."""
+    """Return the request of a successful outcome. Raises HttpRefusal for the others."""
     status = _STATUS.get(outcome.kind)
     if status is None and outcome.request is not None:
         return outcome.request

@@ -1,4 +1,4 @@
-"""One call on its way: who makes it, what it asks, and what all calls of the API share."""
+"""One call of the API: its caller, its parameters, and the objects that all calls share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_ENCODED_BYTES = 2_000_000
 
 
 class Metrics:
-    """What this process has answered, and how the service stands."""
+    """Counts this process's answers and renders the service's metrics."""
 
     def __init__(self) -> None:
         self._answers: Counter[int] = Counter()
@@ -31,7 +31,7 @@ class Metrics:
         self._answers[status] += 1
 
     def render(self, service: ConfirmService) -> str:
-        """Give the whole page."""
+        """Return the metrics in Prometheus text format."""
         state = service.log.state()
         lines = ["# TYPE whet_confirm_http_responses_total counter"]
         for status, count in sorted(self._answers.items()):
@@ -53,7 +53,7 @@ class Metrics:
 
 
 class Backend:
-    """What calls are answered from. `page_url` is where people decide, "" for nowhere."""
+    """The objects that calls are answered from. `page_url` is the page where people decide, or empty."""
 
     def __init__(self, service: ConfirmService, guard: ApiGuard, page_url: str) -> None:
         self.service = service
@@ -65,7 +65,7 @@ class Backend:
         self._encoded_bytes = 0
 
     def record(self, request: ConfirmRequest) -> bytes:
-        """Give a record as JSON; encoded once for all who ask before it changes."""
+        """Return a record as JSON, encoded once for all readers until it changes."""
         known = self._encoded.get(request.id)
         if known is not None and known[0] is request:
             return known[1]
@@ -79,7 +79,7 @@ class Backend:
 
 
 class Exchange:
-    """A call and its caller. `fields` is the body as it was read, for what covers all of it."""
+    """A call and its caller. `fields` is the decoded body, for checks that cover all of it."""
 
     __slots__ = ("_value", "backend", "fields", "scope", "send", "service", "size_bytes", "who")
 
@@ -95,7 +95,7 @@ class Exchange:
 
     @property
     def request_id(self) -> str:
-        """The request that the path names. Raises Refusal (404) for what is no id."""
+        """The request id in the path. Raises HttpRefusal (404) if it is not a valid id."""
         text = self._value.decode("latin-1")
         if not SHAPE.fullmatch(text):
             raise HttpRefusal(404, "there is no such request")
@@ -103,7 +103,7 @@ class Exchange:
 
     @property
     def number(self) -> int:
-        """The row that the path names; 0, which no row has, for what is no number."""
+        """The row number in the path, or 0, which no row has, if it is not a number."""
         return typed_number(self._value.decode("latin-1")) or 0
 
     @property
@@ -112,5 +112,5 @@ class Exchange:
         return query(self.scope)
 
     def header(self, name: bytes) -> str:
-        """Give a header's value, "" where it is absent."""
+        """Return a header's value, or an empty string if it is absent."""
         return header(self.scope, name)

@@ -1,7 +1,7 @@
-"""Who may speak at all: the address that a request names, where a browser says it comes from, and its token.
+"""Check who may call the API: the request's Host, the browser's origin, and the token.
 
-A browser can be made to send requests to a port on this machine. So a Host that is not ours (DNS rebinding),
-a foreign Origin and a cross-site fetch are refused before anything else, also in open mode.
+A browser can be made to send requests to a port on this machine. So a Host that is not ours (DNS
+rebinding), a foreign Origin and a cross-site fetch are refused before anything else, also in open mode.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FAILURES = 10
 
 
 class ApiGuard:
-    """Lets a request through with its principal, or refuses it."""
+    """Accepts a request with its caller, or refuses it."""
 
     def __init__(
         self, service: ConfirmService, *, hosts: frozenset[str], is_open: bool, peers: Peers | None = None
@@ -33,12 +33,12 @@ class ApiGuard:
         self._throttle = Throttle(_FAILURES)
 
     def approvers(self) -> list[str]:
-        """Name the users of this machine who may decide without a token."""
+        """Return the users of this machine that may decide without a token."""
         return [who.name for who in self._peers.values() if who.role == "approve"]
 
     def check_origin(self, scope: Scope) -> None:
         """Refuse (403) foreign hosts, origins and cross-site fetches."""
-        sent: dict[bytes, bytes] = dict(scope["headers"])  # none of these comes twice
+        sent: dict[bytes, bytes] = dict(scope["headers"])  # none of these headers repeats
         host, origin, site = sent.get(b"host", b""), sent.get(b"origin"), sent.get(b"sec-fetch-site")
         if not self._any_host and host and _name(host) not in self._hosts:
             raise HttpRefusal(403, "this Host is not served here; name it with --allow-host")
@@ -48,7 +48,8 @@ class ApiGuard:
             raise HttpRefusal(403, "cross-site requests are refused")
 
     def caller(self, scope: Scope, *, is_remembered: bool = False) -> Caller | None:
-        """Give who is calling; None without a valid token. `is_remembered`: who it was lately will do."""
+        """Return the caller, or None without a valid token. `is_remembered`: a recent answer from memory is
+        enough."""
         if self.is_open:
             return Caller("anonymous", "admin", is_open=True)
         peer = scope["extensions"].get("whet.peer")
@@ -60,7 +61,7 @@ class ApiGuard:
         return self._service.authenticate(secret.strip(), is_remembered=is_remembered)
 
     async def principal(self, scope: Scope, *, is_remembered: bool = False) -> Caller:
-        """Give who is calling. Raises Refusal: 401 without a valid token, 429 after many tries."""
+        """Return the caller. Raises HttpRefusal: 401 without a valid token, 429 after too many failures."""
         if (who := self.caller(scope, is_remembered=is_remembered)) is not None:
             return who
         if not header(scope, b"authorization").partition(" ")[0]:
@@ -78,18 +79,18 @@ _CHALLENGE = [(b"www-authenticate", b'Bearer realm="whet confirm"')]
 
 
 def need(who: Caller, *roles: str) -> None:
-    """Refuse (403) a principal without one of `roles`."""
+    """Refuse (403) a caller without one of `roles`."""
     if not who.may(*roles):
         raise HttpRefusal(403, f"this needs a token of role {' or '.join(roles)}; yours is {who.role}")
 
 
 def retry_after(wait_s: float) -> tuple[bytes, bytes]:
-    """Give the header that says when to come again, whole seconds, at least one."""
+    """Return the Retry-After header in whole seconds, at least one."""
     return (b"retry-after", str(max(1, int(wait_s + 0.999))).encode())
 
 
 @lru_cache(maxsize=64)  # a service has few names
 def _name(host: bytes) -> str:
-    """Give the name in a Host header in lower case, "" for what is none."""
+    """Return the name in a Host header in lower case, or an empty string if it is invalid."""
     found = HOST.fullmatch(host.decode("latin-1"))
     return (found[1] or found[2]).lower() if found else ""

@@ -1,8 +1,8 @@
-"""The beat of all event streams at once: one timer, and no stream is woken for its beat.
+"""The heartbeat of all event streams: one timer, and no stream's task is woken for it.
 
-A beat is written straight to the connection. Streams beat in ten groups, one after the other, so that a
-thousand of them don't hold anybody up. A client that reads slowly has unread bytes before it, and needs no
-beat. Each caller's token is looked at again once a group, however many streams the caller has.
+A heartbeat is written straight to the connection. Streams are divided into ten groups that take turns, so
+that a thousand of them don't block the loop. A client that reads slowly still has unread bytes and needs
+no heartbeat. Each caller's token is checked again once per group, however many streams the caller has.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from whet.confirm.http.wire import Scope, Send, header
 from whet.contract.errors import StoreError
 from whet.web.beat import in_step
 
-BEAT_S = 45.0  # proxies commonly cut what is silent for a minute
+BEAT_S = 45.0  # proxies commonly close a connection that is silent for a minute
 _GROUPS = 10
 _BEAT = {"type": "http.response.body", "body": b": beat\n\n", "more_body": True}
 
 
 class BeatingStream:
-    """One stream that beats. `is_refused`: its token holds no more; `ring` was called to say so."""
+    """One stream with a heartbeat. `is_refused`: its token is no longer valid; `ring` was called to end its
+    wait."""
 
     __slots__ = ("group", "is_refused", "ring", "scope", "send")
 
@@ -34,11 +35,11 @@ class BeatingStream:
 
     @property
     def credentials(self) -> tuple[str, object]:
-        """What the stream's caller showed: a token, or the user at the other end of a socket."""
+        """The credentials of the stream's caller: a token, or the user at the other end of a socket."""
         return header(self.scope, b"authorization"), self.scope["extensions"].get("whet.peer")
 
     def beat(self) -> None:
-        """Write a beat where that takes no waiting."""
+        """Write a heartbeat if the connection accepts it without waiting."""
         writing = self.send(_BEAT).__await__()
         try:
             next(writing)
@@ -48,7 +49,7 @@ class BeatingStream:
 
 
 class StreamPulse:
-    """The streams of one service, and the task that makes them beat while there are any."""
+    """The streams of one service, and the task that sends heartbeats while there are any."""
 
     def __init__(self, guard: ApiGuard) -> None:
         self._guard = guard
@@ -58,7 +59,7 @@ class StreamPulse:
         self._task: asyncio.Task[None] | None = None
 
     def join(self, scope: Scope, send: Send, ring: Callable[[], None]) -> BeatingStream:
-        """Let a stream beat, until `leave`."""
+        """Start heartbeats for a stream, until `remove`."""
         self._next = (self._next + 1) % _GROUPS
         one = BeatingStream(scope, send, ring, self._next)
         self._groups[one.group].add(one)
@@ -68,7 +69,7 @@ class StreamPulse:
         return one
 
     def leave(self, one: BeatingStream) -> None:
-        """Let it beat no more."""
+        """Stop heartbeats for a stream."""
         if one in self._groups[one.group]:
             self._groups[one.group].remove(one)
             self._count -= 1
@@ -84,14 +85,14 @@ class StreamPulse:
             self.beat(number)
 
     def beat(self, number: int) -> None:
-        """Look at the tokens of a group's streams, and write a beat to each that may go on."""
+        """Check the tokens of a group's streams, and write a heartbeat to each stream that may continue."""
         group = [*self._groups[number]]
         for credentials in {one.credentials for one in group}:
             same = [one for one in group if one.credentials == credentials]
             try:
                 is_refused = self._guard.caller(same[0].scope) is None
             except StoreError:
-                continue  # the disk may be back with the next beat
+                continue  # the disk may be available again at the next heartbeat
             for one in same:
                 one.is_refused = is_refused
                 if is_refused:

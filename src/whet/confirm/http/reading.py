@@ -18,7 +18,7 @@ _PLAIN = [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")]
 
 
 async def status(call: Exchange) -> Answer:
-    """Show a request; ?wait=SECONDS waits for its end."""
+    """Return a request; ?wait=SECONDS waits until it ends."""
     request = _visible(call)
     wait_s = _wait_seconds(call.query)
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
@@ -32,7 +32,7 @@ async def status(call: Exchange) -> Answer:
 
 
 async def grant(call: Exchange) -> Answer:
-    """The signed grant of an approved request."""
+    """Return the signed grant of an approved request."""
     request = _visible(call)
     if request.status not in ("approved", "auto_approved"):
         raise HttpRefusal(409, f"it is {request.status}, not approved", more={"status": request.status})
@@ -54,7 +54,7 @@ async def listing(call: Exchange) -> Answer:
 
 
 async def audit(call: Exchange) -> Answer:
-    """Requests, newest first. In the contract's shape, paged with ?before=."""
+    """List requests, newest first. In the contract's format, paged with ?before=."""
     limit = _limit(call.query)
     found = call.service.list(RequestFilter(before_seq=_before(call.query), limit=limit))
     entries = [shapes.audit_entry(one) for one in found]
@@ -62,17 +62,17 @@ async def audit(call: Exchange) -> Answer:
 
 
 async def health(call: Exchange) -> Answer:
-    """Health."""
+    """Return the service's health."""
     return 200, shapes.HealthAnswer("ok", call.service.count_pending(), call.service.timeline.now_s())
 
 
 async def metrics(call: Exchange) -> Answer:
-    """Prometheus metrics."""
+    """Return Prometheus metrics."""
     return 200, call.backend.metrics.render(call.service).encode(), _PLAIN
 
 
 def _visible(call: Exchange) -> ConfirmRequest:
-    """Give a request that the caller may see: a submitter sees its own. Raises Refusal (404)."""
+    """Return the request if the caller may see it (a submitter: its own). Raises HttpRefusal (404)."""
     request = call.service.get(call.request_id)
     if request is None or (call.who.role == "submit" and request.principal != call.who.name):
         raise HttpRefusal(404, "there is no such request")
@@ -80,7 +80,7 @@ def _visible(call: Exchange) -> ConfirmRequest:
 
 
 def _wait_seconds(asked: dict[str, str]) -> float:
-    """Read ?wait=SECONDS, at most five minutes; what is no number is no wait."""
+    """Parse ?wait=SECONDS, at most five minutes. Text that is not a number means no wait."""
     try:
         return max(0.0, min(float(asked.get("wait", "")), LONGEST_WAIT_S))
     except ValueError:

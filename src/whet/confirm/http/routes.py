@@ -1,4 +1,4 @@
-"""Every call of the API in one table: dispatch and the OpenAPI document are made of it."""
+"""Every call of the API in one table, which dispatch and the OpenAPI document are built from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AFTER = RequestParameter("after", int)
 
 
 async def describe(call: Exchange) -> Answer:
-    """This document."""
+    """Return this document."""
     return 200, _document()
 
 
@@ -37,7 +37,7 @@ def _verb(
     gives: Mapping[int, type],
     **more: Any,
 ) -> Operation:
-    """Give a call on one request; it is named as its handler is."""
+    """Build the operation of a call on one request. Its path ends with the handler's name."""
     path = f"/confirm/{{id}}/{handler.__name__}"
     return Operation(
         "POST",
@@ -53,7 +53,7 @@ def _verb(
 
 
 def _get(path: str, handler: Callable[..., Awaitable[Answer | None]], gives: Any, **more: Any) -> Operation:
-    """Give a call that only reads."""
+    """Build the operation of a read-only call."""
     return Operation("GET", path, handler, gives={200: gives}, **more)
 
 

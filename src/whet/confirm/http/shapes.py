@@ -1,6 +1,6 @@
-"""The JSON of the API as types: what calls take and what they are answered. Field names are the contract's.
+"""The JSON of the API as types: the bodies and answers of its calls. Field names are the contract's.
 
-The OpenAPI document is made of these types, so that it says what is read and sent.
+The OpenAPI document is generated from these types, so it matches the JSON that is read and sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Proof = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """A refusal. A submission that the policy denies is one, with its id; a late call has the status."""
+    """A refusal. It holds the id of a submission that the policy denies, and the status after a late call."""
 
     error: str
     status: str | UnsetType = UNSET
@@ -49,8 +49,11 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 
 class SubmitBody(msgspec.Struct, frozen=True):
-    """An action that waits for a person. The contract reads a timeout that is no number as the default, any
-    empty value as no details, and null as nothing said."""
+    """An action that waits for a person.
+
+    The contract reads a timeout that is not a number as the default, any empty value as no details, and
+    null as a field that is left out.
+    """
 
     action: _Action
     description: Annotated[str, Meta(min_length=1, max_length=65_536)]
@@ -69,7 +72,7 @@ class SubmitBody(msgspec.Struct, frozen=True):
 
 
 class ApproveBody(msgspec.Struct, frozen=True):
-    """A yes. `approver` counts in open mode only. What is given of `digest` must be the record's."""
+    """An approval. `approver` is used in open mode only. A given `digest` must be the record's."""
 
     approver: _Name = ""
     digest: _Proof | UnsetType = UNSET
@@ -78,7 +81,7 @@ class ApproveBody(msgspec.Struct, frozen=True):
 
 
 class DenyBody(msgspec.Struct, frozen=True):
-    """A no. `denier` counts in open mode only."""
+    """A denial. `denier` is used in open mode only."""
 
     denier: _Name = ""
     digest: _Proof | UnsetType = UNSET
@@ -86,20 +89,20 @@ class DenyBody(msgspec.Struct, frozen=True):
 
 
 class CancelBody(msgspec.Struct, frozen=True):
-    """Why a request is taken back."""
+    """Why a request is cancelled."""
 
     reason: _Reason = ""
 
 
 class ManyItem(msgspec.Struct, frozen=True):
-    """One of several requests, and what of it was looked at."""
+    """One of several requests, with the digest that was viewed."""
 
     id: RequestId
     digest: Digest
 
 
 class ManyBody(msgspec.Struct, frozen=True):
-    """One verdict on several requests, each of which the caller has looked at before."""
+    """One verdict on several requests, each of which the caller has viewed before."""
 
     verdict: Literal["approve", "deny"]
     items: Annotated[list[ManyItem], Meta(min_length=1, max_length=20)]
@@ -107,7 +110,7 @@ class ManyBody(msgspec.Struct, frozen=True):
 
 
 class ManyOutcome(msgspec.Struct, frozen=True):
-    """What became of one of them; `counted` where the verdict is taken down."""
+    """The outcome for one of the requests. `counted`: the verdict was recorded."""
 
     id: RequestId
     counted: bool
@@ -116,13 +119,13 @@ class ManyOutcome(msgspec.Struct, frozen=True):
 
 
 class ManyAnswer(msgspec.Struct, frozen=True):
-    """What became of each, in the order given."""
+    """The outcome for each request, in the order of the body."""
 
     outcomes: list[ManyOutcome]
 
 
 class AmendBody(msgspec.Struct, frozen=True):
-    """What is asked for instead, and the digest of what was looked at."""
+    """The new details, and the digest of the details that were viewed."""
 
     details: dict[str, Any]
     digest: _Proof
@@ -130,20 +133,20 @@ class AmendBody(msgspec.Struct, frozen=True):
 
 
 class ConsumeBody(msgspec.Struct, frozen=True):
-    """The digest of what is about to be run."""
+    """The digest of the action that is about to run."""
 
     digest: Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class ReportBody(msgspec.Struct, frozen=True):
-    """What came of running it."""
+    """The result of running the action."""
 
     result: Literal["executed", "failed"]
     note: _Reason = ""
 
 
 class AllowBody(msgspec.Struct, frozen=True):
-    """What the whitelist shall let pass, and for how long: an entry is never for ever."""
+    """The action to whitelist, and for how long. Every entry expires."""
 
     action: _Action
     principal: _Name
@@ -152,20 +155,20 @@ class AllowBody(msgspec.Struct, frozen=True):
 
 
 class AwayBody(msgspec.Struct, frozen=True):
-    """Who sits for the caller, and until when (Unix seconds)."""
+    """The person who decides for the caller, and until when (Unix seconds)."""
 
     stand_in: _Name
     until: float
 
 
 class DelegationList(msgspec.Struct, frozen=True):
-    """The delegations that hold now, oldest first."""
+    """The delegations in force, oldest first."""
 
     delegations: list[Delegation]
 
 
 class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A submission that waits."""
+    """A submission that is pending."""
 
     id: RequestId
     action: str
@@ -180,7 +183,7 @@ class PendingAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllowedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A submission that a rule or the whitelist let pass."""
+    """A submission that a rule or the whitelist approved."""
 
     id: RequestId
     action: str
@@ -202,7 +205,7 @@ class SettledAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A vote that more must follow."""
+    """A vote that was counted; more are needed."""
 
     id: RequestId
     action: str
@@ -223,7 +226,7 @@ class AmendedAnswer(msgspec.Struct, frozen=True):
 
 
 class ConsumedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An approval that was used up now; `grant` is the signed statement of it."""
+    """An approval that was just consumed. `grant` is the signed statement of it."""
 
     id: RequestId
     action: str
@@ -268,7 +271,7 @@ class _Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestRecord(_Summary, frozen=True, kw_only=True):
-    """A request as it is now. What has not happened to it is left out."""
+    """A request in its current state. Fields that don't apply yet are left out."""
 
     details: JsonObject
     principal: str
@@ -286,7 +289,7 @@ class RequestRecord(_Summary, frozen=True, kw_only=True):
     execution: str | UnsetType = UNSET
     execution_note: str | UnsetType = UNSET
     unclear: list[str] | UnsetType = UNSET
-    """Characters of it that can't be seen or look like others, each by name."""
+    """Names of the request's characters that are invisible or look like others."""
 
 
 class RequestList(msgspec.Struct, frozen=True):
@@ -298,7 +301,7 @@ class RequestList(msgspec.Struct, frozen=True):
 
 
 class AuditEntry(_Summary, frozen=True, kw_only=True):
-    """A row of GET /audit; details are JSON text there."""
+    """A row of GET /audit; its details are JSON text."""
 
     details: str
 
@@ -332,7 +335,7 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 class CheckpointAnswer(msgspec.Struct, frozen=True):
-    """The newest signed checkpoint; only its size, 0, where there is none."""
+    """The newest signed checkpoint, or only a size of 0 if none exists."""
 
     size: int
     head: str | UnsetType = UNSET
@@ -348,14 +351,14 @@ class AllowedEntries(msgspec.Struct, frozen=True):
 
 
 class RowAnswer(msgspec.Struct, frozen=True):
-    """What became of a row."""
+    """The new state of a row."""
 
     id: int
     status: Literal["removed", "waiting"]
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A webhook that has not arrived."""
+    """A webhook that was not delivered."""
 
     id: int
     request_id: str
@@ -367,13 +370,13 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class DeadLetters(msgspec.Struct, frozen=True):
-    """Webhooks that have not arrived, newest first."""
+    """Undelivered webhooks, newest first."""
 
     callbacks: list[DeadLetter]
 
 
 class JsonWebKey(msgspec.Struct, frozen=True):
-    """A public key that grants and checkpoints are checked with."""
+    """A public key for verifying grants and checkpoints."""
 
     kid: str
     x: str
@@ -384,13 +387,13 @@ class JsonWebKey(msgspec.Struct, frozen=True):
 
 
 class JsonWebKeys(msgspec.Struct, frozen=True):
-    """The keys that were ever in use (JWK set)."""
+    """All keys that were ever in use (JWK set)."""
 
     keys: list[JsonWebKey]
 
 
 class HealthAnswer(msgspec.Struct, frozen=True):
-    """That it runs, and how many requests wait."""
+    """The service's health and the number of pending requests."""
 
     status: str
     pending_count: int
@@ -398,7 +401,7 @@ class HealthAnswer(msgspec.Struct, frozen=True):
 
 
 def iso(at_s: float | None) -> str | None:
-    """Write Unix seconds as ISO 8601 in UTC."""
+    """Format Unix seconds as ISO 8601 in UTC."""
     return None if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
@@ -406,19 +409,19 @@ def iso(at_s: float | None) -> str | None:
 def _shared(
     shape: type[msgspec.Struct], source: type[msgspec.Struct]
 ) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Give the names of the fields that both have, at least two, and what reads them."""
+    """Return the names of the fields that both types have, at least two, and a getter for them."""
     names = tuple(name for name in shape.__struct_fields__ if name in source.__struct_fields__)
     return names, attrgetter(*names)
 
 
 def made_of(shape: type[A], source: msgspec.Struct, **more: object) -> A:
-    """Make an answer: what `source` has under the same names, and `more`, which goes before it."""
+    """Build an answer from the fields that `source` shares with it, and from `more`, which goes first."""
     names, values_of = _shared(shape, type(source))
     return shape(**(dict(zip(names, values_of(source), strict=True)) | more))
 
 
 def record(request: ConfirmRequest) -> RequestRecord:
-    """Give the whole record. Raises StoreCorrupt for details that would break the answer."""
+    """Return the whole record. Raises StoreCorrupt if its details would make the answer invalid JSON."""
     check_details(request)
     plan = request.plan
     is_quorum = plan.quorum != _ONE_PERSON or plan.deny_threshold != 1
@@ -444,7 +447,7 @@ def record(request: ConfirmRequest) -> RequestRecord:
 
 
 def audit_entry(request: ConfirmRequest) -> AuditEntry:
-    """Give a row of GET /audit."""
+    """Return a row of GET /audit."""
     return _summary(AuditEntry, request, details=request.details_json)
 
 
@@ -454,16 +457,16 @@ def _summary(shape: type[A], request: ConfirmRequest, **more: object) -> A:
 
 
 def event(found: AuditEvent) -> EventRecord:
-    """Give an event of the audit log."""
+    """Return the JSON form of an audit event."""
     return made_of(EventRecord, found, data=msgspec.Raw(found.data.encode()), hash=found.hash.hex())
 
 
 def stream_chunk(found: AuditEvent) -> bytes:
-    """Give an event as a server-sent event."""
+    """Return an event as a server-sent event."""
     body = msgspec.json.encode(event(found))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (found.id, found.kind.encode(), body)
 
 
 def next_page(found: Sequence[ConfirmRequest], limit: int) -> str | UnsetType:
-    """Give the query of the page after a full one."""
+    """Return the query of the next page, or UNSET if this page is not full."""
     return f"before={found[-1].seq}" if len(found) == limit else UNSET

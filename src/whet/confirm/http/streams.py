@@ -1,8 +1,8 @@
-"""GET /events: the audit log as server-sent events, from where the client left off.
+"""GET /events: the audit log as server-sent events, resuming after the last event that the client received.
 
-A submitter's stream holds what concerns its own requests. A client that reads slowly is waited for; what it
-misses meanwhile comes from the database. The token is looked at again with every beat, and whenever a token
-is revoked.
+A submitter's stream contains only events of its own requests. The stream waits for a client that reads
+slowly and then reads the missed events from the database. The token is checked again with every heartbeat,
+and whenever a token is revoked.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _chunk = lru_cache(maxsize=2048)(shapes.stream_chunk)
 
 
 async def stream(call: Exchange) -> None:
-    """Server-sent events; Last-Event-ID goes on where a client left off. They end when the client goes, the
-    token is revoked or the service stops."""
+    """Stream events as server-sent events. Last-Event-ID resumes after that event. The stream ends when the
+    client disconnects, the token is revoked or the service stops."""
     service, guard, scope, send = call.service, call.backend.guard, call.scope, call.send
     after_id = _start(call)
     wanted = _wanted(call.who, call.query.get("request", ""))
@@ -62,7 +62,7 @@ async def stream(call: Exchange) -> None:
 
 
 class StreamWakeup:
-    """What a stream waits for: an event, its client's end, the end of its token."""
+    """Wakes a stream: for an event, its client's disconnect, or the end of its token."""
 
     def __init__(self, service: ConfirmService) -> None:
         self._hub = service.hub
@@ -90,7 +90,8 @@ def _start(call: Exchange) -> int:
     after = typed_number(call.header(b"last-event-id") or call.query.get("after", ""))
     if after is not None:
         return after
-    call.service.log.catch_up(call.service.timeline)  # what another process wrote before now is not news
+    # events that another process wrote before now are not new
+    call.service.log.catch_up(call.service.timeline)
     return call.service.hub.last_id
 
 

@@ -1,4 +1,4 @@
-"""POST /confirm: a body becomes a submission, field by field as the contract reads them."""
+"""POST /confirm: turn a body into a submission, field by field as the contract specifies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
 
 
 async def submit(call: Exchange, asked: SubmitBody) -> Answer:
-    """Submit an action. Raises Refusal."""
+    """Submit an action. Raises HttpRefusal."""
     key = idempotency_key(call)
     body_hash = b""
     if key:
@@ -35,7 +35,7 @@ async def submit(call: Exchange, asked: SubmitBody) -> Answer:
 
 
 def idempotency_key(call: Exchange) -> str:
-    """Give the Idempotency-Key header, "" for none. Raises Refusal (400) for an odd one."""
+    """Return the Idempotency-Key header, or an empty string. Raises HttpRefusal (400) if it is malformed."""
     key = call.header(b"idempotency-key")
     if key and not _KEY.fullmatch(key):
         raise HttpRefusal(400, "Idempotency-Key must be 1 to 255 printable ASCII characters")
@@ -76,7 +76,7 @@ def _check_address(url: str) -> None:
 
 
 def _timeout(fields: dict[str, Any]) -> int | None:
-    """Read the timeout as the contract does: what int() takes is a number, all else reads as 300."""
+    """Read the timeout as the contract specifies: a value that int() accepts, or 300 for any other value."""
     if "timeout_seconds" not in fields:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Read requests and write answers: bounded bodies, strict JSON, one shape of error.
+"""Read requests and write answers: bounded bodies, strict JSON, one format of errors.
 
-JSON here is stricter than most: UTF-8, no duplicate keys, no NaN, nothing nested deeper than 64, because what
-a person approves must have one meaning.
+JSON here is stricter than usual: UTF-8, no duplicate keys, no NaN, no nesting deeper than 64, because a
+text that a person approves must have one meaning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
 class HttpRefusal(WhetError):
-    """An answer that ends a request: a status, a line for the caller, and more fields where useful."""
+    """Raised to end a request with an error answer: a status, a message for the caller, and more fields if
+    useful."""
 
     def __init__(
         self, status: int, message: str, *, more: dict[str, object] | None = None, headers: Headers = ()
@@ -44,7 +45,7 @@ class HttpRefusal(WhetError):
 
 
 async def answer(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
-    """Send a whole answer: JSON, where `headers` do not begin with another content type."""
+    """Send a whole answer, as JSON unless `headers` begin with another content type."""
     length = (b"content-length", str(len(body)).encode())
     kind = () if headers and headers[0][0] == b"content-type" else (_JSON,)
     start = {"type": "http.response.start", "status": status, "headers": [*kind, length, *headers]}
@@ -53,7 +54,7 @@ async def answer(send: Send, status: int, body: bytes, headers: Headers = ()) ->
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
-    """Give the whole body. Raises Refusal (413) for one that is too large, CallerGone."""
+    """Read the whole body. Raises HttpRefusal (413) if it is too large, or CallerGone."""
     try:
         return await read_bounded(scope, receive, BODY_LIMIT_BYTES, DRAIN_LIMIT_BYTES)
     except BodyTooLarge as error:
@@ -62,19 +63,19 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """Give a header's value, "" where it is absent."""
-    found: dict[bytes, bytes] = dict(reversed(scope["headers"]))  # the first, where one comes twice
+    """Return a header's value, or an empty string if it is absent."""
+    found: dict[bytes, bytes] = dict(reversed(scope["headers"]))  # the first value if a header repeats
     return found[name].decode("latin-1") if name in found else ""
 
 
 def query(scope: Scope) -> dict[str, str]:
-    """Give the query's parameters; of one that stands twice the last."""
+    """Return the query's parameters; if one repeats, its last value."""
     text = scope["query_string"]
     return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Read a JSON object. Raises Refusal (400) that says what is wrong."""
+    """Parse a JSON object. Raises HttpRefusal (400) that describes the problem."""
     try:
         value: object = _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -128,8 +129,11 @@ def _is_deeper(value: object, limit: int) -> bool:
 
 
 def read_as(fields: dict[str, Any], shape: type[T]) -> T:
-    """Read an object into a type. Raises Refusal (400) that names the field; also for one that is spelled
-    almost like a field, which would otherwise pass for left out."""
+    """Convert an object to a type. Raises HttpRefusal (400) that names the field.
+
+    A key that is spelled almost like a field is refused too, because it would otherwise be silently
+    ignored.
+    """
     try:
         made = from_values(fields, shape)
     except msgspec.ValidationError as error:

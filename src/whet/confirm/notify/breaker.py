@@ -1,6 +1,6 @@
-"""The circuit breaker of one channel: after failures in a row it is left alone for a while.
+"""The circuit breaker of one channel: after repeated failures no calls are made for a while.
 
-Pure: time comes in as seconds.
+Pure: the time is passed in as seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _LONGEST_PAUSE_S = 300.0
 
 
 class Breaker:
-    """Closed: calls go through. Open: none until `opens_again_s`. Then one call decides."""
+    """Closed: calls are allowed. Open: no calls until `open_until_s`. Then one call decides."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -20,18 +20,18 @@ class Breaker:
         self.reason = ""
 
     def wait_s(self, now_s: float) -> float:
-        """How long no call may be made; 0 when one may."""
+        """Return how long no call may be made, or 0 if one may."""
         return max(0.0, self.open_until_s - now_s)
 
     def succeeded(self) -> None:
-        """A call went well: everything is forgotten."""
+        """Record a successful call and reset the breaker."""
         self._failures = 0
         self._pause_s = _FIRST_PAUSE_S
         self.open_until_s = 0.0
         self.reason = ""
 
     def failed(self, now_s: float, reason: str, retry_after_s: float | None = None) -> None:
-        """A call failed; `retry_after_s` is the vendor's own wish and is followed."""
+        """Record a failed call. `retry_after_s` is the vendor's own delay and is followed."""
         self._failures += 1
         self.reason: str = reason
         if retry_after_s is not None:
@@ -42,10 +42,10 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the channel counts as broken; the page shows it."""
+        """Whether the channel counts as broken, as the page shows it."""
         return self._failures >= _THRESHOLD
 
 
 def retry_delay_s(attempts: int, spread: float) -> float:
-    """How long to wait after this many failures: 1, 2, 4 ... 60 s, less up to a quarter by `spread`."""
+    """Return the wait after this many failures: 1, 2, 4 ... 60 s, less up to a quarter by `spread`."""
     return min(2.0 ** min(max(attempts - 1, 0), 10), 60.0) * (1 - 0.25 * spread)

@@ -1,8 +1,8 @@
-"""Buttons: what each carries, and how a press is read back.
+"""Buttons: the data in each, and how a press is parsed.
 
-A button carries `verb:id:mac`. The mac binds verb, id, digest, channel and deny reason under a key of this
-service, so that a press made up elsewhere, moved to another request or channel, or older than a change of
-the settings is refused. No state is kept for it.
+A button's data is `verb:id:mac`. The MAC binds verb, id, digest, channel and deny reason with a key of
+this service, so a press that was forged, moved to another request or channel, or made before a change of
+the settings is refused. No state is stored for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Verdict = Literal["approve", "deny"]
 
 
 class Pressed(msgspec.Struct, frozen=True):
-    """What a press says; believed only after `Buttons.is_ours`."""
+    """The parsed data of a press; trusted only after `Buttons.is_ours`."""
 
     verb: str
     request_id: str
@@ -34,7 +34,7 @@ class Pressed(msgspec.Struct, frozen=True):
 
 
 class Buttons:
-    """Makes the buttons of one channel and checks what comes back."""
+    """Creates the buttons of one channel and verifies presses."""
 
     def __init__(self, key: bytes, channel: str, reasons: Sequence[str] = DENY_REASONS) -> None:
         self._key = key
@@ -42,7 +42,7 @@ class Buttons:
         self._reasons = tuple(reasons)[:3]
 
     def of(self, notice: RequestNotice) -> list[MessageButton]:
-        """Give the buttons of an open request: approve where that is allowed, deny, deny with a reason."""
+        """Return the buttons of an open request: approve if that is allowed, deny, and deny with a reason."""
         if not notice.is_open:
             return []
         found: list[MessageButton] = []
@@ -54,7 +54,7 @@ class Buttons:
         return found
 
     def read(self, data: str) -> Pressed | None:
-        """Take a press apart; None for what no button of ours looks like."""
+        """Parse a press. Returns None if it can't be from one of our buttons."""
         parts = data.split(":")
         if len(data) > MOST_BYTES or len(parts) != 3 or not all(parts):
             return None
@@ -62,12 +62,12 @@ class Buttons:
         return Pressed(verb, request_id, mac) if verb == "a" or self._reason(verb) is not None else None
 
     def is_ours(self, pressed: Pressed, digest: str) -> bool:
-        """Whether this button was made by us, on this channel, for a request with this digest."""
+        """Return whether this service made the button, on this channel, for a request with this digest."""
         expected = self._mac(pressed.verb, pressed.request_id, digest)
         return hmac.compare_digest(expected.encode(), pressed.mac.encode("utf-8", "replace"))
 
     def meaning(self, pressed: Pressed) -> tuple[Verdict, str]:
-        """Give the verdict and the deny reason."""
+        """Return the verdict and the deny reason."""
         if pressed.verb == "a":
             return "approve", ""
         return "deny", self._reason(pressed.verb) or ""

@@ -1,7 +1,7 @@
-"""Notices in a chat of any platform: as a card with buttons, changed when the request changes, presses heard.
+"""Notices in a chat of any platform: a card with buttons that is edited when the request changes.
 
-A platform that has no buttons shows the link to the page. One that does not know cards shows the same as
-Markdown, where what the agent wrote stands in code blocks.
+If a platform has no buttons, the message contains the link to the page. If it does not support cards, the
+same content is sent as Markdown, with the agent's text in code blocks.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _MARKUP = frozenset("\\`*_~|>#[]<")
 
 
 class NoMemo:
-    """Nothing is kept between runs: presses that nobody heard are pressed again."""
+    """Stores no position between runs: a press that was missed must be repeated."""
 
     async def get(self, name: str = "") -> str:
-        """Give nothing."""
+        """Return an empty string."""
         return ""
 
     async def all(self) -> dict[str, str]:
-        """Give nothing."""
+        """Return an empty dict."""
         return {}
 
     async def set(self, value: str, name: str = "") -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
 
 class ChatNotices:
@@ -57,20 +57,20 @@ class ChatNotices:
         self._buttons = buttons
 
     async def send(self, notice: RequestNotice) -> str:
-        """Post the message; give its chat and name. Raises SendFailed."""
-        # Where the platform drops repetitions, one after a lost answer gives back the first message.
+        """Post the message and return its chat and id. Raises SendFailed."""
+        # If the platform drops repetitions, a repeated send after a lost answer returns the first message.
         ref = await self._channel.send(
             ChatPlace(self.name, self._chat), self._message(notice), notice.request_id
         )
         return f"{self._chat}/{ref}" if ref else ""
 
     async def update(self, where: str, notice: RequestNotice) -> None:
-        """Change the message, buttons included. Raises SendFailed."""
+        """Edit the message, including its buttons. Raises SendFailed."""
         chat, _, ref = where.partition("/")
         await self._channel.edit(ChatPlace(self.name, chat), ref, self._message(notice))
 
     async def listen(self, on_press: OnPress) -> None:
-        """Hear presses until cancelled. Raises SendFailed when the platform refuses us for good."""
+        """Handle presses until cancelled. Raises SendFailed if the platform refuses us for good."""
 
         async def take(presses: Sequence[Incoming]) -> None:
             for press in presses:
@@ -86,7 +86,7 @@ class ChatNotices:
         text = "Something went wrong here; the request is undecided. Use the page."
         try:
             text = await on_press(press)
-        finally:  # always: somebody looks at a button that does nothing
+        finally:  # always: a person is waiting for the button's answer
             try:
                 await self._channel.answer(press, text, is_alert=True)
             except SendFailed as error:
@@ -97,7 +97,7 @@ class ChatNotices:
         card = card_of(notice, has_buttons=limits.has_buttons)
         text = markdown_of(card)
         if len(text) > limits.message_chars and not limits.shows_cards:
-            # A yes needs the whole of it.
+            # An approval requires the whole text.
             notice = msgspec.structs.replace(
                 notice, was_cut=True, may_approve=False, description="", details=""
             )
@@ -110,7 +110,7 @@ class ChatNotices:
 
 
 def card_of(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
-    """Write a notice as a card; its link stands in the text where no button opens it."""
+    """Build a card from a notice. The link is in the text if no button opens it."""
     said = (f"{notice.requester}: {notice.description}", notice.details)
     is_dangerous = notice.risk.startswith("Dangerous")
     token = f"Token: {notice.principal or 'none (open mode)'}"
@@ -142,7 +142,7 @@ def _warning(notice: RequestNotice) -> str:
 
 
 def markdown_of(card: MessageCard) -> str:
-    """Write a card as Markdown that nothing in it can break out of."""
+    """Format a card as Markdown that none of its content can break out of."""
     ids = " · ".join(f"{name} `{value}`" for name, value in card.ids)
     parts = [
         f"**{card.title}**{f' · **{card.alarm}**' if card.alarm else ''}",

@@ -1,8 +1,8 @@
-"""How far each channel got with each piece of news: rows that survive a crash, and that people can see.
+"""The delivery state of each notice on each channel, in rows that survive a crash and that people can see.
 
-queued: to be sent. failed: will be tried again. sent. dead: given up. dropped: no longer news. A row that is
-taken is put off by a lease, so that a notifier that dies in the middle leaves it to the next one. `ref` is
-where the channel's message is.
+queued: to be sent. failed: will be retried. sent. dead: given up. dropped: no longer relevant. A row that
+is taken is postponed by a lease, so that if a notifier dies, the next one takes it. `ref` identifies the
+channel's message.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ ChannelsOf = Callable[[str, ApprovalPlan, bool], Sequence[str]]
 
 
 class SpreadResult(msgspec.Struct, frozen=True):
-    """What came of spreading: the event it went up to, and the requests that no channel is there for."""
+    """The result of queueing: the last event covered, and the requests that no channel serves."""
 
     up_to: int
     unheard: tuple[str, ...]
 
 
 def has_news(db: apsw.Connection, after_id: int) -> bool:
-    """Whether people are to be told of any event after `after_id`."""
+    """Return whether people must be notified about any event after `after_id`."""
     return (
         db.execute(f"SELECT 1 FROM events WHERE id > ? AND {_TOLD} LIMIT 1", (after_id,)).fetchone()
         is not None
@@ -62,24 +62,24 @@ def has_news(db: apsw.Connection, after_id: int) -> bool:
 
 
 def told_to(db: apsw.Connection) -> int:
-    """The event up to which news have become deliveries."""
+    """Return the event up to which deliveries have been queued."""
     row = db.execute("SELECT value FROM facts WHERE name = 'told_to'").fetchone()
     return int(row[0]) if row else 0
 
 
 def untold(db: apsw.Connection) -> int:
-    """How many events wait to become deliveries."""
+    """Return the number of events for which deliveries are not yet queued."""
     row = db.execute(f"SELECT count(*) FROM events WHERE id > ? AND {_TOLD}", (told_to(db),)).fetchone()
     return int(row[0]) if row else 0
 
 
 def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsOf) -> SpreadResult:
-    """Turn the next news in the audit log, at most `limit`, into one delivery for each channel.
+    """Turn the next events that people must know about, at most `limit`, into one delivery per channel.
 
-    `channels_of` gives the channels for a kind, a plan and whether it was escalated; an outcome goes where
-    the request went. What was decided meanwhile is no news. One transaction: an event is either still to be
-    told or in the deliveries. Where there is no channel, the row says that the log was told, which is the
-    caller's to do.
+    `channels_of` returns the channels for a kind, a plan and whether the request was escalated. An outcome
+    goes to the channels that got the request. A request that was already decided is not announced. All in
+    one transaction: an event is either still to be handled or in the deliveries. Without a channel, a row
+    records that the notice went to the log; the caller must log it.
     """
     newest = db.execute("SELECT max(id) FROM events").fetchone()
     items = rows_of(db, _NEWS_CELLS, _NEWS_FROM, _NEXT, (told_to(db), limit))
@@ -94,7 +94,7 @@ def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsO
         elif status == "pending":
             try:
                 channels = channels_of(kind, plan_of(plan), escalated_at is not None)
-            except StoreCorrupt as error:  # whom it is for is not known, and others' news go on
+            except StoreCorrupt as error:  # its channels are unknown; other requests' events continue
                 tell_unreadable(request_id, error.message)
                 continue
             if not channels:
@@ -110,7 +110,7 @@ def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsO
 
 
 def _told(db: apsw.Connection, request_id: str) -> list[str]:
-    """Give the channels that were told of a request, or are about to be."""
+    """Return the channels that were notified about a request, or are about to be."""
     rows = db.execute(
         "SELECT DISTINCT channel FROM deliveries WHERE request_id = ? AND channel <> ?", (request_id, LOG)
     )
@@ -120,7 +120,7 @@ def _told(db: apsw.Connection, request_id: str) -> list[str]:
 def add(
     db: apsw.Connection, what: tuple[int, str, str, str], now_s: float, *, status: str = "queued"
 ) -> None:
-    """Queue (event id, kind, request id, channel); once, however often it is asked for."""
+    """Queue (event id, kind, request id, channel). Repeating it has no effect."""
     db.execute(
         "INSERT OR IGNORE INTO deliveries"
         " (event_id, kind, request_id, channel, status, run_after, updated_at)"
@@ -130,7 +130,7 @@ def add(
 
 
 def take(db: apsw.Connection, channel: str, now_s: float) -> NotifyDelivery | None:
-    """Take the channel's oldest row that is due, for `LEASE_S`."""
+    """Lease the channel's oldest due row for `LEASE_S`."""
     row = db.execute(
         f"SELECT {_COLUMNS} FROM deliveries WHERE channel = ? AND {_OPEN} AND run_after <= ?"
         " ORDER BY run_after, id LIMIT 1",
@@ -146,7 +146,7 @@ def take(db: apsw.Connection, channel: str, now_s: float) -> NotifyDelivery | No
 
 
 def next_due(db: apsw.Connection, channel: str) -> float | None:
-    """When the channel's next row is due; None where nothing waits."""
+    """Return when the channel's next row is due, or None if none is open."""
     row = db.execute(
         f"SELECT min(run_after) FROM deliveries WHERE channel = ? AND {_OPEN}", (channel,)
     ).fetchone()
@@ -172,7 +172,7 @@ def end(
 def again(
     db: apsw.Connection, delivery: NotifyDelivery, run_after_s: float, now_s: float, error: str
 ) -> None:
-    """Note a failure that is tried again."""
+    """Record a failure that will be retried."""
     db.execute(
         "UPDATE deliveries SET status = 'failed', error = ?, run_after = ?, updated_at = ? WHERE id = ?",
         (error[:300], run_after_s, now_s, delivery.id),
@@ -180,7 +180,7 @@ def again(
 
 
 def nobody_was_told(db: apsw.Connection, event_id: int) -> bool:
-    """Whether no channel has got an event through."""
+    """Return whether no channel has delivered an event."""
     row = db.execute(
         "SELECT 1 FROM deliveries WHERE event_id = ? AND status = 'sent' LIMIT 1", (event_id,)
     ).fetchone()
@@ -188,7 +188,7 @@ def nobody_was_told(db: apsw.Connection, event_id: int) -> bool:
 
 
 def where_sent(db: apsw.Connection, request_id: str, channel: str) -> list[str]:
-    """Give the channel's messages about a request, to be changed when it changes."""
+    """Return the refs of the channel's messages about a request, which are edited when it changes."""
     rows = db.execute(
         "SELECT DISTINCT ref FROM deliveries WHERE request_id = ? AND channel = ? AND ref <> '' ORDER BY ref",
         (request_id, channel),
@@ -197,6 +197,6 @@ def where_sent(db: apsw.Connection, request_id: str, channel: str) -> list[str]:
 
 
 def of_request(db: apsw.Connection, request_id: str) -> list[NotifyDelivery]:
-    """Give a request's deliveries, oldest first."""
+    """Return a request's deliveries, oldest first."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM deliveries WHERE request_id = ? ORDER BY id", (request_id,))
     return [NotifyDelivery(*row) for row in rows]

@@ -1,8 +1,9 @@
-"""What a message to a person says, before any vendor's format, and what a channel is that brings it.
+"""The content of a message to a person, before any vendor's format, and the protocol of the channels that
+send it.
 
-What the agent wrote (action, requester, description, details) is kept apart from what we say, so that every
-channel can mark it and none of it can pass for a line of ours. A channel sends a notice, changes it later,
-and may hear presses. Knows no vendor and no database.
+The agent's texts (action, requester, description, details) are separate from the service's, so that every
+channel can mark them and none can pass for a line of the service. A channel sends a notice, may update it
+later, and may receive presses. Independent of vendors and the database.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ AGENT_MARK = "Written by the agent, not checked:"
 HIDDEN = "A part is hidden here: see it on the page to approve it."
 NO_PAGE_HOSTS = ("localhost", "127.", "[::1]")
 OnPress = Callable[[Incoming], Awaitable[str]]
-"""Takes a press; gives what whoever pressed is told."""
+"""Handles a press and returns the answer for the person who pressed."""
 
 
 class RequestNotice(msgspec.Struct, frozen=True):
-    """One request as people are told of it. Texts are visible, redacted and within their limits."""
+    """One request as it is announced to people. Texts are visible, redacted and within their limits."""
 
     request_id: str
     digest: str
@@ -48,7 +49,7 @@ class RequestNotice(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody may still decide."""
+        """Whether the request can still be decided."""
         return self.state == "pending"
 
     @property
@@ -59,16 +60,16 @@ class RequestNotice(msgspec.Struct, frozen=True):
 
 
 def agent_lines(text: str, mark: str = "| ") -> str:
-    """Put a mark before each line, so that no line of the agent's can look like one of ours."""
+    """Prefix each line with a mark, so that no line of the agent can look like one of the service's."""
     return "\n".join(mark + line for line in text.split("\n"))
 
 
 class NoticeChannel(Protocol):
-    """One configured way to people."""
+    """One configured channel to people."""
 
     @property
     def name(self) -> str:
-        """Its name in the settings."""
+        """The name of the channel in the settings."""
         ...
 
     @property
@@ -77,15 +78,16 @@ class NoticeChannel(Protocol):
         ...
 
     async def send(self, notice: RequestNotice) -> str:
-        """Send it; give where it is, for `update`. Raises SendFailed."""
+        """Send the notice and return its reference for `update`. Raises SendFailed."""
         ...
 
     async def update(self, where: str, notice: RequestNotice) -> None:
-        """Make the sent message say this instead. Raises SendFailed."""
+        """Replace the sent message with this notice. Raises SendFailed."""
         ...
 
     async def listen(self, on_press: OnPress) -> None:
-        """Hear presses until cancelled; return at once where there are none. Raises SendFailed for good."""
+        """Handle presses until cancelled. Returns at once if the channel has none. Raises SendFailed on a
+        final error."""
         ...
 
     async def aclose(self) -> None:

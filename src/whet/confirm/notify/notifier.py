@@ -1,8 +1,8 @@
-"""The notifier: takes news from the audit log to every channel, outside every request's way.
+"""The notifier: sends notices about events in the audit log to every channel, without delaying any request.
 
-One task spreads news into deliveries, one per channel sends them, one per channel hears presses. So a
-channel that hangs holds up nothing but itself. It runs in the service's process and event loop, and several
-processes may run one each on the same database.
+One task queues deliveries, one per channel sends them, and one per channel handles presses, so a channel
+that hangs delays only itself. It runs in the service's process and event loop; several processes may each
+run one on the same database.
 """
 
 from __future__ import annotations
@@ -38,15 +38,18 @@ from whet.web.beat import in_step
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 100
-_POLL_S = 1.0  # news that another process wrote, and whatever a lost wake-up would leave lying
-_GATHER_S = 0.05  # news that come together are spread together
-_UNHURRIED_S = 0.5  # where only the log hears of them
-_MOST_TRIES = 8  # for outcomes; a pending request is tried for as long as it is pending
-_MOST_LOGGED = 2  # whole notices at once in the log; of the rest it has the ids
+_POLL_S = 1.0  # finds events of other processes, and events after a lost wake-up
+_GATHER_S = 0.05  # events that arrive together are queued together
+_UNHURRIED_S = 0.5  # if only the log receives them
+_MOST_TRIES = 8  # for outcomes; a pending request is retried as long as it is pending
+_MOST_LOGGED = 2  # whole notices at once in the log; of the others only the ids
 
 
 class ChannelState(msgspec.Struct, frozen=True):
-    """How a channel does: `problem` is "" while it works, `hearing` whether presses can come in."""
+    """The state of a channel.
+
+    `problem` is empty while it works. `deaf` is the error that ended its handling of presses, or empty.
+    """
 
     name: str
     is_open: bool
@@ -56,12 +59,12 @@ class ChannelState(msgspec.Struct, frozen=True):
 
 
 class ConfirmNotifier:
-    """All channels of one service. `run` it next to the server; close it after."""
+    """All channels of one service. Run `run` next to the server."""
 
     def __init__(
         self, service: ConfirmService, channels: ChannelsText, secrets: Mapping[str, str], page_url: str
     ) -> None:
-        # A signature is as secret as its key and always the same: a key of its own for the buttons.
+        # A signature is as secret as its key and deterministic, so it yields a separate key for the buttons.
         key = hashlib.sha256(service.key.sign(b"whet-buttons/1")).digest()
         self._service = service
         self._page_url = page_url.rstrip("/")
@@ -77,8 +80,8 @@ class ConfirmNotifier:
         self._seen = service.database.read_now(deliveries.told_to)
 
     async def run(self) -> None:
-        """Work until cancelled; then close every connection."""
-        # It logs every address, and Telegram's holds the bot's token.
+        """Work until cancelled, then close every connection."""
+        # httpx2 logs every URL, and Telegram's contain the bot's token.
         logging.getLogger("httpx2").setLevel(logging.WARNING)
         channels: list[NoticeChannel] = [*(seat.channel for seat in self._seats), self._log]
         try:
@@ -96,7 +99,7 @@ class ConfirmNotifier:
                 await channel.aclose()
 
     def states(self) -> list[ChannelState]:
-        """Say how each channel does."""
+        """Return the state of each channel."""
         now_s = asyncio.get_running_loop().time()
         found: list[ChannelState] = []
         for seat in self._seats:
@@ -129,7 +132,7 @@ class ConfirmNotifier:
                 self._service.hub.forget(future)
 
     async def _spread_once(self) -> bool:
-        """Spread the next news; True where there may be more at once."""
+        """Queue deliveries for the next events. Return whether there may be more at once."""
         service = self._service
         newest = service.hub.last_id
         if newest <= self._seen or not service.database.read_now(
@@ -148,7 +151,7 @@ class ConfirmNotifier:
         return done.up_to < newest
 
     async def _tell_log(self, request_ids: Sequence[str]) -> None:
-        """Write requests that no channel is there for into the log."""
+        """Log the requests that no channel serves."""
         for request_id in request_ids[:_MOST_LOGGED]:
             told = await self._read(request_id, "submitted", lambda _: True)
             if told is not None:
@@ -186,7 +189,7 @@ class ConfirmNotifier:
         return await self._service.change(lambda tx: deliveries.take(tx.connection, name, tx.now_s))
 
     async def _rest(self, name: str, pause_s: float) -> None:
-        """Wait for news, for the next try to be due, or for the breaker to close; a poll at the latest."""
+        """Wait for new deliveries, the next retry or the breaker, but at most until the next poll."""
         wake = self._wakes[name]
         if pause_s:
             await asyncio.sleep(min(pause_s, _POLL_S))
@@ -218,7 +221,7 @@ class ConfirmNotifier:
                 ref = await _hand_over(channel, notice, delivery, places)
         except (SendFailed, TimeoutError) as error:
             failure = error if isinstance(error, SendFailed) else SendFailed("it did not come back in time")
-            # A message that can't be taken says nothing about the channel; a token that is refused does.
+            # A single rejected message does not mean that the channel is broken; a rejected token does.
             breaker.failed(asyncio.get_running_loop().time(), failure.reason, failure.retry_after_s)
             await self._failed(channel, delivery, failure, request)
             return
@@ -228,8 +231,10 @@ class ConfirmNotifier:
     async def _read(
         self, request_id: str, kind: str, is_news: Callable[[ConfirmRequest], bool]
     ) -> tuple[ConfirmRequest, RequestNotice] | None:
-        """Give a request with what people are told of it; None for no news, and for what can't be read, which
-        others don't wait behind."""
+        """Return a request with its notice, or None if there is nothing to announce.
+
+        An unreadable request counts as nothing, so that others don't wait behind it.
+        """
         try:
             request = self._service.get(request_id)
             if request is None or not is_news(request):
@@ -240,7 +245,7 @@ class ConfirmNotifier:
             return None
 
     def notice(self, request: ConfirmRequest, kind: str) -> RequestNotice:
-        """Write down what people are told of a request as it is now."""
+        """Build the notice about a request in its current state."""
         service = self._service
         link = f"{self._page_url}/r/{request.id}" if self._page_url else ""
         redacted = service.policy_file.policy.redact
@@ -284,7 +289,7 @@ class ConfirmNotifier:
         try:
             await channel.listen(self._presses)
         except SendFailed as error:
-            # The others go on; the page shows it.
+            # The other channels continue; the page shows the error.
             self._deaf[channel.name] = error.reason
             _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
 
@@ -294,7 +299,7 @@ def _is_news(
 ) -> bool:
     if delivery.kind in deliveries.NEWS:
         return request.is_pending
-    # An outcome is told where the request was told.
+    # An outcome goes to the channels that announced the request.
     return channel.can_update and bool(places)
 
 
@@ -320,7 +325,7 @@ def _sent(tx: Tx, delivery: NotifyDelivery, request: ConfirmRequest, ref: str) -
 
 
 def _fall_back(db: apsw.Connection, delivery: NotifyDelivery, request: ConfirmRequest, now_s: float) -> None:
-    """Put a request that no channel got through into the log, once."""
+    """Queue a request that no channel has delivered for the log, once."""
     is_news = delivery.channel != deliveries.LOG and delivery.kind in deliveries.NEWS and request.is_pending
     if is_news and deliveries.nobody_was_told(db, delivery.event_id):
         deliveries.add(db, (delivery.event_id, delivery.kind, request.id, deliveries.LOG), now_s)

@@ -1,6 +1,6 @@
-"""One-way channels: e-mail and the many others through Apprise, a signed webhook, and the log.
+"""One-way channels: e-mail and many others through Apprise, a signed webhook, and the log.
 
-They carry the page's link, or everything a program needs; nobody can decide in them.
+They carry the link to the page, or everything that a program needs; a person can't decide in them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class OneWay:
-    """What the channels here share: nothing comes back."""
+    """The base of channels that receive nothing."""
 
     can_update = False
 
@@ -34,17 +34,17 @@ class OneWay:
         self.name = name
 
     async def update(self, where: str, notice: RequestNotice) -> None:
-        """Do nothing: what was sent stays as it is."""
+        """Do nothing: a sent message can't be changed."""
 
     async def listen(self, on_press: OnPress) -> None:
         """Return: no presses come from here."""
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 class Log(OneWay):
-    """The service's own log: the last resort, and the only channel where none is configured."""
+    """The service's own log: the last resort, and the only channel if none is configured."""
 
     async def send(self, notice: RequestNotice) -> str:
         """Write one record."""
@@ -54,19 +54,19 @@ class Log(OneWay):
 
 
 class Apprise(OneWay):
-    """Everything Apprise can reach, by its URLs; it is synchronous and gets a thread of its own."""
+    """Everything that Apprise can reach, by its URLs. Apprise is synchronous and runs on its own thread."""
 
     def __init__(self, name: str, urls: Sequence[str]) -> None:
         super().__init__(name)
         self._lane = PluginLane(f"apprise-{name}")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # its own affair
+            warnings.simplefilter("ignore", DeprecationWarning)  # not ours to fix
             self._sender = _sender(name, urls)
         if not urls:
             raise ConfigError(f"channel {name} has no Apprise URL", hint="name a variable with urls_env")
 
     async def send(self, notice: RequestNotice) -> str:
-        """Send to all URLs. Raises SendFailed where one of them failed; Apprise does not say which."""
+        """Send to all URLs. Raises SendFailed if one of them failed; Apprise does not report which."""
         body = plain.body(notice)
 
         def notify() -> Any:
@@ -83,7 +83,7 @@ class Apprise(OneWay):
         return ""
 
     async def aclose(self) -> None:
-        """End the thread when it is done."""
+        """End the thread when it is idle."""
         self._lane.close()
 
 
@@ -102,9 +102,9 @@ def _sender(name: str, urls: Sequence[str]) -> Any:
 
 
 class WebhookNotifier(OneWay):
-    """A POST of JSON, signed as Standard Webhooks 1.0 says."""
+    """A POST of JSON, signed as specified by Standard Webhooks 1.0."""
 
-    can_update = True  # outcomes are sent as messages of their own
+    can_update = True  # outcomes are separate messages
 
     def __init__(self, name: str, url: str, secret: str) -> None:
         super().__init__(name)
@@ -117,7 +117,7 @@ class WebhookNotifier(OneWay):
         return notice.request_id
 
     async def update(self, where: str, notice: RequestNotice) -> None:
-        """Post what became of it."""
+        """Post the outcome."""
         await self._post(notice)
 
     async def aclose(self) -> None:
@@ -129,7 +129,7 @@ class WebhookNotifier(OneWay):
         body = msgspec.json.encode(
             {"type": f"confirmation.{notice.state}", "timestamp": at_s, "data": msgspec.to_builtins(notice)}
         )
-        # The same id for the same news, so that a receiver can drop what it has had.
+        # The id is the same for the same notice, so that a receiver can drop repetitions.
         message_id = f"msg_{notice.request_id}_{notice.state}_{notice.digest[:8]}"
         headers = {"content-type": "application/json", **signed(self._key, message_id, at_s, body)}
         answer = await self._http.raw("POST", "", body, headers, CALL_TIMEOUT_S)

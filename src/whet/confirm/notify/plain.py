@@ -6,12 +6,12 @@ from whet.confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_
 
 
 def title(notice: RequestNotice) -> str:
-    """One line of ours, with the action's name last."""
+    """Return one line of the service, with the action's name last."""
     return f"{notice.headline}: {notice.action}"
 
 
 def body(notice: RequestNotice) -> str:
-    """Our lines first; the agent's below a mark, each behind a bar."""
+    """Return the service's lines first, then the agent's below a mark, each prefixed with a bar."""
     lines = [
         f"Request: {notice.request_id}",
         f"Risk: {'HIGH' if notice.is_high_risk else notice.risk or 'not on the high-risk list'}",

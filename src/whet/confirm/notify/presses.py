@@ -1,4 +1,4 @@
-"""A press becomes a decision, or a reason why not: whose it is, what it is bound to, what came of it."""
+"""Turn a press into a decision or a refusal: identify the person, verify the button, report the outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BY_NAME = (
 
 
 class Presses:
-    """Decides what presses do. A person may decide in chats as long as they have an approve token in use."""
+    """Handles presses. A person may decide in chats as long as they have a valid approve token."""
 
     def __init__(self, service: ConfirmService, people: People, seats: Sequence[ConfiguredNotifier]) -> None:
         self._service = service
@@ -29,7 +29,7 @@ class Presses:
         self._seats = seats
 
     async def __call__(self, press: Incoming) -> str:
-        """Take a press and say what came of it, which is on disk before."""
+        """Handle a press and describe the outcome, which is durable by then."""
         chats = [seat for seat in self._seats if seat.heard_by == press.place.channel]
         kind = chats[0].kind
         pressed = next((read for seat in chats if (read := seat.buttons.read(press.text))), None)
@@ -47,12 +47,12 @@ class Presses:
         verdict, reason = buttons.meaning(pressed)
         if verdict == "approve" and self._hides(request):
             return "A part of this is hidden in messages: see it on the page to approve it."
-        # What the button was made for, not what the request is by now: the decision compares the two.
+        # The digest that the button was made for, not the current one: the decision compares the two.
         ballot = DecisionInput(request.id, verdict, reason, request.digest)
         return _reply(await self._service.decide(ballot, who))
 
     def _hides(self, request: ConfirmRequest) -> bool:
-        """Whether no message can show all of it; a button of an older version may still be there."""
+        """Return whether no message can show the whole request. An older button may still exist."""
         details = details_of(request.details_json)
         texts = (request.description, request.action, request.requester)
         return bool(hidden(details, texts, self._service.policy_file.policy.redact))
@@ -98,7 +98,7 @@ def _reply(outcome: RequestOutcome) -> str:
 
 
 def _ended(request: ConfirmRequest) -> str:
-    """Say how a request ended, in at most 200 characters: as much as Telegram shows."""
+    """Describe how a request ended, in at most 200 characters, which is Telegram's limit."""
     action = one_line(request.action, 60)[0]
     at = f" at {clock_time(request.resolved_at)}" if request.resolved_at else ""
     if request.status == "expired":

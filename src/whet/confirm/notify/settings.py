@@ -1,8 +1,8 @@
-"""The channels file: which ways to people there are, and who is who on them.
+"""The channels file: the configured channels, and the user ids of people on them.
 
-TOML, read once at the start. Tokens are not in it: it names environment variables, which may stand in the
-home's .env. Chat platforms come through the door that the gateway's do; `apprise` and `webhook` are this
-service's own and go one way.
+TOML, read once at the start. It contains no tokens: it names environment variables, which may be set in
+the home's .env. Chat platforms are loaded in the same way as the gateway's; `apprise` and `webhook` belong
+to this service and are one-way.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 
 
 class NotifyChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[channel]]`. `chat` is where a chat platform posts; `settings` is what the platform takes
-    besides; docs/confirm-channels.md has both."""
+    """One `[[channel]]`. `chat` is the chat that the platform posts to; `settings` are the platform's other
+    settings.
+
+    Both are documented in docs/confirm-channels.md.
+    """
 
     kind: str
     name: str = ""
@@ -62,8 +65,10 @@ class ChannelsText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfiguredNotifier(msgspec.Struct, frozen=True):
-    """A channel, its platform, its buttons, and the groups it serves; none means everybody. `heard_by` names
-    the channel that hears its presses: itself, or the first one of the same bot."""
+    """A channel with its platform, its buttons and the groups that it serves (empty: everyone).
+
+    `listener` names the channel that receives its presses: itself, or the first one of the same bot.
+    """
 
     channel: NoticeChannel
     kind: str
@@ -73,7 +78,7 @@ class ConfiguredNotifier(msgspec.Struct, frozen=True):
 
 
 class People:
-    """Who is who: a platform's user id to a principal's name."""
+    """Maps a platform's user ids to principals."""
 
     def __init__(self, people: Mapping[str, NotifyPersonText]) -> None:
         self._names: dict[tuple[str, str], str] = {}
@@ -84,12 +89,13 @@ class People:
                 self._names[kind, user_id] = name
 
     def name(self, kind: str, user_id: str) -> str | None:
-        """Give the principal's name; None for a stranger."""
+        """Return the principal's name, or None if the user is unknown."""
         return self._names.get((kind, user_id))
 
 
 def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
-    """Read the file; where there is none and nobody named it, there are no channels. Raises ConfigError."""
+    """Read the file, or return no channels if it does not exist and was not named explicitly. Raises
+    ConfigError."""
     text = read_small(path)
     if text is None and is_named:
         raise ConfigError(f"there is no channels file {path}", hint="docs/confirm-channels.md shows one")
@@ -102,7 +108,7 @@ def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
 
 
 def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:
-    """Make the channels, those with buttons first, else as they stand. Raises ConfigError."""
+    """Create the channels, those with buttons first, otherwise in the file's order. Raises ConfigError."""
     seats: list[ConfiguredNotifier] = []
     bots: dict[tuple[object, ...], Channel] = {}
     for entry in sorted(text.channel, key=lambda found: found.kind in _ONE_WAY):
@@ -126,7 +132,7 @@ def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) ->
 def _bot(
     entry: NotifyChannelText, name: str, secrets: Mapping[str, str], bots: dict[tuple[object, ...], Channel]
 ) -> Channel:
-    """Open a chat's bot; the chats of one bot share it, since a platform gives each press to one listener."""
+    """Open a chat's bot. Chats of one bot share it: a platform sends each press to one listener."""
     bot, tokens = open_channel(entry.kind, name, entry.settings, secrets)
     if not entry.chat:
         raise ConfigError(f"channel {name} has no chat", hint="the id of the chat or channel to post into")

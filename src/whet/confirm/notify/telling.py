@@ -1,4 +1,4 @@
-"""From a stored request to the notice that people get: what is said in which state, and how long."""
+"""Build the notice about a stored request: its text in each state, within the limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def notice_of(
     kind: str = "submitted",
     reading: RiskReading | None = None,
 ) -> RequestNotice:
-    """Write down what people are told of `request` as it is now; `kind` is the event's."""
+    """Build the notice about `request` in its current state. `kind` is the event's."""
     body, cut_details, is_hidden = _details(request, redacted)
     action, cut_action = one_line(request.action, ACTION_LIMIT)
     requester, cut_requester = one_line(request.requester, REQUESTER_LIMIT)
@@ -66,8 +66,9 @@ def notice_of(
 
 
 def _details(request: ConfirmRequest, redacted: Sequence[str]) -> tuple[str, bool, bool]:
-    """Give the details as they are told, whether they were cut, and whether a part is hidden."""
-    if len(request.details_json) > 20 * DETAILS_LIMIT:  # no message holds it: nobody waits for it to be read
+    """Return the details as text, whether they were cut, and whether a part is hidden."""
+    # too long for any message, so don't spend time parsing it
+    if len(request.details_json) > 20 * DETAILS_LIMIT:
         return f"[{len(request.details_json):,} characters: see the page]", True, False
     details = details_of(request.details_json)
     body, was_cut = fit(pretty(redact(details, redacted)) if details else "", DETAILS_LIMIT)
@@ -76,7 +77,7 @@ def _details(request: ConfirmRequest, redacted: Sequence[str]) -> tuple[str, boo
 
 
 def clock_time(at_s: float) -> str:
-    """Write Unix seconds as a time of day in UTC, with the date."""
+    """Format Unix seconds as a time of day in UTC, with the date."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S UTC on %d %b")
 
 

@@ -1,7 +1,7 @@
-"""Slack's user groups as groups of the policy: `slack:S0123ABC` stands for its members who are people here.
+"""Slack's user groups as groups of the policy: `slack:S0123ABC` means its members who are known people here.
 
-They are asked for every five minutes, and at once where the policy names another group. What Slack said holds
-for an hour: while it is away people don't fall out of their groups, and nobody stays in one for good.
+They are fetched every five minutes, and at once when the policy names another group. An answer is valid
+for an hour: during an outage of Slack people keep their groups, but not for ever.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class UserGroups:
-    """Keeps the members of the user groups that the policy names; the bot needs the scope usergroups:read."""
+    """Keeps the members of the user groups that the policy names. The bot needs the scope usergroups:read."""
 
     def __init__(
         self, service: ConfirmService, channels: ChannelsText, secrets: Mapping[str, str], people: People
@@ -46,11 +46,11 @@ class UserGroups:
 
     @property
     def is_able(self) -> bool:
-        """Whether there is a channel of kind slack to ask with."""
+        """Whether there is a channel of kind slack to fetch with."""
         return self._http is not None
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Fetch until cancelled."""
         loop, asked, next_s = asyncio.get_running_loop(), set[str](), 0.0
         try:
             while True:
@@ -65,7 +65,7 @@ class UserGroups:
                 await self._http.aclose()
 
     def named(self) -> set[str]:
-        """Give the user groups that the policy names."""
+        """Return the Slack user groups that the policy names."""
         groups = self._service.policy_file.policy.groups.values()
         return {one for people in groups for one in people if one.startswith(PREFIX)}
 

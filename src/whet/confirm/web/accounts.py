@@ -1,4 +1,4 @@
-"""Tokens of the service as accounts of the page, and its sessions as rows of the service's database."""
+"""The service's tokens as accounts of the page, and the page's sessions as rows of the service's database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_FAILURES = 10
 
 
 class TokenAccounts:
-    """Signing in with an access token. In open mode there is nothing to check."""
+    """Log in with an access token. In open mode there is nothing to check."""
 
     def __init__(self, service: ConfirmService, *, is_open: bool) -> None:
         self._service = service
@@ -33,7 +33,7 @@ class TokenAccounts:
         self._throttle = Throttle(_MOST_FAILURES)
 
     async def sign_in(self, token: str, client: str) -> Account | None:
-        """Give the account of a token that may approve, audit or administer. Raises TooManyAttempts."""
+        """Return the account of a token that may approve, audit or administer. Raises TooManyAttempts."""
         if self._is_open:
             return Account(_OPEN_KEY, OPEN.name, frozenset((OPEN.role,)))
         who = self._service.authenticate(token.strip())
@@ -41,7 +41,8 @@ class TokenAccounts:
             now_s = self._service.timeline.now_s()
             if wait_s := self._throttle.failed(client, now_s):
                 raise TooManyAttempts(math.ceil(wait_s))
-            if self._throttle.recent(client, now_s) in (1, _MOST_FAILURES):  # no flood of events
+            # at the first and the last, to limit the events
+            if self._throttle.recent(client, now_s) in (1, _MOST_FAILURES):
                 await self._service.record("login_failed", data={"client": client, "where": "page"})
             return None
         if not who.may("approve", "audit"):
@@ -52,12 +53,12 @@ class TokenAccounts:
         return Account(who.token_id, who.name, frozenset((who.role,)))
 
     async def find(self, key: str) -> Account | None:
-        """Give the account again; None once its token was revoked or ran out."""
+        """Return the account again, or None if its token was revoked or has expired."""
         who = self.principal(key)
         return Account(key, who.name, frozenset((who.role,))) if who else None
 
     def principal(self, key: str) -> Caller | None:
-        """Give who an account is to the service."""
+        """Return the service's caller for an account, or None."""
         if self._is_open:
             return OPEN if key == _OPEN_KEY else None
         if key.startswith(PREFIX):
@@ -70,15 +71,15 @@ class TokenAccounts:
         return None if who is None or who.role == "submit" else who
 
     def who(self, visit: Visit) -> Caller:
-        """Give who a visitor is; one whose account is gone may only look."""
+        """Return the caller for a visitor. A visitor whose account no longer exists may only read."""
         return self.principal(visit.account.key) or Caller(visit.account.name, "audit")
 
 
 class SessionRows:
-    """Sessions in the table `web_sessions`; those whose time is up go with the next sign-in.
+    """Sessions in the table `web_sessions`; the next login deletes expired ones.
 
-    Each row is signed with a key that only the service's signing key gives: nobody signs in by writing one
-    into the database. One that does not fit its signature is none.
+    Each row is signed with a key derived from the service's signing key, so a row written directly into
+    the database does not work: a row with an invalid signature is ignored.
     """
 
     def __init__(self, service: ConfirmService) -> None:
@@ -86,12 +87,12 @@ class SessionRows:
         self._key = hashlib.sha256(service.key.sign(b"whet-sessions/1")).digest()
 
     async def save(self, row: LoginSession) -> None:
-        """Keep a new session; durable on return."""
+        """Store a new session; durable on return."""
         signed = msgspec.structs.replace(row, account_key=f"{row.account_key} {self._mac(row)}")
         await self._service.change(lambda tx: _LOGINS.save(tx.connection, signed))
 
     async def find(self, id_hash: str) -> LoginSession | None:
-        """Give a session by the hash of its id."""
+        """Return a session by the hash of its id, or None."""
         row = self._service.database.read_one(_LOGINS.by_hash, (id_hash,))
         if row is None:
             return None
@@ -101,7 +102,7 @@ class SessionRows:
         return found if hmac.compare_digest(self._mac(found).encode(), mac.encode()) else None
 
     async def drop(self, id_hash: str) -> None:
-        """Forget a session; durable on return."""
+        """Delete a session; durable on return."""
         await self._service.change(lambda tx: _LOGINS.drop(tx.connection, id_hash))
 
     def _mac(self, row: LoginSession) -> str:

@@ -1,7 +1,7 @@
-"""The page as an ASGI application: sign in, look, decide, look back.
+"""The page as an ASGI application: log in, view, decide, review past decisions.
 
-Nothing is decided on GET: a decision is a form with the session's token, sent from our own page, that names
-the digest that was looked at. Everything works without JavaScript; with it, the page keeps itself up to date.
+A GET decides nothing: a decision is a form with the session's CSRF token, sent from our own page, that
+names the viewed digest. Everything works without JavaScript; with it, the page updates itself.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ _WORDS = Words(
 
 
 class PageTerms(msgspec.Struct, frozen=True):
-    """How the page is served. `port` is its own, for the cookie's name. `is_separate`: agents run as other
-    users than this service; every page says so where they do not. `provider`: who else lets people in."""
+    """How the page is served.
+
+    `port` is its own, for the cookie's name. `is_separate`: agents run as other users than this service;
+    if not, every page warns about it. `provider` is a further way to log in.
+    """
 
     port: int
     is_open: bool = False
@@ -61,7 +64,7 @@ class PageTerms(msgspec.Struct, frozen=True):
 def make_page(
     service: ConfirmService, notifier: ConfirmNotifier, where: SiteAddress, terms: PageTerms
 ) -> ASGIApp:
-    """Give the application."""
+    """Build the application."""
     assets = Assets(files("whet.confirm.web") / "static")
 
     is_open, provider = terms.is_open, terms.provider
@@ -117,5 +120,5 @@ def make_page(
 
 
 def _always(text: str) -> Callable[[str], str]:
-    """Give a filter that every page can have this text by."""
+    """Return a template filter that always yields this text."""
     return lambda _: text

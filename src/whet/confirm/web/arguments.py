@@ -1,7 +1,7 @@
-"""The details of a request as rows to take in at a glance: changes as diffs, long texts folded.
+"""The details of a request as rows to read quickly: changes as diffs, long texts folded.
 
-Everything is made visible. Secrets and what is beyond any reading are left out at first; a `Sight` that is
-whole leaves out nothing.
+All characters are made visible. Secrets and texts that are too long to read are hidden at first; a
+`Disclosure` with `is_whole` hides nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MARKS: Mapping[str, DiffKind] = {"+": "added", "-": "removed", "@": "place", " 
 
 
 class ArgumentDiffLine(msgspec.Struct, frozen=True):
-    """One line of a diff; `mark` says in a character what the colour says."""
+    """One line of a diff. `mark` is the character that repeats the meaning of the colour."""
 
     kind: DiffKind
     mark: str
@@ -67,28 +67,29 @@ class ArgumentRow(msgspec.Struct, frozen=True):
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """How much is shown: all (`is_whole`), or all but secrets, values named in `redacted`, and excess."""
+    """How much is shown: everything (`is_whole`), or all except secrets, values named in `redacted`, and
+    overlong text."""
 
     redacted: Sequence[str] = ()
     is_whole: bool = False
 
     def of(self, text: str, limit: int = MOST_SHOWN) -> str:
-        """Write a text as it is shown."""
+        """Return a text as it is shown."""
         return visible(text, len(text), masks=False) if self.is_whole else visible(text, limit)
 
     def line(self, text: str) -> str:
-        """Write a text as it is shown, on one line."""
+        """Return a text as it is shown, on one line."""
         return self.of(text.replace("\n", "⏎"))
 
     def details(self, details: Mapping[str, Any]) -> dict[str, Any]:
-        """Give details as they are shown."""
+        """Return the details as they are shown."""
         return (
             dict(details) if self.is_whole else cast("dict[str, Any]", redact(dict(details), self.redacted))
         )
 
 
 def rows(details: Mapping[str, Any], sight: Sight) -> list[ArgumentRow]:
-    """Give the arguments, what matters most first: changes, then commands and places, then the rest."""
+    """Return the arguments, the most important first: changes, then commands and paths, then the others."""
     shown = sight.details(details)
     found: list[ArgumentRow] = []
     used: set[str] = set()
@@ -96,7 +97,8 @@ def rows(details: Mapping[str, Any], sight: Sight) -> list[ArgumentRow]:
         old, new = shown.get(before), shown.get(after)
         if not isinstance(old, str) or not isinstance(new, str):
             continue
-        # With all that is said to stay as it is: nobody has checked that, and it may be what runs.
+        # With all unchanged lines: the agent only claims that they stay as they are, and they may be
+        # executed.
         if lines := changes(old, new, sight, around=_MOST_DIFF_LINES):
             found.append(_diff_row(f"{before} → {after}", lines))
             used |= {before, after}
@@ -110,10 +112,10 @@ def rows(details: Mapping[str, Any], sight: Sight) -> list[ArgumentRow]:
 
 
 def changes(old: str, new: str, sight: Sight, *, around: int = 3) -> tuple[ArgumentDiffLine, ...]:
-    """Give the lines that differ, with `around` lines around them."""
+    """Return the differing lines, with `around` lines of context."""
     before, after = sight.of(old).split("\n"), sight.of(new).split("\n")
     if len(before) + len(after) > _MOST_DIFF_LINES:
-        # Comparing is quadratic at worst; so long a change is shown whole, old then new.
+        # Comparing is quadratic at worst, so a very long change is shown whole, old then new.
         gone = [ArgumentDiffLine("removed", "-", line) for line in before]
         return (*gone, *(ArgumentDiffLine("added", "+", line) for line in after))
     lines = list(difflib.unified_diff(before, after, lineterm="", n=around))[2:]
@@ -121,7 +123,7 @@ def changes(old: str, new: str, sight: Sight, *, around: int = 3) -> tuple[Argum
 
 
 def document(details: Mapping[str, Any], sight: Sight) -> str:
-    """Give all details as indented JSON."""
+    """Return all details as indented JSON."""
     return sight.of(pretty(sight.details(details)))
 
 

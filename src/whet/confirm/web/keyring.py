@@ -1,4 +1,4 @@
-"""The page on which people who approve enrol their passkeys."""
+"""The page where approvers enrol their passkeys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from whet.web.sessions import Visit
 
 
 class PasskeyPages:
-    """Shows a person's passkeys and takes new ones."""
+    """Shows a person's passkeys and adds new ones."""
 
     def __init__(self, service: ConfirmService, pages: SiteTemplates, accounts: TokenAccounts) -> None:
         self._service = service
@@ -28,11 +28,12 @@ class PasskeyPages:
         self._accounts = accounts
 
     async def show(self, request: Http, visit: Visit) -> Response:
-        """Show what there is, and the button for another one."""
+        """Show the person's passkeys, and the button to add one."""
         return await self._answer(request, visit)
 
     async def enrol(self, request: Http, visit: Visit) -> Response:
-        """Keep a new passkey. Who has a second factor proves it; a further passkey takes one."""
+        """Store a new passkey. A person with a second factor must enter its code; a further passkey requires
+        one."""
         who, form = self._accounts.principal(visit.account.key), request.state.form
         if who is None or who.is_open or not who.may("approve"):
             return await self._answer(request, visit, "Only people who approve have passkeys.", 403)
@@ -63,9 +64,10 @@ class PasskeyPages:
 
 
 def site_of(request: Http) -> PasskeyOrigin:
-    """Give the origin that a passkey may sign for: the page's own, else an empty one.
+    """Return the origin that a passkey may sign for: the page's own, otherwise an empty one.
 
-    A passkey for this machine is every port's, so that a page of another program could have it sign.
+    A passkey for this machine is valid on every port, so another program's page could ask it for a
+    signature.
     """
     site = PasskeyOrigin(request.headers.get("origin", ""))
     server = request.scope.get("server")
@@ -83,7 +85,8 @@ def _missing() -> str:
 
 
 def _unproved(tx: Tx, name: str, code: str) -> str:
-    """Say what keeps a stolen token from adding a passkey of its own; "" where nothing needs to."""
+    """Return why a token alone may not add a passkey, or an empty string if it may. This stops a stolen
+    token."""
     if name in factors.names(tx.connection):
         return factors.use(tx, name, code, "").problem
     if passkeys.of(tx.connection, name):

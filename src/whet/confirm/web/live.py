@@ -1,6 +1,6 @@
-"""Tells an open page that something changed, as server-sent events; the page then asks for itself again.
+"""Notify open pages about changes with server-sent events; the page then loads itself again.
 
-An event carries a kind and a request id and no text of anybody's, so that there is one way to show things.
+An event contains a kind and a request id but no text of a request, so that only the page renders content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _QUIET = frozenset(("login", "login_failed", "started", "viewed", "notified", "n
 
 
 class RequestStream:
-    """The stream that open pages listen to."""
+    """The stream that open pages read."""
 
     def __init__(self, service: ConfirmService, sessions: Sessions) -> None:
         self._service = service
@@ -31,7 +31,8 @@ class RequestStream:
         self._open = 0
 
     async def serve(self, request: Http) -> Response:
-        """Answer GET /live?after=N with every event after number N; Last-Event-ID goes before `after`."""
+        """Answer GET /live?after=N with every event after number N. Last-Event-ID takes precedence over
+        `after`."""
         if await self._sessions.visit(request) is None:
             return Response(status_code=403)
         if request.method == "HEAD":
@@ -58,7 +59,7 @@ class RequestStream:
                     if not found:
                         await asyncio.wait((future,), timeout=_BEAT_S)
                         found = self._service.log.history(after_id=after)
-                    # A session that ended meanwhile hears no more, also where something happens all the time.
+                    # A session that ended meanwhile gets no more events, even if they arrive all the time.
                     if await self._sessions.visit(request) is None:
                         return
                     after = found[-1].id if found else after
@@ -70,7 +71,7 @@ class RequestStream:
 
 
 def _written(events: list[AuditEvent]) -> bytes:
-    """Write several events as one: the page looks once, however much happened."""
+    """Combine several events into one, so that the page reloads once."""
     loud = [event for event in events if event.kind not in _QUIET]
     data = msgspec.json.encode(
         {

@@ -1,4 +1,4 @@
-"""What was: the history with search, and the state of the audit log."""
+"""Past requests with search, and the state of the audit log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELDS = ("id", "action", "description", "requester", "principal", "resolved_by
 
 
 class AuditPages:
-    """Pages that only look back."""
+    """The read-only pages."""
 
     def __init__(self, service: ConfirmService, pages: SiteTemplates, audit: AuditWatch) -> None:
         self._service = service
@@ -30,7 +30,7 @@ class AuditPages:
         self._audit = audit
 
     async def history(self, request: Http, visit: Visit) -> Response:
-        """Show requests, newest first: all, or those of a status, or with some words in them."""
+        """Show requests, newest first: all, or those with a status or containing some words."""
         asked = request.query_params
         query = asked.get("q", "").strip()[:_MOST_QUERY]
         status = asked.get("status", "")
@@ -53,7 +53,7 @@ class AuditPages:
         )
 
     async def log(self, request: Http, visit: Visit) -> Response:
-        """Show how far the audit log is verified, and its newest events; a POST verifies it now."""
+        """Show how far the audit log is verified, and its newest events. A POST verifies it now."""
         verified = await self._audit.look(is_asked=request.method == "POST")
         state = self._service.log.state()
         newest = self._service.log.history(after_id=max(state.size - 40, 0))
@@ -73,7 +73,7 @@ class AuditPages:
 def search(
     db: apsw.Connection, query: str, wanted: requests.RequestFilter, now_s: float
 ) -> list[ConfirmRequest]:
-    """Give requests whose fields hold every word of `query`; upper and lower case are the same."""
+    """Return the requests whose fields contain every word of `query`, ignoring case."""
     words = query.casefold().split()[:8]
     if not words:
         return [*requests.select(db, wanted, now_s)]

@@ -1,7 +1,7 @@
-"""The way to the provider of identities and back, for the page's login.
+"""The redirect to the identity provider and back, for the page's login.
 
-Who goes gets a cookie that only this browser has; who comes back without it, or with another's state, is not
-let in. An attempt is good once, for ten minutes.
+A person who leaves gets a cookie that only this browser has. A person who returns without it, or with
+another's state, is refused. An attempt is valid once, for ten minutes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Gone(NamedTuple):
 
 
 class ProviderPages:
-    """Sends people to the provider, and takes them in when they come back."""
+    """Sends people to the provider, and logs them in when they return."""
 
     def __init__(
         self, service: ConfirmService, provider: OidcProvider, sessions: Sessions, pages: SiteTemplates
@@ -56,11 +56,11 @@ class ProviderPages:
             return self._problem(f"You can't sign in this way now: {error.message}.", 502)
         number = secrets.token_urlsafe(32)
         target = safe_path(request.query_params.get("next", "/"))
-        if len(self._gone) >= _MOST:  # whoever begins many keeps nobody else out
+        if len(self._gone) >= _MOST:  # many attempts by one person don't lock others out
             del self._gone[next(iter(self._gone))]
         self._gone[attempt.state] = _Gone(attempt, _hash(number), target, now_s + _VALID_S)
         response = RedirectResponse(attempt.url, 303, {"cache-control": "no-store"})
-        # Lax, unlike the session's: it must come along when the provider sends the person back.
+        # Lax, unlike the session's: it must be sent when the provider redirects the person back.
         response.set_cookie(
             _COOKIE, number, max_age=int(_VALID_S), httponly=True, samesite="lax", path="/oidc",
             secure=self._sessions.is_secure,
@@ -68,7 +68,7 @@ class ProviderPages:
         return response
 
     async def callback(self, request: Http) -> Response:
-        """Take in who comes back from the provider."""
+        """Log in a person who returns from the provider."""
         gone = self._gone.pop(request.query_params.get("state", ""), None)
         number = request.cookies.get(_COOKIE, "")
         if gone is None or gone.ends_s <= self._service.timeline.now_s():
@@ -91,7 +91,7 @@ class ProviderPages:
         problem = await self._service.change(lambda tx: people.enter(tx, person, valid_s))
         if problem:
             return self._problem(f"You are not signed in: {problem}.")
-        # A strict cookie does not come along with a redirect from elsewhere: our own page reloads.
+        # Browsers don't send a strict cookie with a redirect from another site, so our own page reloads.
         response = self._pages.answer("bounce.html", url=gone.target)
         response.delete_cookie(_COOKIE, path="/oidc")
         account = Account(f"{PREFIX}{person.name}", person.name, frozenset((person.role,)))

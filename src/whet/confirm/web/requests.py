@@ -1,4 +1,4 @@
-"""The two pages that matter: what is pending, and one request with everything needed to decide on it."""
+"""The two main pages: pending requests, and one request with everything needed to decide on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STATUS = {"not_found": 404, "not_allowed": 403, "own_request": 403, "too_early"
 
 
 class RequestPages:
-    """Lists, shows, decides."""
+    """Lists, shows and decides requests."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class RequestPages:
         self._notifier = notifier
 
     async def home(self, request: Http, visit: Visit) -> Response:
-        """Show what is pending; on a wide screen with the most urgent one opened."""
+        """Show the pending requests; on a wide screen the most urgent one is opened."""
         return await self._answer(visit, None)
 
     async def record(self, request: Http, visit: Visit) -> Response:
-        """Show one request, pending or past, and note that it was looked at."""
+        """Show one request, pending or past, and record that it was viewed."""
         found = self._find(request)
         if found is None:
             return self._problem(404, visit, "There is no such request.")
@@ -62,7 +62,7 @@ class RequestPages:
         return await self._answer(visit, found)
 
     async def decide(self, request: Http, visit: Visit) -> Response:
-        """Take a decision from the form; high-risk approvals are asked for once more."""
+        """Decide from the form; high-risk approvals need a second confirmation."""
         found, form, who = self._find(request), request.state.form, self._accounts.who(visit)
         verdict, reason, digest = form.get("verdict"), form.get("reason", "").strip(), form.get("digest", "")
         if found is None:
@@ -97,7 +97,7 @@ class RequestPages:
         return await self._after(outcome, found, visit)
 
     async def reveal(self, request: Http, visit: Visit) -> Response:
-        """Show what is hidden of a request to a person who may decide; that they asked is recorded first."""
+        """Record that a possible approver asked for the hidden parts of a request, then reveal them."""
         found, who = self._find(request), self._accounts.who(visit)
         if found is None or not who.may("approve"):
             return self._problem(403, visit, "You can't see more of this request.")
@@ -105,7 +105,7 @@ class RequestPages:
         return RedirectResponse(f"/r/{found.id}", 303)
 
     async def _sure(self, visit: Visit, found: ConfirmRequest, reason: str, problem: str = "") -> Response:
-        """Ask once more, with the second factor where it takes one; again where its code was not right."""
+        """Ask for a second confirmation, with the second factor if required; ask again after a wrong code."""
         detail = await self._detail(found, self._accounts.who(visit))
         values: dict[str, object] = {
             "detail": detail,
@@ -116,7 +116,8 @@ class RequestPages:
         return self._page("sure.html", visit, values, 403 if problem else 200)
 
     def _asking(self, found: ConfirmRequest, visit: Visit) -> str:
-        """Give what the browser asks an authenticator for, as JSON; "" where the person has no passkey."""
+        """Return the options for the browser's authenticator as JSON, or an empty string if the person has no
+        passkey."""
         known = self._service.database.read_now(lambda db: passkeys.of(db, self._accounts.who(visit).name))
         challenge = base64url(passkeys.challenge_of("approve", found.digest))
         asked = {
@@ -127,7 +128,7 @@ class RequestPages:
         return msgspec.json.encode(asked).decode() if known else ""
 
     async def amend(self, request: Http, visit: Visit) -> Response:
-        """Change the details of a request whose submitter accepts that; it must be approved again."""
+        """Change the details of a request whose submitter accepts edits; it must be approved again."""
         found, who = self._find(request), self._accounts.who(visit)
         if found is None or not who.may("approve"):
             return self._problem(403, visit, "Nothing was changed: you can't decide on this request.")
@@ -135,7 +136,7 @@ class RequestPages:
             details = parse_object(request.state.form.get("details", "").encode())
             seen = found.id, request.state.form.get("digest", "")
             outcome = await self._service.amend(seen, who, details)
-        except (HttpRefusal, ValueError) as error:  # read as strictly as at the API
+        except (HttpRefusal, ValueError) as error:  # parsed as strictly as in the API
             return self._problem(400, visit, f"Nothing was changed: the details can't be taken: {error}.")
         if outcome.kind == "changed":
             return self._problem(409, visit, "Nothing was changed: the request is not what you looked at.")

@@ -1,4 +1,5 @@
-"""Several decisions with one form: only what this person has opened, as it is now, and that hides nothing."""
+"""Several decisions with one form: only requests that this person has opened in their current version and
+that hide nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _FIELD = "r."
 
 
 class SeveralPages:
-    """Lists what can be decided together, and takes one verdict on all that were ticked."""
+    """Lists the requests that can be decided together, and applies one verdict to all ticked ones."""
 
     def __init__(self, service: ConfirmService, pages: SiteTemplates, accounts: TokenAccounts) -> None:
         self._service = service
@@ -33,11 +34,11 @@ class SeveralPages:
         self._accounts = accounts
 
     async def show(self, request: Http, visit: Visit) -> Response:
-        """Show what is pending, and which of it may be ticked."""
+        """Show the pending requests, and which of them may be ticked."""
         return self._answer(visit)
 
     async def decide(self, request: Http, visit: Visit) -> Response:
-        """Decide on each that was ticked; what could not be is said."""
+        """Decide on each ticked request, and report those that failed."""
         form, who = request.state.form, self._accounts.who(visit)
         verdict, reason = form.get("verdict"), form.get("reason", "").strip()
         ticked = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
@@ -51,7 +52,7 @@ class SeveralPages:
         for request_id, digest in ticked.items():
             try:
                 found = self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
-            except StoreCorrupt as error:  # the others that were ticked are decided
+            except StoreCorrupt as error:  # the other ticked requests are still decided
                 said.append(
                     {"id": request_id, "action": request_id, "message": f"Not decided: {error.message}."}
                 )

@@ -1,4 +1,4 @@
-"""What the templates show of a request: texts made visible, times as numbers and as words."""
+"""The content of the templates for a request: texts made visible, times as numbers and as words."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ _EVENT_WORDS = {
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """Who looks, under which policy, when, and since when they have had it before them."""
+    """The caller who views the page, the policy, the time, and since when they have had the request open."""
 
     who: Caller
     policy: ConfirmPolicy
     now_s: float
     seen_at: float | None = None
     revealed: str = ""
-    """The digest of the request whose hidden parts this person has had shown."""
+    """The digest of the version whose hidden parts this person has revealed."""
 
 
 def card(request: ConfirmRequest, now_s: float) -> dict[str, Any]:
-    """Give a request as it stands in a list. Times whose names end in `_s` are Unix seconds."""
+    """Return a request for a list. Times whose names end in `_s` are Unix seconds."""
     by = request.resolved_by
     return dict(
         id=request.id,
@@ -104,7 +104,7 @@ def detail(
     events: Sequence[AuditEvent],
     reading: RiskReading | None = None,
 ) -> dict[str, Any]:
-    """Give everything on a request's own page."""
+    """Return everything on a request's own page."""
     details = details_of(request.details_json)
     sight = Sight(viewer.policy.redact, is_whole=viewer.revealed == request.digest)
     unseen = [] if sight.is_whole else unseen_of(request, viewer.policy)
@@ -147,21 +147,22 @@ def detail(
 
 
 def unseen_of(request: ConfirmRequest, policy: ConfirmPolicy) -> list[str]:
-    """Say what of a request is not shown at first."""
+    """Describe the parts of a request that are hidden at first."""
     details = details_of(request.details_json)
     texts = request.description, request.action, request.requester, request.session_key
     return hidden(details, texts, policy.redact)
 
 
 def is_unseen(service: ConfirmService, request: ConfirmRequest, who: Caller) -> bool:
-    """Whether something is hidden at first that this person has not had shown."""
+    """Return whether parts are hidden that this person has not revealed."""
     if revealed(service, request.id, who) == request.digest:
         return False
     return bool(unseen_of(request, service.policy_file.policy))
 
 
 def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
-    """Say why this person can't decide; "" where they can. The service decides again when they try."""
+    """Return why this person can't decide, or an empty string if they can. The service checks again when they
+    try."""
     who, plan = viewer.who, request.plan
     if not request.is_pending:
         return "It is over."
@@ -179,12 +180,12 @@ def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
 
 
 def moment(at_s: float | None) -> str:
-    """Write Unix seconds as UTC; "" for none."""
+    """Format Unix seconds as UTC, or return an empty string if not set."""
     return "" if at_s is None else datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def duration(seconds: float) -> str:
-    """Write a length of time short: 4:05, 2 h 10 min, 3 d."""
+    """Format a duration briefly: 4:05, 2 h 10 min, 3 d."""
     whole = int(seconds)
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02d}"
@@ -200,7 +201,7 @@ def _ballot(vote: Vote) -> dict[str, Any]:
 
 
 def _told(row: NotifyDelivery) -> dict[str, Any]:
-    """Say how far a channel is."""
+    """Describe how far a channel is with a delivery."""
     found: dict[str, Any] = dict(channel=row.channel, kind=row.kind, at=moment(row.updated_at))
     if row.channel == LOG:
         word = "no channel reached a person; only the log has it"
@@ -210,11 +211,11 @@ def _told(row: NotifyDelivery) -> dict[str, Any]:
 
 
 def happened(event: AuditEvent) -> dict[str, Any]:
-    """Write an event as a line for a person."""
+    """Describe an event as a line for a person."""
     word = _EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
     try:
         data = from_json(event.data, dict[str, Any])
-    except NOT_JSON:  # the log's verification tells who altered it
+    except NOT_JSON:  # altered data, which the log's verification reports
         data = {"why": "what belongs to it can't be read"}
     extra = [
         str(data[name])

@@ -1,1 +1,1 @@
-"""The dashboard: what the agent did, learned and cost, as pages made on the server."""
+"""The dashboard: the agent's activity, lessons and costs, as pages rendered on the server."""

@@ -1,7 +1,7 @@
-"""The dashboard's routes: sign in, look, take back, accept, answer.
+"""The dashboard's routes: log in, view, undo, accept, answer.
 
-Nothing is changed on GET: a change is a form with the session's token, sent from our own page. Everything
-works without JavaScript; with it, pages keep themselves up to date.
+Nothing is changed on GET: each change is a form with the session's CSRF token, sent from our own page.
+Everything works without JavaScript; with it, pages update themselves.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Dashboard:
         self._assets = assets
 
     def routes(self) -> list[Route]:
-        """Give the routes."""
+        """Return the routes."""
         inside, posted = self.door.inside, self.door.posted
         home, past, learning, proof = self._home, self._past, self._learning, self._proof
         shows = {
@@ -126,13 +126,14 @@ _WAIT_S = 60
 
 
 class OwnerAccounts:
-    """Signing in with an owner's token; revoking it ends its sign-ins at once."""
+    """Login with an owner's token. Revoking the token ends its logins at once."""
 
     def __init__(self, door: ApiAuth) -> None:
         self._door = door
 
     async def sign_in(self, token: str, client: str) -> Account | None:
-        """Give the account of a token; one without a key where it only converses. Raises TooManyAttempts."""
+        """Return the account of a token, or None if it is unknown. The account has no key if the token is not
+        an owner's. Raises TooManyAttempts."""
         caller = self._door.open(token)
         if caller is None:
             try:
@@ -143,7 +144,7 @@ class OwnerAccounts:
         return Account(caller.token_id if caller.is_owner else "", caller.name, frozenset((caller.role,)))
 
     async def find(self, key: str) -> Account | None:
-        """Give the account again; None once its token was revoked."""
+        """Return the account again, or None once its token was revoked."""
         row = self._door.token(key)
         if row is None or row.role != "owner":
             return None
@@ -151,19 +152,19 @@ class OwnerAccounts:
 
 
 class Logins:
-    """Sign-ins in the store."""
+    """Logins in the store."""
 
     def __init__(self, database: StateDatabase) -> None:
         self._database = database
 
     async def save(self, row: LoginSession) -> None:
-        """Keep a sign-in; durable on return."""
+        """Store a login; durable on return."""
         await self._database.append(lambda db: LOGINS.save(db, row))
 
     async def find(self, id_hash: str) -> LoginSession | None:
-        """Give a sign-in by the hash of its number."""
+        """Return the login with this hash, or None."""
         return self._database.read_now(lambda db: LOGINS.find(db, id_hash))
 
     async def drop(self, id_hash: str) -> None:
-        """Forget a sign-in; durable on return."""
+        """Delete a login; durable on return."""
         await self._database.append(lambda db: LOGINS.drop(db, id_hash))

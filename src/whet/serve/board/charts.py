@@ -1,6 +1,6 @@
-"""Charts as geometry that a template draws as SVG: bars by day, stacked, and a line over them.
+"""Charts as geometry that a template draws as SVG: stacked bars by day, or a line.
 
-No script and no style attributes: colours are classes, so that the page's policy can forbid both.
+No scripts and no style attributes: colours are classes, so that the page's policy can forbid both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """A label at a place of an axis."""
+    """A label at a position on an axis."""
 
     at: float
     text: str
@@ -40,7 +40,7 @@ class Dot(msgspec.Struct, frozen=True):
 
 
 class Spot(msgspec.Struct, frozen=True):
-    """What is read of one day: where its column is, and a sentence."""
+    """The tooltip of one day: the position of its column and a sentence."""
 
     x: float
     width: float
@@ -48,7 +48,7 @@ class Spot(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """Everything that is drawn. `line` are the points of a polyline, empty for none."""
+    """Everything that is drawn. `line` holds the points of a polyline, or is empty."""
 
     title: str
     width: int
@@ -65,7 +65,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 def days_back(today: date, days: int) -> list[str]:
-    """Give the days up to today, oldest first, as they stand in the store."""
+    """Return the days up to today, oldest first, in the store's format."""
     return [(today - timedelta(days=back)).isoformat() for back in range(days - 1, -1, -1)]
 
 
@@ -77,8 +77,10 @@ def stacked(
     *,
     said: Sequence[str] = (),
 ) -> Chart:
-    """Draw bars: `series` are (class, name, a value for each day), the first one lowest. `said` is read of
-    each column, if not its values."""
+    """Draw stacked bars. `series` are (class, name, a value for each day), the lowest first.
+
+    `said` are the tooltips of the columns; by default their values.
+    """
     totals = [sum(values[index] for _, _, values in series) for index in range(len(days))]
     top = nice_top(max(totals, default=0.0))
     slot, scale = _slot(len(days)), (HEIGHT - _TOP - _BOTTOM) / top
@@ -127,7 +129,7 @@ def line(title: str, days: Sequence[str], values: Sequence[float | None], name: 
 
 
 def nice_top(most: float) -> float:
-    """Give the next round number above, one whose half is round too."""
+    """Return the next round number above `most` whose half is round too."""
     if most <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(most))

@@ -1,4 +1,4 @@
-"""What every page of the dashboard has: the program behind it, the counts in its head, its templates."""
+"""The parts that all pages of the dashboard share: the program, the counts in the head, the templates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whet.web.sessions import Visit
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The numbers in the head: questions that wait, learned changes that wait, turns that run."""
+    """The numbers in the head: waiting questions, waiting learned changes, running turns."""
 
     questions: int
     inbox: int
@@ -23,7 +23,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Frame:
-    """Fills templates."""
+    """Renders templates."""
 
     def __init__(self, app: App, turns: Turns, pages: SiteTemplates) -> None:
         self.app = app
@@ -31,22 +31,22 @@ class Frame:
         self._pages = pages
 
     def head(self) -> Head:
-        """Count what the head shows."""
+        """Return the counts for the head."""
         counts = self.app.database.read_now(lambda db: ledger.counts(db, ""))
         waiting = sum(counts.get(state, 0) for state in news.WAITING)
         return Head(len(self.turns.questions.pending()), waiting, len(self.turns.running))
 
     def questions(self, session_id: str) -> list[PendingQuestion]:
-        """Give the questions that wait in a session, and in what it delegated."""
+        """Return the questions that wait in a session and its helpers."""
         pending, root_of = self.turns.questions.pending(), self.app.gate.root_of
         return [one for one in pending if session_id in (one.session_id, root_of(one.session_id))]
 
     def page(self, template: str, visit: Visit, /, status: int = 200, **values: object) -> HTMLResponse:
-        """Fill a page for who is signed in."""
+        """Render a page for the person who is logged in."""
         now = self.app.clock.now()
         return self._pages.answer(template, status, visit=visit, head=self.head(), now=now, **values)
 
 
 def asked_number(text: str) -> int:
-    """Read a number of a request's query; 0 where it is none, or one that nothing here reaches."""
+    """Read a number from a request's query; 0 if it is not a number."""
     return typed_number(text) or 0

@@ -1,4 +1,5 @@
-"""The first page: what runs and waits now, and the last two weeks in two charts; and answering what waits."""
+"""The first page: running turns, waiting questions, two charts of the last two weeks; and answering
+questions."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _DAYS, _LONG_DAYS = 14, 30
 
 
 class HomePages:
-    """Now, and what it cost."""
+    """The pages for the present state, costs and approvals."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -35,12 +36,12 @@ class HomePages:
         return await self._home(visit)
 
     async def answer(self, request: Request, visit: Visit) -> Response:
-        """Answer a question that waits; from a session's page, lead back there."""
+        """Answer a waiting question, then return to the session's page that it came from."""
         form = request.state.form
         back, draft = form.get("back", ""), form.get("draft")
         try:
             answer, _, scope = form.get("answer", "").strip().partition(":")
-            if not scope.isdecimal():  # an answer in words may hold a colon
+            if not scope.isdecimal():  # an answer in words may contain a colon
                 answer, scope = form.get("answer", "").strip(), "0"
             given = Given(
                 reason=form.get("reason", "").strip(),
@@ -75,7 +76,7 @@ class HomePages:
         )
 
     async def confirmations(self, request: Request, visit: Visit) -> Response:
-        """Show who decided on calls, and where the confirmation service is."""
+        """Show who decided on calls, and the address of the confirmation service."""
         since = self._since(_LONG_DAYS)
         found: list[Decided] = await self._frame.app.database.read(lambda db: costs.decided_by(db, since))
         settings = self._frame.app.settings
@@ -94,7 +95,7 @@ class HomePages:
         frame, since = self._frame, self._since(_DAYS)
         today = iso(frame.app.clock.now())[:10]
 
-        running_ids = frame.turns.running  # asked here: `read` is on another thread
+        running_ids = frame.turns.running  # read here, because `read` runs in another thread
 
         def read(db: apsw.Connection) -> tuple[list[Spending], list[TreeRow], DaySpending, str]:
             running = [sessions.get(db, one) for one in running_ids]

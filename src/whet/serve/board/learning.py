@@ -1,4 +1,4 @@
-"""What was learned: the ledger with diffs and quotes, what waits, the notes; and taking back."""
+"""Pages for lessons: the ledger with diffs and quotes, waiting changes, the notes; and undoing changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEARNED: tuple[State, ...] = ("active", "undone")
 
 
 class LearnedMoment(msgspec.Struct, frozen=True):
-    """One change on the timeline, and how sessions went with what it made; None where none began with it."""
+    """One change on the timeline, and the outcomes of sessions that started with it, or None."""
 
     row: LedgerRow
     summary: str
@@ -40,7 +40,7 @@ class LearnedMoment(msgspec.Struct, frozen=True):
 
     @property
     def is_compared(self) -> bool:
-        """Whether there are enough sessions on both sides to say something."""
+        """Whether there are enough sessions on both sides for a comparison."""
         effect = self.effect
         return effect is not None and min(effect.shown.sessions, effect.compared.sessions) >= LEAST_SESSIONS
 
@@ -53,7 +53,7 @@ class LearningPages:
         self._desk = frame.app.learning.desk
 
     async def ledger(self, request: Request, visit: Visit) -> Response:
-        """List changes, the newest first."""
+        """List changes, newest first."""
         asked = request.query_params
         limit = min(asked_number(asked.get("n", "")) or _PAGE, _MOST)
         filters: LedgerFilter = {"profile": ""}
@@ -78,7 +78,7 @@ class LearningPages:
         )
 
     async def inbox(self, request: Request, visit: Visit) -> Response:
-        """Show what waits for a decision and what reviews were refused, whole; the person was told then."""
+        """Show the waiting changes and the refused ones in full, and mark them as reported to the owner."""
         rows = await self._rows(200, {"profile": "", "states": news.WAITING})
         refused: list[LedgerRow] = await self._frame.app.database.read(news.refusals)
         found = await self._frame.app.database.append(news.tell)
@@ -94,11 +94,11 @@ class LearningPages:
         )
 
     async def change(self, request: Request, visit: Visit) -> Response:
-        """Show one change, whole."""
+        """Show one change in full."""
         return await self._change(visit, _id(request))
 
     async def notes(self, request: Request, visit: Visit) -> Response:
-        """Show the notes files as new sessions read them, and how sessions went with each note."""
+        """Show the notes files as new sessions read them, with the effect of each note."""
         files = await self._desk.reader.notes()
         found = await of_desk(self._desk, ("memory", "user"))
         return self._frame.page(
@@ -106,7 +106,7 @@ class LearningPages:
         )
 
     async def timeline(self, request: Request, visit: Visit) -> Response:
-        """Show what was learned by day: from which words, and how sessions went since."""
+        """Show the lessons by day: their evidence, and the outcomes of sessions since."""
         limit = min(asked_number(request.query_params.get("n", "")) or _PAGE, _MOST)
         rows = await self._rows(limit + 1, {"profile": "", "states": _LEARNED})
         effects = {
@@ -128,16 +128,16 @@ class LearningPages:
         )
 
     async def undo(self, request: Request, visit: Visit) -> Response:
-        """Take a change back."""
+        """Undo a change."""
         origin = Origin("user", execution_context="dashboard")
         return await self._decide(request, visit, lambda row_id: self._desk.undo(row_id, origin))
 
     async def accept(self, request: Request, visit: Visit) -> Response:
-        """Bring a change that waits into force."""
+        """Accept a waiting change."""
         return await self._decide(request, visit, self._desk.accept)
 
     async def reject(self, request: Request, visit: Visit) -> Response:
-        """Drop a change that waits."""
+        """Reject a waiting change."""
         return await self._decide(request, visit, self._desk.reject)
 
     async def _decide(
@@ -162,7 +162,7 @@ class LearningPages:
         )
 
     async def _rows(self, limit: int, filters: LedgerFilter) -> list[LedgerRow]:
-        await self._desk.reader.notes()  # what was edited by hand is entered first
+        await self._desk.reader.notes()  # record edits made by hand first
 
         def read(db: apsw.Connection) -> list[LedgerRow]:
             return ledger.select(db, limit, **filters)
@@ -182,7 +182,7 @@ def _whole(row: LedgerRow) -> dict[str, object]:
 
 
 def _counted_as(row: LedgerRow) -> tuple[str, str]:
-    """Give kind and name under which sessions with what a change made are counted."""
+    """Return the kind and name under which sessions with this change are counted."""
     if row.kind == "skill":
         return "skill", row.item
     return row.item, entry_id(NoteEntry(row.after, "", 0, 0))

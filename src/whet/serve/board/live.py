@@ -1,6 +1,6 @@
-"""Tells an open page that something changed; the page then asks for itself again.
+"""Notify an open page that something changed; the page then fetches itself again.
 
-An event carries no text of anybody's, so that there is one way to show things.
+An event carries no text, so that there is only one place where text is rendered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DashboardStream:
         turns.feeds.listeners.append(self._heard)
 
     async def serve(self, request: Request) -> Response:
-        """Answer GET /live with an event whenever something changed."""
+        """Answer GET /live with an event for each change."""
         if await self._sessions.visit(request) is None:
             return Response(status_code=403)
         if self._open >= _MOST_STREAMS:
@@ -41,7 +41,7 @@ class DashboardStream:
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             self._open += 1
-            news = self._news  # what changes while a piece is on its way is told after it
+            news = self._news  # a change while a piece is being sent is reported after it
             try:
                 yield b"retry: 2000\n\n"
                 while not (gone.done() or self._turns.feeds.is_closed):
@@ -49,7 +49,7 @@ class DashboardStream:
                         news = self._news
                         yield b"event: change\ndata: {}\n\n"
                     elif await self._sessions.visit(request) is None:
-                        return  # a sign-in that ended meanwhile hears no more
+                        return  # the login has ended meanwhile
                     else:
                         yield b": still here\n\n"
             finally:

@@ -1,7 +1,7 @@
-"""What runs at this moment, as an open page shows it: the answer as far as it has come, and the calls.
+"""The running turn as an open page shows it: the answer so far, and the running calls.
 
-Heard from the turns' events, kept in memory for as long as a turn runs; what is stored comes from the store.
-Text is given out as it may be shown: secrets masked, characters that hide spelled out.
+It is collected from the turn's events and kept in memory while the turn runs; stored messages come from
+the store. Text is returned ready for display: secrets masked, hidden characters spelled out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from whet.contract.events import (
 from whet.contract.texts import NOT_JSON, from_json, subject_of
 from whet.visible import visible
 
-# A key may be growing at the end of what has come: a long run without a blank waits until it is whole.
+# The text so far may end with part of a secret, so a long run without a blank is held back until it is
+# complete.
 _GROWING = re.compile(r"[A-Za-z0-9_+/=.:~-]{9,}\Z")
 _BEGIN, _END = "-----BEGIN", "-----END"
 _MOST_SHOWN = 1_000_000
@@ -36,7 +37,7 @@ _TAIL_CHARS, _MOST_SESSIONS = 1_200, 500
 
 
 class LiveText:
-    """A text that grows, as it may be shown. Lines that are whole do not change any more."""
+    """A growing text, ready for display. Complete lines do not change any more."""
 
     def __init__(self) -> None:
         self._whole: list[str] = []
@@ -44,7 +45,7 @@ class LiveText:
         self._open = ""
 
     def add(self, text: str) -> None:
-        """Take more of it."""
+        """Append text."""
         self._open += text
         if "\n" not in text or (_BEGIN in self._open and _END not in self._open):
             return
@@ -55,11 +56,11 @@ class LiveText:
 
     @property
     def size(self) -> int:
-        """How many characters will not change any more."""
+        """The number of characters that will not change any more."""
         return self._size
 
     def since(self, known: int) -> tuple[str, str]:
-        """Give what became whole after the first `known` characters, and what follows that for now."""
+        """Return the text completed after the first `known` characters, and the incomplete rest."""
         parts: list[str] = []
         start = self._size
         for piece in reversed(self._whole):
@@ -73,7 +74,7 @@ class LiveText:
 
 
 class LiveCall(msgspec.Struct):
-    """A call that runs: what it is about, and the last of its output."""
+    """A running call: its subject and the end of its output."""
 
     id: str
     name: str
@@ -82,7 +83,7 @@ class LiveCall(msgspec.Struct):
 
 
 class LiveTurn:
-    """One turn as far as it is not stored yet. `version` grows with each change of anything but text."""
+    """The part of a turn that is not stored yet. `version` grows with each change other than text."""
 
     def __init__(self) -> None:
         self.text: LiveText = LiveText()
@@ -93,7 +94,7 @@ class LiveTurn:
         self.version: int = 0
 
     def take(self, event: Event) -> None:
-        """Take an event in."""
+        """Apply an event."""
         if isinstance(event, TextDelta):
             self.text.add(event.text)
             changed = bool(self.note or self.is_thinking)
@@ -139,14 +140,14 @@ def _about(arguments: str) -> str:
 
 
 class LiveTurns:
-    """The turns that run in this process, by session, and how the last one of each went wrong."""
+    """The turns that run in this process, by session, and the error of each session's last turn."""
 
     def __init__(self) -> None:
         self._by_session: dict[str, LiveTurn] = {}
         self._problems: dict[str, str] = {}
 
     def hear(self, session_id: str, event: Event) -> None:
-        """Take an event of a session in."""
+        """Apply an event of a session."""
         if isinstance(event, TurnEnd):
             self._by_session.pop(session_id, None)
             self._problems.pop(session_id, None)
@@ -161,9 +162,9 @@ class LiveTurns:
             self._by_session.setdefault(session_id, LiveTurn()).take(event)
 
     def of(self, session_id: str) -> LiveTurn | None:
-        """Give the turn that runs in a session."""
+        """Return the turn that runs in a session, or None."""
         return self._by_session.get(session_id)
 
     def problem(self, session_id: str) -> str:
-        """Give why the last turn that was asked for here never began; empty where it did."""
+        """Return the reason why the last turn could not start, or an empty string."""
         return self._problems.get(session_id, "")

@@ -1,4 +1,4 @@
-"""Sessions: found by words or by title, and read again from the beginning, step by step if one likes."""
+"""Pages for sessions: search by words or title, and read one from the beginning or step by step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TOP = 1 << 21
 
 
 class PageCall(msgspec.Struct, frozen=True):
-    """A call as the page has it: what it is about, its arguments, and the lines of what it writes."""
+    """A call as the page shows it: its subject, its arguments, and the lines that it writes."""
 
     name: str
     about: str
@@ -43,8 +43,11 @@ class PageCall(msgspec.Struct, frozen=True):
 
 
 class ShownMessage(msgspec.Struct, frozen=True):
-    """A message as the page has it, all texts as they may be shown: an answer's `blocks` and those of its
-    calls that have no result yet; the call that a result `answers`; what an answer's turn `did`."""
+    """A message as the page shows it, with all texts ready for display.
+
+    An answer has `blocks`, its `calls` without a result yet, and `did`, the receipt of its turn. A result
+    has the call that it `answers`.
+    """
 
     entry: ReplayEntry
     text: str
@@ -57,7 +60,8 @@ class ShownMessage(msgspec.Struct, frozen=True):
 
 
 class ShownSpan(msgspec.Struct, frozen=True):
-    """Which messages a page shows: `limit` from number `first` on; `at`: up to that one, replayed."""
+    """The messages that a page shows: `limit` from number `first` on. If `at` is set, they end at that
+    message, for replay."""
 
     first: int
     limit: int
@@ -65,14 +69,14 @@ class ShownSpan(msgspec.Struct, frozen=True):
 
 
 class HistoryPages:
-    """Pages of what was said."""
+    """The pages for sessions."""
 
     def __init__(self, frame: Frame, live: LiveTurns) -> None:
         self._frame = frame
         self._live = live
 
     async def sessions(self, request: Request, visit: Visit) -> Response:
-        """List sessions, or what was found in them."""
+        """List sessions, or search hits in them."""
         asked = request.query_params
         query, before = asked.get("q", "").strip()[:200], asked.get("before", "")[:40]
         database = self._frame.app.database
@@ -103,9 +107,11 @@ class HistoryPages:
         told: str = "",
         asks: int | None = None,
     ) -> Response:
-        """Show a session: its newest messages, or those from one on; `at` shows it up to a message, for
-        replay. With `problem`, what was asked for on the page was not done; `told` says what a rewind did,
-        or would do where it asks first: `asks` is the turn that it goes back to."""
+        """Show a session: its newest messages, those from a given one on, or for replay those up to `at`.
+
+        `problem` is the error of a request on the page. `notice` is the outcome of a rewind, or its plan
+        if `asks` is set, which is the turn to go back to.
+        """
         session_id, asked = request.path_params["id"], request.query_params
 
         def read(db: apsw.Connection) -> dict[str, Any]:
@@ -156,10 +162,10 @@ class HistoryPages:
 
 
 def _span(asked: QueryParams, last: int) -> ShownSpan:
-    """Say which of a session's messages, the newest of which is `last`, are asked for."""
+    """Return the span of messages that a request asks for; `last` is the newest message."""
     at, first = (min(asked_number(asked.get(name, "")), _TOP) for name in ("at", "from"))
     limit = min(asked_number(asked.get("n", "")) or _ENTRIES, _MOST_ENTRIES)
-    if at:  # the messages that lead up to the one that is replayed
+    if at:  # the messages before the one that is replayed
         first = max(1, at - limit + 1)
         return ShownSpan(first, at - first + 1, at)
     return ShownSpan(first or max(1, last - limit + 1), limit)
@@ -170,7 +176,7 @@ def _learned(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
 
 
 def _receipts(db: apsw.Connection, session_id: str, found: list[ReplayEntry]) -> dict[int, TurnReceipt]:
-    """Say by turn what was done in those whose answers are among these."""
+    """Return the receipts of the turns whose answers are among the entries."""
     key = sessions.key_of(db, session_id)
     made = {one.turn: facts.receipt(db, key, one.turn) for one in found if _is_answer(one)}
     return {turn: receipt for turn, receipt in made.items() if receipt is not None}
@@ -214,8 +220,8 @@ def _shown(
 
 
 def _call(call: ToolCall) -> PageCall:
-    """Write a call for reading: what it writes as lines of a diff, other arguments a line each; unreadable
-    ones as they are."""
+    """Format a call for reading: written content as diff lines, other arguments one a line, unreadable
+    arguments unchanged."""
     name = shown.line(call.name, 60)
     try:
         found = from_json(call.arguments, dict[str, Any])
@@ -248,7 +254,7 @@ def _value(value: object) -> str:
 
 
 def _marked(snippet: str) -> list[tuple[bool, str]]:
-    """Cut a snippet at the marks around what was found: (is found, text)."""
+    """Split a snippet at its search marks into (is a hit, text)."""
     pieces: list[tuple[bool, str]] = []
     for number, part in enumerate(snippet.split(search.MARK_OPEN)):
         if not number:

@@ -1,4 +1,4 @@
-"""What helps: skills with uses and outcomes, warm templates with their uplift, reviews with their cost."""
+"""Pages for skills with uses and outcomes, warm templates with uplift, and reviews with cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from whet.web.sessions import Visit
 
 
 class Proof:
-    """Pages of what is kept and whether it helps."""
+    """The pages for skills, templates and reviews."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -30,7 +30,7 @@ class Proof:
         self._warm = WarmTemplates(frame.app.home, frame.app.database, frame.app.clock)
 
     async def skills(self, request: Request, visit: Visit) -> Response:
-        """List skills with how often they were loaded and how sessions went with them."""
+        """List skills with their number of loads and the outcomes of sessions with them."""
         infos = await asyncio.to_thread(self._desk.library.all)
         uses = await self._frame.app.database.read(lambda db: learned.use_counts(db, ""))
         effects = {one.item.name: one for one in await of_desk(self._desk, ("skill",)) if one.current}
@@ -40,7 +40,7 @@ class Proof:
         )
 
     async def skill(self, request: Request, visit: Visit) -> Response:
-        """Show a skill's text and what was changed in it."""
+        """Show a skill's text and its changes."""
         name = request.path_params["name"]
         try:
             load = await asyncio.to_thread(skill_store.load, self._desk.library, name)
@@ -69,13 +69,13 @@ class Proof:
         return self._frame.page("template.html", visit, here="warm", template=found)
 
     async def reviews(self, request: Request, visit: Visit) -> Response:
-        """List reviews: why they ran, what came of them, what they cost."""
+        """List reviews with their reasons, outcomes and costs."""
         rows = await self._frame.app.database.read(lambda db: reviews.list_reviews(db, 100))
         return self._frame.page("reviews.html", visit, here="reviews", rows=[_review(row) for row in rows])
 
 
 def _compared(one: Effect) -> bool:
-    """Whether there are enough sessions on both sides to say something."""
+    """Whether there are enough sessions on both sides for a comparison."""
     return min(one.shown.sessions, one.compared.sessions) >= LEAST_SESSIONS
 
 

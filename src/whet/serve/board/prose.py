@@ -1,7 +1,7 @@
-"""An answer's Markdown as blocks and runs of text, which a template escapes and marks up.
+"""Split an answer's Markdown into blocks and runs of text, which a template escapes and marks up.
 
-No text of anybody's becomes markup: what is made here are plain values, and which elements they stand in is
-the template's own choice. Links stay text, images and HTML too. Costs in proportion to the text.
+No text becomes markup: this module returns plain values, and the template chooses their elements. Links,
+images and HTML stay text. The cost is proportional to the text.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ _MOST_CHARS = 60_000
 
 
 class TextRun(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a line, and how it is set."""
+    """A piece of a line and its style."""
 
     text: str
     kind: RunKind = ""
 
 
 class ProseBlock(msgspec.Struct, frozen=True):
-    """A piece of an answer: `runs` of a text, heading, item or quote; `text` of code, whose language is
-    `mark`; `rows` of a table. `mark` of an item is its bullet or number, `level` how deep it stands."""
+    """A block of an answer: `runs` of a text, heading, item or quote; `text` of code; `rows` of a table.
+
+    `mark` is the language of code, or the bullet or number of an item. `level` is the nesting depth of an
+    item.
+    """
 
     kind: BlockKind
     runs: tuple[TextRun, ...] = ()
@@ -43,14 +46,14 @@ class ProseBlock(msgspec.Struct, frozen=True):
 
 
 def blocks(text: str) -> list[ProseBlock]:
-    """Cut an answer into blocks; one that is very long stays one block of text."""
+    """Split an answer into blocks. A very long answer becomes one block of text."""
     if len(text) > _MOST_CHARS:
         return [ProseBlock("text", (TextRun(text),))]
     return _Prose(text.split("\n")).read()
 
 
 def runs(text: str) -> tuple[TextRun, ...]:
-    """Cut a text into runs: code between backticks, what stands between two stars, and the rest."""
+    """Split a text into runs: code between backticks, strong text between double asterisks, plain text."""
     if "`" not in text and "**" not in text:
         return (TextRun(text),) if text else ()
     made: list[TextRun] = []
@@ -68,7 +71,8 @@ def runs(text: str) -> tuple[TextRun, ...]:
 
 
 class _Prose:
-    """Reads lines; each `_...` takes a block from where it stands and says whether it did."""
+    """Reads lines. Each method for a kind of block consumes a block at the current line and returns whether
+    it did."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines

@@ -1,7 +1,7 @@
-"""Working in a session from its page: say something, stop it, follow it while it runs.
+"""Work in a session from its page: send a message, stop the turn, follow it while it runs.
 
-The turns are those of the API (`serve/turns.py`), with the same questions, the same gate and the same store.
-Forms work without a script; with one, the answer comes as it is written.
+The turns are those of the API (`serve/turns.py`), with the same questions, gate and store. Forms work
+without a script; with one, the answer is shown while it is written.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a composer sent."""
+    """The content of a composer's form."""
 
     text: str
     images: tuple[ImagePart, ...]
 
 
 class SessionChat:
-    """Takes what is said on a page, and tells pages what runs. `beat_s`: how long a stream may be silent."""
+    """Handles the forms of a session's page and streams its changes. `beat_s`: how long a stream may be
+    silent."""
 
     def __init__(
         self, frame: Frame, past: HistoryPages, live: LiveTurns, signed_in: Sessions, beat_s: float
@@ -67,7 +68,7 @@ class SessionChat:
         self._followers = 0
 
     async def begin(self, request: Request, visit: Visit) -> Response:
-        """Begin a session with what was said, and go to its page."""
+        """Create a session with the first message and go to its page."""
         form, frame = request.state.form, self._frame
         text = _text_of(form.get("text", ""))
         if not text and not request.state.files:
@@ -88,7 +89,7 @@ class SessionChat:
         return _gone_to(request, session_id)
 
     async def say(self, request: Request, visit: Visit) -> Response:
-        """Say something in a session: a turn begins, or the one that runs reads it before its next step."""
+        """Send a message: it starts a turn, or the running turn reads it before its next step."""
         session_id, turns = request.path_params["id"], self._frame.turns
         text = _text_of(request.state.form.get("text", ""))
         row = await self._row(session_id)
@@ -115,7 +116,7 @@ class SessionChat:
         return await planning.command(self._frame.app, session_id, rest)
 
     async def plan(self, request: Request, visit: Visit) -> Response:
-        """Have a plan carried out, with the steps as they stand in the form, or end the planning."""
+        """Approve a plan with the steps from the form, or end the planning."""
         session_id, form = request.path_params["id"], request.state.form
         row, steps = await self._row(session_id), form.get("steps", "").split("\n")
         now = await planning.state_of(self._frame.app, session_id)
@@ -136,7 +137,7 @@ class SessionChat:
         return _gone_to(request, session_id)
 
     async def fork(self, request: Request, visit: Visit) -> Response:
-        """Make a session of this one's turns up to one, and go to its page; this one stays as it is."""
+        """Fork the session at a turn and go to the fork's page; the original stays unchanged."""
         session_id, app = request.path_params["id"], self._frame.app
         row = await self._row(session_id)
         if row.kind != "chat":
@@ -150,8 +151,10 @@ class SessionChat:
         return _gone_to(request, new_id)
 
     async def rewind(self, request: Request, visit: Visit) -> Response:
-        """Go back to before a turn, files and conversation (turn 0: take the last time back); the page says
-        what became of which file, or asks first about those that somebody else changed since."""
+        """Go back to before a turn, files and conversation (turn 0: undo the last rewind).
+
+        The page lists the outcome for each file, or asks first about files that others changed since.
+        """
         session_id, frame, form = request.path_params["id"], self._frame, request.state.form
         row, turn = await self._row(session_id), asked_number(form.get("turn", ""))
         if row.kind != "chat":
@@ -172,7 +175,7 @@ class SessionChat:
         return await self._past.session(request, visit, told=_outcome(found, is_plan=False))
 
     async def stop(self, request: Request, visit: Visit) -> Response:
-        """Stop the turn that runs; what it has done stays, and is stored."""
+        """Stop the running turn; its stored effects stay."""
         session_id = request.path_params["id"]
         if not await self._frame.turns.cancel(session_id):
             error = ApiError(409, "Nothing of this session runs in this server.")
@@ -180,7 +183,7 @@ class SessionChat:
         return _gone_to(request, session_id)
 
     async def follow(self, request: Request) -> Response:
-        """Stream what happens in a session: the text as it comes, and that something was stored."""
+        """Stream a session's changes: the text as it is written, and a note whenever something was stored."""
         visit = await self._signed_in.visit(request)
         if visit is None:
             return Response(status_code=403)
@@ -201,7 +204,7 @@ class SessionChat:
                     if await follower.wait(gone, self._beat_s):
                         continue
                     if await self._signed_in.visit(request) is None:
-                        return  # a sign-in that ended meanwhile hears no more
+                        return  # the login has ended meanwhile
                     yield b": still here\n\n"
             finally:
                 self._followers -= 1
@@ -218,7 +221,8 @@ class SessionChat:
         return await self._past.session(request, visit, problem=error)
 
     async def _said(self, text: str, files: Sequence[Upload], workspace: Path) -> Said:
-        """Give a message with a line on each file, which is kept in the session's folder, and its images."""
+        """Return a message with its images and a line for each file, which is saved in the session's
+        workspace."""
         lines: list[str] = []
         images: list[ImagePart] = []
         for file in files[:_MOST_FILES]:
@@ -239,7 +243,7 @@ class SessionChat:
 
 
 class Follower:
-    """What one open page of a session was told, and what is new to it."""
+    """What one open page has been sent so far."""
 
     def __init__(self, frame: Frame, live: LiveTurns, session_id: str) -> None:
         self._frame = frame
@@ -256,12 +260,12 @@ class Follower:
         frame.turns.feeds.listeners.append(self._heard)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._frame.turns.questions.listeners.remove(self._wake)
         self._frame.turns.feeds.listeners.remove(self._heard)
 
     def news(self) -> bytes:
-        """Give the events that this page has not had; empty for none."""
+        """Return the events that this page has not received, or empty bytes."""
         self._news.clear()
         turn = self._live.of(self._session_id)
         pieces: list[bytes] = []
@@ -277,7 +281,7 @@ class Follower:
         return b"".join(pieces)
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
-        """Wait for news, also of another process's; False where a beat is due first."""
+        """Wait for changes, including those of another process. Returns False if a beat is due first."""
         loop = asyncio.get_running_loop()
         until = loop.time() + beat_s
         while (left := until - loop.time()) > 0:
@@ -296,7 +300,7 @@ class Follower:
         return False
 
     def _text(self, turn: LiveTurn) -> bytes:
-        """Say what follows what the page has; `at` counts as its script does, in UTF-16."""
+        """Return the new text for the page. `at` counts UTF-16 units, as the page's script does."""
         if turn is not self._turn or turn.step != self._step:
             self._turn, self._step, self._known, self._at, self._sent = turn, turn.step, 0, 0, ""
         whole, after = turn.text.since(self._known)
@@ -323,8 +327,8 @@ class Follower:
         return b"event: calls\ndata: %s\n\n" % _encode(facts)
 
     def _stored(self) -> tuple[object, ...]:
-        """Give what changes when the page's own text has to be fetched: the last message, how the last turn
-        stands, which questions wait. Two looks at an index."""
+        """Return a value that changes when the page must be fetched again: the last message, the state of the
+        last turn, the waiting questions. Takes two index lookups."""
         session_id = self._session_id
 
         def read(db: apsw.Connection) -> tuple[object, ...]:
@@ -350,7 +354,7 @@ def _units(text: str) -> int:
 
 
 def _text_of(text: str) -> str:
-    """Give what was written, with the line ends that people mean. Raises ApiError for a book."""
+    """Return the text of a form with normalised newlines. Raises ApiError if it is too long."""
     text = text.replace("\r\n", "\n").strip("\n")
     if len(text) > _MOST_CHARS:
         raise ApiError(413, f"A message may have {_MOST_CHARS:,} characters; attach it as a file.")
@@ -358,7 +362,7 @@ def _text_of(text: str) -> str:
 
 
 def _outcome(found: Outcome, *, is_plan: bool) -> str:
-    """Say what a rewind did with which file, or would do."""
+    """Return the outcome of a rewind, or of its plan, for each file."""
     files = found.files
     done = [one.path for one in files.changes if one.path not in files.failed]
     did = "would restore" if is_plan else "restored"

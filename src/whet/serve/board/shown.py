@@ -1,4 +1,4 @@
-"""How numbers, times and texts stand on the pages. Every text of anybody's goes through `text` or `line`."""
+"""Format numbers, times and texts for the pages. Every foreign text passes through `text` or `line`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MOST_DIFF_LINES = 400
 
 
 def text(value: str, limit: int = MOST_CHARS) -> str:
-    """Give a text whole up to a limit, secrets masked, hidden characters spelled out."""
+    """Return a text up to a limit, with secrets masked and hidden characters spelled out."""
     return visible(value, limit)
 
 
 def line(value: str, limit: int = 120) -> str:
-    """Give the beginning of a text on one line."""
+    """Return the beginning of a text on one line."""
     whole = " ".join(visible(value[: 4 * limit], 4 * limit).split())
     return whole if len(whole) <= limit else f"{whole[: limit - 1]}…"
 
 
 def count(number: float) -> str:
-    """Write a number short: 812, 3.4k, 1.5M."""
+    """Format a number in short form: 812, 3.4k, 1.5M."""
     for least, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= least:
             short = f"{number / least:.1f}".removesuffix(".0")
@@ -47,14 +47,14 @@ def cost(usd: float | None, *, is_estimate: bool = False) -> str:
 
 
 def price(usage: Usage) -> str:
-    """Write what some use cost: nothing where nothing was used."""
+    """Format the cost of some usage; a dash if nothing was used."""
     if not usage.total_tokens and not usage.cost_usd:
         return "–"
     return cost(usage.cost_usd, is_estimate=bool(usage.estimated_tokens))
 
 
 def spent(found: Spending | None) -> str:
-    """Write what some turns cost, as far as prices are known."""
+    """Format the cost of some turns, as far as prices are known."""
     if found is None or not found.turns:
         return "–"
     if found.unpriced >= found.turns:
@@ -64,12 +64,12 @@ def spent(found: Spending | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share."""
+    """Format a share."""
     return f"{share:.0%}"
 
 
 def duration(seconds: float | None) -> str:
-    """Write a duration; nothing where it is not known."""
+    """Format a duration, or return an empty string if it is unknown."""
     if seconds is None:
         return ""
     if seconds < 1:
@@ -80,17 +80,17 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(iso: str) -> str:
-    """Write a stored time by the minute, in UTC."""
+    """Format a stored time to the minute, in UTC."""
     return f"{iso[:10]} {iso[11:16]}" if len(iso) >= 16 else iso
 
 
 def clock_time(at_ms: int) -> str:
-    """Write the time of day of a message, in UTC."""
+    """Format the time of day of a message, in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
 
 
 def age(iso: str, now: datetime) -> str:
-    """Say how long ago a stored time was: now, 5 min ago, 3 h ago, 2 d ago, then the date."""
+    """Format the age of a stored time: now, 5 min ago, 3 h ago, 2 d ago, then the date."""
     try:
         then = datetime.fromisoformat(iso)
     except ValueError:
@@ -105,17 +105,17 @@ def age(iso: str, now: datetime) -> str:
 
 
 def points(found: Interval) -> str:
-    """Write a difference of rates with its interval, in points."""
+    """Format a difference of rates with its interval, in percentage points."""
     return f"{found.estimate * 100:+.0f} ({found.low * 100:+.0f} to {found.high * 100:+.0f})"
 
 
 def share_of(found: Interval) -> str:
-    """Write a rate with its interval."""
+    """Format a rate with its interval."""
     return f"{found.estimate:.0%} ({found.low:.0%} to {found.high:.0%})"
 
 
 class ShownDiffLine(msgspec.Struct, frozen=True):
-    """A line of a change."""
+    """A line of a diff."""
 
     kind: Literal["same", "added", "removed", "gap"]
     mark: str
@@ -123,7 +123,7 @@ class ShownDiffLine(msgspec.Struct, frozen=True):
 
 
 def diff(before: str, after: str) -> list[ShownDiffLine]:
-    """Give what changed between two texts, with some lines around it."""
+    """Return the diff between two texts, with some lines of context."""
     old, new = visible(before, MOST_CHARS).splitlines(), visible(after, MOST_CHARS).splitlines()
     found: list[ShownDiffLine] = []
     for row in _unified(old, new):

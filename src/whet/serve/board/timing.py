@@ -1,6 +1,7 @@
-"""Where the time of a session went: a waterfall of each turn, and how the window filled.
+"""Where the time of a session went: a waterfall of each turn, and the fill level of the context window.
 
-Bars are SVG geometry in rows of a table, so that everything they say is also read out. Colours are classes.
+Bars are SVG geometry in rows of a table, so that screen readers read all their values. Colours are
+classes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from whet.store.spans import TurnSpan, TurnSpans, WindowMark
 from whet.web.sessions import Visit
 
 WIDTH = 1_000
-_LEAST = 4  # the least width of a bar, so that what was short is seen
+_LEAST = 4  # the minimum width of a bar, so that short spans are visible
 _TURNS, _MOST_TURNS, _MOST_ROWS = 10, 100, 120
 
 
 class WaterfallRow(msgspec.Struct, frozen=True):
-    """One stretch of a turn as it is drawn: `x` and `width` of `WIDTH`; `cached` is its prompt's share."""
+    """One span of a turn as it is drawn: `x` and `width` in units of `WIDTH`; `cached` is the cached share of
+    its prompt."""
 
     span: TurnSpan
     name: str
@@ -36,7 +38,7 @@ class WaterfallRow(msgspec.Struct, frozen=True):
 
 
 class Waterfall(msgspec.Struct, frozen=True):
-    """A turn as it is drawn. `sums` are the times of the model, the tools and of waiting for a person."""
+    """A turn as it is drawn. `sums` are the times spent on the model, on tools and waiting for a person."""
 
     turn: TurnSpans
     took: str
@@ -52,7 +54,7 @@ class TimePages:
         self._frame = frame
 
     async def session(self, request: Request, visit: Visit) -> Response:
-        """Show the newest turns of a session as waterfalls, and its window over time."""
+        """Show the newest turns of a session as waterfalls, and its context window over time."""
         session_id = request.path_params["id"]
         newest = min(asked_number(request.query_params.get("n", "")) or _TURNS, _MOST_TURNS)
 
@@ -80,7 +82,7 @@ class TimePages:
 
 
 def waterfall(turn: TurnSpans) -> Waterfall:
-    """Lay a turn out. A turn that goes on ends where its last span does."""
+    """Lay out a turn. An unfinished turn ends with its last span."""
     whole_ms = max(1, turn.last_ms - turn.begun_ms)
     rows: list[WaterfallRow] = []
     for span in turn.spans[:_MOST_ROWS]:
@@ -108,7 +110,7 @@ def waterfall(turn: TurnSpans) -> Waterfall:
 
 
 def window_chart(marks: list[WindowMark], held: int) -> charts.Chart | None:
-    """Draw how many tokens each request took, and what compactions left; None where nothing is known."""
+    """Draw the tokens of each request and those left after each compaction. Returns None without data."""
     if not marks:
         return None
     cached = [float(mark.cached) if mark.after is None else 0.0 for mark in marks]

@@ -1,6 +1,7 @@
 """The schema's history: numbered steps, each applied once, in order, in one transaction.
 
-The file's `user_version` is the number of the last one; its table `migrations` says what was applied when.
+The file's `user_version` is the number of the last step; its table `migrations` records which step was
+applied when.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The schema's first steps, in order: sessions, what was learned, reviews, imports, warm starts, outcomes.
+"""The schema's first steps, in order: sessions, learned changes, reviews, imports, warm starts, outcomes.
 
-A step that was ever released is never changed.
+A released step is never changed.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ CREATE VIRTUAL TABLE messages_fts USING fts5 (
 );
 """
 
-# The ledger of learned changes, the texts it speaks of, and receipts of loaded skills.
+# The ledger of learned changes, the texts it refers to, and records of loaded skills.
 #
-# The ledger is the journal, files are derived: `learned_files` says what each file should hold and what was
-# last written to it, so that a crash between the two is healed and an edit by hand is noticed.
+# The ledger is the journal and files are derived from it: `learned_files` has each file's expected content
+# and the content last written, so that a crash between the two is repaired and an edit by hand is noticed.
 M002_LEARNING = """
 CREATE TABLE ledger (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -217,7 +217,8 @@ CREATE TABLE skill_marks (
 ) WITHOUT ROWID;
 """
 
-# Reviews of finished turns, the counters that call for them, and which jobs exclude each other.
+# Reviews of finished turns, the counters that trigger them, and the subject that keeps jobs from running at
+# the same time.
 M003_REVIEWS = """
 ALTER TABLE jobs ADD COLUMN subject TEXT NOT NULL DEFAULT '';
 
@@ -257,10 +258,11 @@ CREATE TABLE imports (
 CREATE INDEX imports_by_session ON imports (session);
 """
 
-# Warm sessions: what a session was started with, the outcome of each call, and what came of templates.
+# Warm sessions: the examples a session was started with, the outcome of each call, and the results of
+# templates.
 #
 # `prime_text` is part of a session's frozen prefix, next to its system prompt and tool array: the examples
-# are never rows of `messages`, so nothing that reads what was said can take them for it.
+# are never rows of `messages`, so they can't be mistaken for the conversation.
 M005_WARM = """
 ALTER TABLE sessions ADD COLUMN prime_text INTEGER REFERENCES frozen_texts (id);  -- NULL: started cold
 ALTER TABLE sessions ADD COLUMN judged_turn INTEGER NOT NULL DEFAULT 0;  -- calls up to it have an outcome
@@ -290,9 +292,9 @@ CREATE TABLE warm_states (
 CREATE TABLE warm_next (workspace TEXT PRIMARY KEY, template TEXT NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
 """
 
-# Which learned items a session began with, and what people said of its turns.
+# Which learned items a session began with, and people's verdicts on its turns.
 #
-# Other signals (a correction, an undo, failed calls) are read from the transcript's own tables when asked.
+# Other signals (a correction, an undo, failed calls) are read from the transcript's own tables when needed.
 M006_OUTCOMES = """
 CREATE TABLE context_items (
   id INTEGER PRIMARY KEY,

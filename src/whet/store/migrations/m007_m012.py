@@ -1,14 +1,14 @@
-"""The schema's later steps, in order: people, schedules, the API, the gateway, moved homes, chosen models.
+"""The schema's later steps, in order: people, schedules, the API, the gateway, imported homes, chosen models.
 
-A step that was ever released is never changed.
+A released step is never changed.
 """
 
 from __future__ import annotations
 
-# Whose session it is, where several people talk to one home.
+# The person of a session, if several people use one home.
 M007_PEOPLE = "ALTER TABLE sessions ADD COLUMN profile TEXT NOT NULL DEFAULT ''"
 
-# Schedules, and each run of one. When one is due stands in its waiting row of `jobs`.
+# Schedules, and each run of one. The next time is in the schedule's waiting row of `jobs`.
 M008_SCHEDULES = """
 CREATE TABLE schedules (
   id TEXT PRIMARY KEY,
@@ -43,7 +43,7 @@ CREATE TABLE schedule_runs (
 CREATE INDEX schedule_runs_by_schedule ON schedule_runs (schedule, started);
 """
 
-# The API: its tokens, who is signed in on its page, and which session a client's conversation is.
+# The API: its tokens, who is signed in on its page, and the session of each client's conversation.
 M009_API = """
 CREATE TABLE api_tokens (
   id TEXT PRIMARY KEY,
@@ -78,7 +78,7 @@ CREATE TABLE api_logins (
 ) WITHOUT ROWID;
 """
 
-# What chat platforms sent and what goes back to them, and who may talk to this home there.
+# Messages from and to chat platforms, and the people who may use this home from there.
 M010_GATEWAY = """
 CREATE TABLE gateway_chats (               -- a person's conversation in one place
   id INTEGER PRIMARY KEY,
@@ -147,7 +147,7 @@ CREATE TABLE gateway_codes (               -- who waits to be let in; codes are 
 ) WITHOUT ROWID;
 """
 
-# Step 11: what was taken over from another program's home, so that what is removed here stays removed.
+# Step 11: the items imported from another program's home, so that items removed here stay removed.
 M011_MOVED = """
 CREATE TABLE moved (
   origin TEXT NOT NULL,                    -- the program

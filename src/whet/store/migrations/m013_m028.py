@@ -89,7 +89,7 @@ CREATE TABLE goals (
 CREATE UNIQUE INDEX goals_open ON goals (session) WHERE state IN ('running', 'paused');
 """
 
-# How far each context engine has taken a session in.
+# How far each context engine has read a session.
 M017_POSITIONS = """
 CREATE TABLE engine_positions (
   session INTEGER NOT NULL,
@@ -100,14 +100,14 @@ CREATE TABLE engine_positions (
 ) WITHOUT ROWID;
 """
 
-# Goals at set times, and hours in which nothing is sent.
+# Goals at set times, and quiet hours.
 M018_GOAL_SCHEDULES = """
 ALTER TABLE schedules ADD COLUMN goal TEXT NOT NULL DEFAULT '';    -- JSON; empty: a turn, not a goal
 ALTER TABLE schedules ADD COLUMN quiet TEXT NOT NULL DEFAULT '';   -- 22:00-07:00 in its zone
 ALTER TABLE schedule_runs ADD COLUMN held TEXT NOT NULL DEFAULT '';  -- the chat that waits for its answer
 """
 
-# Sessions that begin where another one was, and sessions that are put aside.
+# Sessions that were forked from another, and archived sessions.
 M019_FORKS = """
 CREATE TABLE forks (
   session INTEGER PRIMARY KEY,             -- key of the session that was made
@@ -117,7 +117,7 @@ CREATE TABLE forks (
 ALTER TABLE sessions ADD COLUMN archived TEXT NOT NULL DEFAULT '';  -- when it was put aside; empty: it is not
 """
 
-# What each helper is to do, how far it is, whether its parent has its result.
+# The task of each helper, its progress, and whether its parent has its result.
 M023_HELPERS = """
 CREATE TABLE helpers (
   id TEXT PRIMARY KEY,
@@ -151,7 +151,7 @@ M024_PLANNING = """
 ALTER TABLE sessions ADD COLUMN planning INTEGER NOT NULL DEFAULT 0;
 """
 
-# A part of a title is found by an index, however many sessions there are.
+# An index finds a part of a title, however many sessions there are.
 M026_TITLES = """
 CREATE VIRTUAL TABLE session_titles USING fts5 (
   title, content='sessions', content_rowid='key', tokenize='trigram', detail='none'
@@ -170,8 +170,8 @@ CREATE TRIGGER session_titles_gone AFTER DELETE ON sessions BEGIN
 END;
 """
 
-# Two blanks behind each title let every run of one or two characters begin a run of three, and the index's
-# own words give the sessions that have it.
+# Two blanks after each title let every run of one or two characters begin a run of three, and the index's own
+# vocabulary lists the sessions that have it.
 M027_SHORT_PARTS = """
 DROP TRIGGER session_titles_put;
 DROP TRIGGER session_titles_changed;
@@ -196,8 +196,8 @@ CREATE TRIGGER session_titles_gone AFTER DELETE ON sessions BEGIN
 END;
 """
 
-# The newest message has the smallest number in the search index: FTS5 skips in its lists forwards only, and
-# where it has to go back it reads their directory from its beginning for each page.
+# The newest message has the smallest number in the search index: FTS5 skips only forwards in its lists; to go
+# back it reads their directory from its beginning for each page.
 M028_NEWEST_FIRST = """
 DROP TABLE messages_words;
 DROP TABLE messages_fts;
