@@ -138,9 +138,9 @@ _HOMES = (
 
 def __getattr__(name: str) -> object:
     for module in _HOMES if name in __all__ else ():
-        found = getattr(importlib.import_module(module), name, None)
-        if found is not None:
-            return found
+        value = getattr(importlib.import_module(module), name, None)
+        if value is not None:
+            return value
     raise AttributeError(f"module 'whet' has no attribute {name!r}")
 
 

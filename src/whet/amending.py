@@ -51,10 +51,10 @@ def amended(request: ApprovalRequest, text: str) -> dict[str, object] | None:
     if isinstance(diff := request.arguments.get("diff"), str) and diff:
         return {**request.arguments, "diff": text}
     try:
-        found = from_json(text, dict[str, object])
+        edited_arguments = from_json(text, dict[str, object])
     except NOT_JSON as error:
         raise ConfigError(f"what you saved is no JSON object: {error}") from error
-    return None if found == request.arguments else found
+    return None if edited_arguments == request.arguments else edited_arguments
 
 
 def _only(request: ApprovalRequest) -> TextChange | None:

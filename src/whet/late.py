@@ -23,6 +23,6 @@ class LatePattern:
     def __getattr__(self, name: str) -> Any:
         """Return the compiled pattern's attribute of this name."""
         text, flags = self._made_of
-        found = getattr(re.compile(text, flags), name)
-        setattr(self, name, found)
-        return found
+        value = getattr(re.compile(text, flags), name)
+        setattr(self, name, value)
+        return value

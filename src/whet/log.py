@@ -43,8 +43,8 @@ def protect(values: Iterable[str]) -> None:
     does (a call's arguments in an export). Values shorter than 8 characters are not masked."""
     for value in values:
         if len(value) >= 8:
-            once = json.dumps(value, ensure_ascii=False)[1:-1]
-            _protected.update((value, once, json.dumps(once, ensure_ascii=False)[1:-1]))
+            escaped = json.dumps(value, ensure_ascii=False)[1:-1]
+            _protected.update((value, escaped, json.dumps(escaped, ensure_ascii=False)[1:-1]))
 
 
 def forget_protected() -> None:
@@ -119,8 +119,8 @@ def start(folder: Path, *, level: int = logging.INFO) -> None:
     logger.setLevel(level)
     logger.propagate = False
     try:
-        for made in (folder.parent, folder):  # `parents` would make the home readable by all
-            made.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for directory in (folder.parent, folder):  # `parents` would make the home readable by all
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError:
         logger.addHandler(logging.NullHandler())
         return

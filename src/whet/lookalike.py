@@ -62,21 +62,23 @@ def odd_places(text: str) -> list[int]:
     if text.isascii():
         return []
     characters = set(text)  # each character is classified once, however often it occurs
-    doubts = {one: doubt for one in characters if one > "\x7f" and (doubt := _doubt(one))}
-    scripts = {one: name for one in characters if (name := script(one))}
-    places = set(_odd_signs(text, doubts)) if doubts else set[int]()
+    doubts = {
+        character: doubt for character in characters if character > "\x7f" and (doubt := _doubt(character))
+    }
+    scripts = {character: name for character in characters if (name := script(character))}
+    positions = set(_odd_signs(text, doubts)) if doubts else set[int]()
     at = 0
     for line in text.split("\n"):
-        if len({scripts[one] for one in set(line) if one in scripts}) > 1:
-            places.update(at + place for place in _odd_letters(line, scripts))
+        if len({scripts[character] for character in set(line) if character in scripts}) > 1:
+            positions.update(at + position for position in _odd_letters(line, scripts))
         at += len(line) + 1
-    return sorted(places)
+    return sorted(positions)
 
 
 def _counted(found: re.Match[str]) -> str:
     lines = found[0].count("\n")
-    told = f"<{len(found[0])} blanks, {lines} line ends>" if lines else f"<{len(found[0])} blanks>"
-    return told if not lines else f"\n{told}\n"
+    notice = f"<{len(found[0])} blanks, {lines} line ends>" if lines else f"<{len(found[0])} blanks>"
+    return notice if not lines else f"\n{notice}\n"
 
 
 @lru_cache(maxsize=4096)
@@ -137,8 +139,8 @@ def _odd_signs(text: str, doubts: Mapping[str, str]) -> Iterator[int]:
 
 def _is_in_ascii(before: str, after: str, *, is_digit: bool) -> bool:
     if is_digit:
-        return any(one.isascii() and one.isdigit() for one in (before, after))
-    return all(one.isascii() and one.isalnum() for one in (before, after))
+        return any(neighbour.isascii() and neighbour.isdigit() for neighbour in (before, after))
+    return all(neighbour.isascii() and neighbour.isalnum() for neighbour in (before, after))
 
 
 @lru_cache(maxsize=4096)
@@ -169,13 +171,17 @@ def _word(begin: int, text: str, scripts_of: Mapping[str, str]) -> _Word:
 
 
 def _odd_letters(line: str, scripts: Mapping[str, str]) -> Iterator[int]:
-    words = [_word(found.start(), found[0], scripts) for found in _LETTERS.finditer(line)]
+    words = [_word(match.start(), match[0], scripts) for match in _LETTERS.finditer(line)]
     has_latin = any("LATIN" in word.scripts for word in words)
-    tokens = [(found.start(), _has_latin(found[0])) for found in _TOKEN.finditer(line)]
+    tokens = [(match.start(), _has_latin(match[0])) for match in _TOKEN.finditer(line)]
     for number, word in enumerate(words):
         if len(word.scripts) > 1:
-            own = "LATIN" if "LATIN" in word.scripts else min(word.scripts)
-            yield from (word.begin + at for at, c in enumerate(word.text) if scripts.get(c, own) != own)
+            main_script = "LATIN" if "LATIN" in word.scripts else min(word.scripts)
+            yield from (
+                word.begin + at
+                for at, c in enumerate(word.text)
+                if scripts.get(c, main_script) != main_script
+            )
         elif has_latin and word.can_pass and word.scripts and word.scripts != _LATIN:
             near = words[max(0, number - _NEAR) : number + 1 + _NEAR]
             is_natural = any(each.scripts == word.scripts and not each.can_pass for each in near)

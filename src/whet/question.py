@@ -48,8 +48,8 @@ class QuestionText(msgspec.Struct, frozen=True):
         row says how much of it is cut."""
         if len(self.body) <= most:
             return tuple(map(_clipped, self.body))
-        left = len(self.body) - most + 1
-        return (*map(_clipped, self.body[: most - 1]), Row("fold", f"… {left:,} more lines"))
+        omitted = len(self.body) - most + 1
+        return (*map(_clipped, self.body[: most - 1]), Row("fold", f"… {omitted:,} more lines"))
 
     def plain(self, most: int = 0) -> str:
         """Return body and notes as text, in full or with at most `most` rows of the body."""
@@ -72,10 +72,10 @@ def worded(request: ApprovalRequest) -> QuestionText:
 def change_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
     """Return a change as rows of a whole unified diff. The first row names the file and counts the lines."""
     rows, added, removed = _compared(change, context)
-    what = "new file, " if change.old is None and not change.note else ""
-    what = "deleted, " if change.new is None and not change.note else what
+    label = "new file, " if change.old is None and not change.note else ""
+    label = "deleted, " if change.new is None and not change.note else label
     note = f", {visible(change.note)}" if change.note else ""
-    head = Row("file", f"{visible(change.path)}  ({what}+{added:,} −{removed:,}{note})")
+    head = Row("file", f"{visible(change.path)}  ({label}+{added:,} −{removed:,}{note})")
     return [head, *rows]
 
 
@@ -87,15 +87,15 @@ def totals(changes: Sequence[TextChange]) -> tuple[int, int]:
 
 def edits_of(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
     """Return changes for an event, with line counts and a diff that is cut if it is long."""
-    found: list[FileEdit] = []
+    edits: list[FileEdit] = []
     for change in changes:
         rows, added, removed = _compared(change, 2)
         text = "\n".join(_clipped(row).text for row in rows)
         if len(text) > _EDIT_CHARS:
-            kept = text[:_EDIT_CHARS].rpartition("\n")[0]
-            text = f"{kept}\n… {text.count(chr(10)) - kept.count(chr(10)):,} more lines"
-        found.append(FileEdit(visible(change.path), added, removed, text))
-    return tuple(found)
+            head = text[:_EDIT_CHARS].rpartition("\n")[0]
+            text = f"{head}\n… {text.count(chr(10)) - head.count(chr(10)):,} more lines"
+        edits.append(FileEdit(visible(change.path), added, removed, text))
+    return tuple(edits)
 
 
 def row_of(line: str) -> Row:
@@ -162,13 +162,13 @@ _KINDS: dict[str, RowKind] = {"+": "added", "-": "removed", " ": "same"}
 def _row(sign: str, line: str) -> Row:
     text = line.removesuffix("\n")
     ends = "" if line.endswith("\n") else "  (no newline at the end)"
-    shown = visible(text.replace("\t", "→   "), WHOLE)
-    return Row(_KINDS[sign], f"{sign}{shown}{ends}")
+    safe_text = visible(text.replace("\t", "→   "), WHOLE)
+    return Row(_KINDS[sign], f"{sign}{safe_text}{ends}")
 
 
 def _clipped(row: Row) -> Row:
-    left = len(row.text) - _LINE_CHARS
-    return row if left <= 0 else Row(row.kind, f"{row.text[:_LINE_CHARS]} [… {left:,} more characters]")
+    omitted = len(row.text) - _LINE_CHARS
+    return row if omitted <= 0 else Row(row.kind, f"{row.text[:_LINE_CHARS]} [… {omitted:,} more characters]")
 
 
 def _lines(text: str | None) -> list[str]:

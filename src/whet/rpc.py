@@ -68,17 +68,17 @@ def read_message(line: bytes) -> dict[str, Any] | None:
     """Return the message of a line, with replacement characters for invalid UTF-8, or None if it is not a
     message."""
     try:
-        read: object = msgspec.json.decode(line.decode("utf-8", "replace"))
+        value: object = msgspec.json.decode(line.decode("utf-8", "replace"))
     except NOT_JSON:
         return None
-    return cast("dict[str, Any]", read) if isinstance(read, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def hello(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
     """Answer `initialize` for a server with tools and the further capabilities in `has`."""
-    asked = params.get("protocolVersion")
+    requested = params.get("protocolVersion")
     return {
-        "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+        "protocolVersion": requested if requested in VERSIONS else VERSIONS[0],
         "capabilities": {"tools": {}, **{part: {} for part in has}},
         "serverInfo": {"name": name, "version": version("whet-agent")},
     }
@@ -146,8 +146,8 @@ def _take(
 
 async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> dict[str, Any]:
     """Return the whole reply to a message that is a call, or should have been one."""
-    method, given = str(message.get("method") or ""), message.get("params")
-    params = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    method, raw_params = str(message.get("method") or ""), message.get("params")
+    params = cast("dict[str, Any]", raw_params) if isinstance(raw_params, dict) else {}
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id")}
     try:
         if not method:
@@ -182,10 +182,10 @@ async def _answer_on(out: BinaryIO, message: dict[str, Any], answer: Answer) -> 
 
 def _write(out: BinaryIO, message: dict[str, Any]) -> None:
     """Write a whole line. Gives up if the client has exited or reads nothing for half a minute."""
-    left = memoryview(msgspec.json.encode(message) + b"\n")
+    remaining = memoryview(msgspec.json.encode(message) + b"\n")
     with contextlib.suppress(OSError):
-        while left:
-            written = out.write(left)  # None if the pipe is non-blocking, as stdin's may be, and is full
-            left = left[written or 0 :]
+        while remaining:
+            written = out.write(remaining)  # None if the pipe is non-blocking, as stdin's may be, and is full
+            remaining = remaining[written or 0 :]
             if not written and not select.select([], [out], [], _STUCK_S)[1]:
                 return

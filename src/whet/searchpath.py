@@ -16,7 +16,7 @@ def outside(*places: str | Path) -> str:
     """Return the search path without relative folders and without folders inside the given ones or the
     outermost repository around them."""
     tops = _tops(places)
-    return os.pathsep.join(one for one in os.get_exec_path() if _is_outside(one, tops))
+    return os.pathsep.join(entry for entry in os.get_exec_path() if _is_outside(entry, tops))
 
 
 def find_outside(name: str, *places: str | Path) -> str | None:
@@ -39,15 +39,15 @@ def _tops(places: Iterable[str | Path]) -> list[str]:
     """Return the folders and the repositories around each, below the home. The caller must add folders that
     lie elsewhere, such as git's linked working trees."""
     home = os.path.realpath(os.path.expanduser("~"))
-    found: list[str] = []
-    for place in places:
-        above = os.path.realpath(place)
-        found.append(above)
+    roots: list[str] = []
+    for start in places:
+        above = os.path.realpath(start)
+        roots.append(above)
         while above not in (home, os.path.dirname(above)):
             if os.path.lexists(above + "/.git"):
-                found.append(above)
+                roots.append(above)
             above = os.path.dirname(above)
-    return found
+    return roots
 
 
 def _is_outside(path: str, tops: list[str]) -> bool:

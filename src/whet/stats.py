@@ -94,12 +94,12 @@ def _subset_means(values: Sequence[float], seed: int) -> list[float]:
     if size <= _EXACT_UP_TO:
         sums, counts = [0.0], [0]
         for value in values:
-            sums += [one + value for one in sums]
+            sums += [total + value for total in sums]
             counts += [count + 1 for count in counts]
-        return sorted(one / count for one, count in zip(sums[1:], counts[1:], strict=True))
+        return sorted(total / count for total, count in zip(sums[1:], counts[1:], strict=True))
     value_of = values.__getitem__
     subsets = _closed_subsets(size, seed)
-    return sorted(math.fsum(map(value_of, places)) / len(places) for places in subsets)
+    return sorted(math.fsum(map(value_of, positions)) / len(positions) for positions in subsets)
 
 
 @lru_cache(maxsize=8)
@@ -114,7 +114,7 @@ def _closed_subsets(size: int, seed: int) -> list[tuple[int, ...]]:
                 masks += [mask ^ drawn for mask in masks]
                 covered |= drawn
         if covered == (1 << size) - 1:
-            return [tuple(place for place in range(size) if mask >> place & 1) for mask in masks[1:]]
+            return [tuple(position for position in range(size) if mask >> position & 1) for mask in masks[1:]]
 
 
 def student_t(freedom: int, confidence: float = 0.95) -> float:

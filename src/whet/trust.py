@@ -43,8 +43,8 @@ def _context() -> ssl.SSLContext:
 
         return SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     paths = ssl.get_default_verify_paths()
-    known = (paths.openssl_cafile, *_FILES)
-    file = next((name for name in known if name and os.path.isfile(name)), None)
+    candidates = (paths.openssl_cafile, *_FILES)
+    file = next((name for name in candidates if name and os.path.isfile(name)), None)
     folder = paths.openssl_capath if os.path.isdir(paths.openssl_capath or "") else None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without any certificate it refuses every server
     if file or folder:

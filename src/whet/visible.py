@@ -29,8 +29,8 @@ def visible(text: str, limit: int = MOST_CHARS, *, masks: bool = True) -> str:
     cut = len(text) - limit
     if cut > 0:
         text = text[:limit]
-    shown = spelled(text)
-    return f"{shown}\n[... {cut:,} more characters not shown]" if cut > 0 else shown
+    safe_text = spelled(text)
+    return f"{safe_text}\n[... {cut:,} more characters not shown]" if cut > 0 else safe_text
 
 
 def spelled(text: str, keeps: str = "\n") -> str:

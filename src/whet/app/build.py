@@ -167,8 +167,8 @@ class App:
         await self.contexts.release(session.context)
         if self.plugin_parts is not None:
             await self.plugin_parts.sessions.leave(session.id)
-        for gone in (session.id, *self.gate.forget_children(session.id)):
-            self.learning.release(gone)
+        for session_id in (session.id, *self.gate.forget_children(session.id)):
+            self.learning.release(session_id)
         await self.models.leave(session.id)
         session.log.close()
 

@@ -34,9 +34,9 @@ def command_for(commands: Commands[Any], name: str, root: Path | None, workspace
     if name not in commands:
         from whet.app.own_commands import prompt_command  # noqa: PLC0415 - few have any
 
-        own = prompt_command(name, root, workspace)
-        if own is not None:
-            return own.as_slash()
+        prompt = prompt_command(name, root, workspace)
+        if prompt is not None:
+            return prompt.as_slash()
     return commands.get(name)
 
 

@@ -51,13 +51,13 @@ def server_jail(confinement: Confinement, workspace: Path, server: McpServerSett
     """
     if not server.confined:
         return None
-    whose = "mcp " + msgspec.json.encode(server).decode()
+    key = "mcp " + msgspec.json.encode(server).decode()
     # Opening a folder costs the sandbox its own Unix sockets, so paths that may be read anyway are not
     # opened.
-    known = confinement.policy(workspace)
-    named = [one for one in named_by(server) if not known.allows(one)]
-    confinement.open(whose, [*named, *(read_opening(text) for text in server.openings)])
-    return confinement.jail(workspace, whose)
+    policy = confinement.policy(workspace)
+    openings = [opening for opening in named_by(server) if not policy.allows(opening)]
+    confinement.open(key, [*openings, *(read_opening(text) for text in server.openings)])
+    return confinement.jail(workspace, key)
 
 
 def named_by(server: McpServerSettings) -> list[Opening]:
@@ -84,11 +84,15 @@ def named_by(server: McpServerSettings) -> list[Opening]:
 def installed_with(program: Path) -> list[Path]:
     """Return the folders that a program needs besides its own: the `node_modules` it lies in, its package or
     project, its Python environment and the folder of that environment's interpreter."""
-    found = [one for one in program.parents if one.name == "node_modules" or (one / "pyvenv.cfg").is_file()]
+    folders = [
+        path for path in program.parents if path.name == "node_modules" or (path / "pyvenv.cfg").is_file()
+    ]
     package = next(
-        (one for one in program.parents if any((one / name).is_file() for name in _PACKAGES)), None
+        (path for path in program.parents if any((path / name).is_file() for name in _PACKAGES)), None
     )
-    if package is not None and not any(package.is_relative_to(one) for one in found):
-        found.append(package)
-    interpreters = [(one / "bin" / "python").resolve() for one in found if (one / "pyvenv.cfg").is_file()]
-    return found + [one.parents[1] for one in interpreters if one.is_file()]
+    if package is not None and not any(package.is_relative_to(path) for path in folders):
+        folders.append(package)
+    interpreters = [
+        (path / "bin" / "python").resolve() for path in folders if (path / "pyvenv.cfg").is_file()
+    ]
+    return folders + [path.parents[1] for path in interpreters if path.is_file()]

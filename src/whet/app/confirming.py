@@ -128,16 +128,16 @@ class Confirmations:
         left_s = float(self._settings.timeout_s)
         if isinstance(expires_at, int | float):
             left_s = max(0.0, expires_at - self._clock.now().timestamp())
-        seen = (case.call.call.id, case.action, case.subject, ticket.id, ticket.page_url, left_s)
-        emit(ConfirmationAsked(*seen))
+        details = (case.call.call.id, case.action, case.subject, ticket.id, ticket.page_url, left_s)
+        emit(ConfirmationAsked(*details))
         return await self._client.wait(ticket.id, left_s + _GRACE_S)
 
     async def _withdraw(self, case: ConfirmCase, ticket: Ticket | None, emit: Emit) -> None:
         """Withdraw a request. If its ticket has not arrived yet, find it by its key."""
         try:
             async with asyncio.timeout(_CANCEL_S):
-                found = ticket or await self._submit(case)
-                await self._client.cancel(found.id, "the person at the agent stopped it")
+                withdrawn = ticket or await self._submit(case)
+                await self._client.cancel(withdrawn.id, "the person at the agent stopped it")
         except (Failed, Unreachable, ConfirmationRefused, TimeoutError):
             # No one is left to use an approval, and the request expires by itself.
             emit(Notice("the request could not be withdrawn from the confirmation service; it runs out"))
@@ -164,12 +164,12 @@ def _details(case: ConfirmCase) -> dict[str, Any]:
     """Return the details that the human reads. Secrets are masked; the arguments' hash binds the approval to
     the arguments."""
     raw = json.dumps(case.call.arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    shown = {name: _shown(value) for name, value in case.call.arguments.items()}
+    arguments = {name: _shown(value) for name, value in case.call.arguments.items()}
     written = "\n".join(row.text for change in case.changes for row in change_rows(change))
     return {
         "tool": case.call.tool.name,
         **({"writes": visible(written, _SHOWN_CHARS)} if written else {}),
-        "arguments": shown,
+        "arguments": arguments,
         "workspace": case.call.workspace,
         "reasons": list(case.reasons),
         "arguments_sha256": hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest(),

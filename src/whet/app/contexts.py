@@ -57,23 +57,23 @@ class Contexts:
         """Start the chosen engine for one agent and pass it the model. Fall back to the built-in engine if
         that fails."""
         offer, warning = choose(self.engines, self._settings.context.engine)
-        seat = await EngineRunner.take(offer, self._deadlines(), foreground=foreground)
-        if isinstance(seat, str):
-            standing_in = built_in(self.engines)
-            warning = f"{offer.name} is not used, {standing_in.name} is: {seat}"
-            seat = await EngineRunner.take(standing_in, self._deadlines(), foreground=foreground)
-        if isinstance(seat, str):
-            warning = f"no engine could be started: {seat}"
-            seat = EngineRunner.of(NoEngine(), self._deadlines())
+        runner = await EngineRunner.take(offer, self._deadlines(), foreground=foreground)
+        if isinstance(runner, str):
+            fallback = built_in(self.engines)
+            warning = f"{offer.name} is not used, {fallback.name} is: {runner}"
+            runner = await EngineRunner.take(fallback, self._deadlines(), foreground=foreground)
+        if isinstance(runner, str):
+            warning = f"no engine could be started: {runner}"
+            runner = EngineRunner.of(NoEngine(), self._deadlines())
         if warning:
-            seat.note(warning)
-        await seat.follow(info, info.window_tokens, self._facts(lambda: info, "", 0))
-        return seat
+            runner.note(warning)
+        await runner.follow(info, info.window_tokens, self._facts(lambda: info, "", 0))
+        return runner
 
     async def tools(self, seat: EngineRunner, taken: Collection[str]) -> list[Tool]:
         """Return the engine's own tools, except disabled ones and names that are already used."""
-        found = await engine_tools(seat, taken)
-        return [tool for tool in found if tool.name not in self._settings.tools.disabled]
+        own_tools = await engine_tools(seat, taken)
+        return [tool for tool in own_tools if tool.name not in self._settings.tools.disabled]
 
     def put(
         self,
@@ -94,7 +94,7 @@ class Contexts:
         host = EngineHost(log, seat, facts, None if seat.offer is built_in(self.engines) else self._spare)
         self._open[id(host)] = host
         if len(self._open) >= self._look_at:  # drop hosts that were handed over to another session
-            self._open = {key: one for key, one in self._open.items() if not one.closed}
+            self._open = {key: entry for key, entry in self._open.items() if not entry.closed}
             self._look_at = max(_LOOK_AT, 2 * len(self._open))
         return host
 
@@ -104,12 +104,12 @@ class Contexts:
 
     async def peek(self, log: Transcript, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
         """Return how full a stored session is. The engine is notified of neither the session nor its end."""
-        seat = await self.seat(info, foreground=False)
+        runner = await self.seat(info, foreground=False)
         try:
             facts = self._facts(lambda: info, "", sum(map(text_tokens, prefix)))
-            return await EngineHost(log, seat, facts).status()
+            return await EngineHost(log, runner, facts).status()
         finally:
-            await seat.close(shutdown=seat.origin == "fresh")
+            await runner.close(shutdown=runner.origin == "fresh")
 
     async def release(self, context: Context) -> None:
         """Close a session's context with its engine and drop it."""
@@ -122,8 +122,8 @@ class Contexts:
             await host.aclose()
 
     async def _spare(self) -> EngineRunner | None:
-        seat = await EngineRunner.take(built_in(self.engines), self._deadlines(), foreground=False)
-        return None if isinstance(seat, str) else seat
+        runner = await EngineRunner.take(built_in(self.engines), self._deadlines(), foreground=False)
+        return None if isinstance(runner, str) else runner
 
     def _facts(self, info: Callable[[], ModelInfo], platform: str, fixed: int) -> HostFacts:
         model = self._settings.model

@@ -63,12 +63,12 @@ def discover(secrets: Mapping[str, str]) -> list[ModelChoice]:
 
 def by_keys(secrets: Mapping[str, str]) -> list[ModelChoice]:
     """List the providers whose key is in `secrets` (environment and .env)."""
-    found: list[ModelChoice] = []
+    choices: list[ModelChoice] = []
     for name, server in SERVERS.items():
         variable = next((key for key in server.keys if secrets.get(key)), "")
         if variable:
-            found.append(ModelChoice(name, server.model, f"{variable} is set"))
-    return found
+            choices.append(ModelChoice(name, server.model, f"{variable} is set"))
+    return choices
 
 
 def practice() -> ModelChoice:
@@ -149,9 +149,9 @@ def ask(
             return choices[0]
         if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(choices):
             return choices[int(answer) - 1]
-        named = [choice for choice in choices if choice.provider == answer.lower()]
-        if named:
-            return named[0]
+        matches = [choice for choice in choices if choice.provider == answer.lower()]
+        if matches:
+            return matches[0]
         if not several and answer.lower() in ("y", "yes"):
             return choices[0]
         other = "Press Enter to use it, or Ctrl-C and set another with `whet config set model.provider NAME`."

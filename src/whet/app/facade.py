@@ -140,11 +140,11 @@ class AsyncAgent:
         secrets = load_secrets(home, os.environ)
         app = await App.start(home, settings, secrets, person, workspace, source="api")
         try:
-            if given := options.get("tools"):
-                app.tools = with_functions(app.tools, given, app.pool)
+            if tools := options.get("tools"):
+                app.tools = with_functions(app.tools, tools, app.pool)
                 app.learning.trust(app.tools.by_name.values())
-            wanted = options.get("session_id", "")
-            self._opened = app, await (app.open_session(wanted) if wanted else app.new_session())
+            session_id = options.get("session_id", "")
+            self._opened = app, await (app.open_session(session_id) if session_id else app.new_session())
         except BaseException:
             await app.aclose()
             raise

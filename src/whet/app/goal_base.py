@@ -46,12 +46,12 @@ def keep(workspace: Path, place: Path, path_variable: str, may_change: tuple[str
     contents = place / "files"
     contents.mkdir(parents=True, exist_ok=True, mode=0o700)
     files: dict[str, str] = {}
-    left = _KEPT_BYTES
+    budget_bytes = _KEPT_BYTES
     for name, is_installed in _walk(workspace):
         source = workspace / name
         signature = _signature(source, is_installed=is_installed)
-        if signature.startswith("hash ") and (size := source.stat().st_size) <= left:
-            left -= size
+        if signature.startswith("hash ") and (size := source.stat().st_size) <= budget_bytes:
+            budget_bytes -= size
             _copy(workspace, name, contents)
         files[name] = signature
     base = TreeBase(files, _programs(path_variable), may_change, len(files) < _MOST_FILES)
@@ -71,41 +71,41 @@ def kept(place: Path) -> TreeBase | None:
 
 def differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
     """Return the files that differ from the record, by path."""
-    found: dict[str, Difference] = {}
-    seen: set[str] = set()
+    changes: dict[str, Difference] = {}
+    current_names: set[str] = set()
     for name, is_installed in _walk(workspace):
-        seen.add(name)
-        known = base.files.get(name)
-        if known is None:
+        current_names.add(name)
+        signature = base.files.get(name)
+        if signature is None:
             if base.is_whole:
-                found[name] = "new"
-        elif known != _signature(workspace / name, is_installed=is_installed):
-            found[name] = "changed"
-    if len(seen) < _MOST_FILES:  # a path that now leads through a link counts as gone, too
-        found |= {name: "gone" for name in base.files if name not in seen}
-    return dict(sorted(found.items()))
+                changes[name] = "new"
+        elif signature != _signature(workspace / name, is_installed=is_installed):
+            changes[name] = "changed"
+    if len(current_names) < _MOST_FILES:  # a path that now leads through a link counts as gone, too
+        changes |= {name: "gone" for name in base.files if name not in current_names}
+    return dict(sorted(changes.items()))
 
 
 def moments(base: TreeBase, workspace: Path) -> dict[str, int]:
     """Return when each recorded file last changed, in ns. This is the kernel's ctime, which no program can
     set."""
-    found: dict[str, int] = {}
+    times_ns: dict[str, int] = {}
     for name in base.files:
         try:
-            found[name] = (workspace / name).lstat().st_ctime_ns
+            times_ns[name] = (workspace / name).lstat().st_ctime_ns
         except OSError:
-            found[name] = 0
-    return found
+            times_ns[name] = 0
+    return times_ns
 
 
 def other_programs(base: TreeBase, path_variable: str) -> list[str]:
     """Return the programs of the search path that changed since, or that now hide another program."""
     now = _programs(path_variable)
-    known = {Path(path).name for path in base.programs}
+    base_names = {Path(path).name for path in base.programs}
     for folder in _SYSTEM:
-        known |= set(_names(Path(folder)))
+        base_names |= set(_names(Path(folder)))
     changed = [path for path, is_ in base.programs.items() if now.get(path, is_) != is_]
-    return sorted(changed + [p for p in now if p not in base.programs and Path(p).name in known])
+    return sorted(changed + [p for p in now if p not in base.programs and Path(p).name in base_names])
 
 
 def as_it_was(
@@ -134,8 +134,8 @@ def as_it_was(
 
 def _link_point(name: str, folder: str, touched: Collection[str]) -> str:
     """Return the highest folder above an installed file that holds nothing of `touched`, or the file."""
-    above = [str(one) for one in PurePosixPath(name).parents if str(one).startswith(folder)]
-    return next((one for one in reversed(above) if one not in touched), name)
+    above = [str(parent) for parent in PurePosixPath(name).parents if str(parent).startswith(folder)]
+    return next((parent for parent in reversed(above) if parent not in touched), name)
 
 
 def _restore(name: str, signature: str, where: tuple[Path, Path, Path]) -> bool:
@@ -183,10 +183,10 @@ def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:
         inside = os.path.relpath(folder, root)
         inside = "" if inside == "." else inside + "/"
         if inside == ".git/":
-            folders[:] = [one for one in folders if one in _GIT_KEPT]
-            names = [one for one in names if one in _GIT_KEPT]
-        folders[:] = sorted(one for one in folders if one not in _CACHES)
-        links = [one for one in folders if os.path.islink(f"{folder}/{one}")]
+            folders[:] = [entry for entry in folders if entry in _GIT_KEPT]
+            names = [entry for entry in names if entry in _GIT_KEPT]
+        folders[:] = sorted(entry for entry in folders if entry not in _CACHES)
+        links = [entry for entry in folders if os.path.islink(f"{folder}/{entry}")]
         is_installed = _is_installed(inside, Path(root))
         for name in sorted((*names, *links)):
             count += 1
@@ -223,14 +223,14 @@ def _signature(path: Path, *, is_installed: bool) -> str:
 
 
 def _programs(path_variable: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    signatures: dict[str, str] = {}
     for part in path_variable.split(os.pathsep):
         folder = Path(part or ".")
         if part in _SYSTEM:
             continue
         for name in _names(folder)[:5_000]:
-            found.setdefault(str(folder / name), _signature(folder / name, is_installed=True))
-    return found
+            signatures.setdefault(str(folder / name), _signature(folder / name, is_installed=True))
+    return signatures
 
 
 def _names(folder: Path) -> list[str]:

@@ -74,18 +74,18 @@ class SeenCall(msgspec.Struct, frozen=True):
     @property
     def changed(self) -> tuple[str, ...]:
         """The files that the call changed."""
-        return tuple(one.path for one in (*self.facts.edits, *self.facts.touched))
+        return tuple(change.path for change in (*self.facts.edits, *self.facts.touched))
 
 
 def seen_calls(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow]) -> list[SeenCall]:
     """Combine calls with their facts, in order. User messages and calls without a result are skipped."""
     by_seq = {row.seq: row for row in facts}
-    found: list[SeenCall] = []
+    goal_calls: list[SeenCall] = []
     for call in stored:
         if isinstance(call, UserWords) or call.result is None:
             continue
         row = by_seq.get(call.seq)
-        found.append(
+        goal_calls.append(
             SeenCall(
                 call.seq,
                 row.call_id if row else "",
@@ -98,7 +98,7 @@ def seen_calls(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow
                 (row.turn, row.step) if row else (0, 0),
             )
         )
-    return found
+    return goal_calls
 
 
 def compared(calls: Sequence[SeenCall], later: Mapping[tuple[int, int], Sequence[str]]) -> list[SeenCall]:
@@ -110,28 +110,28 @@ def refusals(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[str
     """Return the reasons why a goal can't end with these claims; empty if the claims hold."""
     if not claims:
         return ["there is no claim: point at the calls that show that the goal is reached"]
-    found = [
+    reasons = [
         f"claim {number} ({claim.kind} {claim.call!r}): {why}"
         for number, claim in enumerate(claims, 1)
         if (why := _refusal(claim, calls))
     ]
     last_edit = max((call.seq for call in calls if call.facts.edits or call.facts.touched), default=0)
-    if not found and last_edit and not any(claim.kind in _RUNNING for claim in claims):
-        found.append("files were changed, and no claim points at a command that shows that they work")
-    tested = [call for call in calls if call.facts.tests is not None]
-    if tested and tested[-1].facts.tests is not None and _failed(tested[-1]):
-        found.append(f"the last test run failed ({tested[-1].facts.tests.text})")
-    return found
+    if not reasons and last_edit and not any(claim.kind in _RUNNING for claim in claims):
+        reasons.append("files were changed, and no claim points at a command that shows that they work")
+    test_runs = [call for call in calls if call.facts.tests is not None]
+    if test_runs and test_runs[-1].facts.tests is not None and _failed(test_runs[-1]):
+        reasons.append(f"the last test run failed ({test_runs[-1].facts.tests.text})")
+    return reasons
 
 
 def tested(claims: Sequence[GoalClaim], calls: Sequence[SeenCall]) -> list[SeenCall]:
     """Return the calls that ran tests and that claims point at, each once."""
-    found: dict[int, SeenCall] = {}
+    calls_by_seq: dict[int, SeenCall] = {}
     for claim in claims:
         call = pointed(claim, calls)
         if call is not None and (claim.kind == "tests" or call.facts.tests is not None):
-            found[call.seq] = call
-    return list(found.values())
+            calls_by_seq[call.seq] = call
+    return list(calls_by_seq.values())
 
 
 def _failed(call: SeenCall) -> bool:
@@ -150,7 +150,7 @@ def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
         return _unseen(claim, call, calls)
     if not call.facts.command or call.exit_code is None:
         return "that call ran no command to its end"
-    later = next((one for one in calls if one.seq > call.seq and one.changed), None)
+    later = next((other for other in calls if other.seq > call.seq and other.changed), None)
     if later is not None:
         return f"it is stale: {later.changed[0]} was changed after it; run it again"
     if call.later:
@@ -162,13 +162,13 @@ def _refusal(claim: GoalClaim, calls: Sequence[SeenCall]) -> str:
 
 def pointed(claim: GoalClaim, calls: Sequence[SeenCall]) -> SeenCall | None:
     """Return the last call that a claim points at, by its id, its arguments, or its tool's name."""
-    wanted = claim.call.strip()
-    if not wanted:
+    target = claim.call.strip()
+    if not target:
         return None
     for call in reversed(calls):
-        given = texts_of(call.arguments)
-        named = {call.call_id, call.name, *(given.get(name, "") for name in _POINTED)}
-        if wanted in named or (claim.kind == "edit" and wanted in call.changed):
+        arguments = texts_of(call.arguments)
+        names = {call.call_id, call.name, *(arguments.get(name, "") for name in _POINTED)}
+        if target in names or (claim.kind == "edit" and target in call.changed):
             return call
     return None
 
@@ -194,7 +194,7 @@ def _unfounded(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> s
 
 def _unseen(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
     """Return why a call does not prove that something was read, sent or noted."""
-    tags, shows, asked = tags_of(call.name), flat(claim.shows), _own_words(call)
+    tags, shows, argument_text = tags_of(call.name), flat(claim.shows), _own_words(call)
     if len(shows) < _SHORTEST:
         return "say in `shows` what it shows"
     if claim.kind == "read":
@@ -205,7 +205,7 @@ def _unseen(claim: GoalClaim, call: SeenCall, calls: Sequence[SeenCall]) -> str:
         return "that call sent nothing"
     if claim.kind == "noted" and not tags & {"notes", "skills"}:
         return "that call noted nothing"
-    return "" if _stands_in(shows, asked) else "it does not say that; copy words of what went in"
+    return "" if _stands_in(shows, argument_text) else "it does not say that; copy words of what went in"
 
 
 def _unread(shows: str, call: SeenCall, calls: Sequence[SeenCall]) -> str:
@@ -215,25 +215,25 @@ def _unread(shows: str, call: SeenCall, calls: Sequence[SeenCall]) -> str:
         return "its result does not say that; copy the words that stand in it"
     if call.now is not None and not _stands_in(shows, flat(call.now)):
         return "it is stale: the file does not say that any more; read it again"
-    wrote = [one for one in calls if one.seq < call.seq and (one.changed or one.facts.command)]
-    if any(_stands_in(shows, _own_words(one)) for one in (call, *wrote)):
+    wrote = [other for other in calls if other.seq < call.seq and (other.changed or other.facts.command)]
+    if any(_stands_in(shows, _own_words(other)) for other in (call, *wrote)):
         return "these words are your own: what you wrote or asked for shows nothing"
     return ""
 
 
 def _own_words(call: SeenCall) -> str:
     """Return all texts among a call's arguments, also URL-decoded."""
-    found: list[str] = []
+    texts: list[str] = []
 
     def keep(text: str) -> str:
-        found.append(text)
+        texts.append(text)
         return text
 
     try:
         map_texts(msgspec.json.decode(call.arguments or "{}"), keep)
     except NOT_JSON:
         return ""
-    return flat(" ".join((*found, *map(unquote_plus, found))))
+    return flat(" ".join((*texts, *map(unquote_plus, texts))))
 
 
 def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:
@@ -241,20 +241,20 @@ def _is_quote(call: SeenCall, calls: Sequence[SeenCall]) -> bool:
     before."""
     lines = {line.strip() for line in call.result.splitlines() if line.strip()}
     lines = {line for line in lines if not (line.startswith("[exit ") and line.endswith("]"))}
-    own: set[str] = set()
-    for one in calls:
-        if one.seq <= call.seq:
-            given = texts_of(one.arguments).values()
-            own |= {line.strip() for text in given for line in text.splitlines()}
-    return bool(lines) and lines <= own
+    own_lines: set[str] = set()
+    for earlier in calls:
+        if earlier.seq <= call.seq:
+            texts = texts_of(earlier.arguments).values()
+            own_lines |= {line.strip() for text in texts for line in text.splitlines()}
+    return bool(lines) and lines <= own_lines
 
 
 def texts_of(arguments: str) -> dict[str, str]:
     try:
-        found = from_json(arguments or "{}", dict[str, object])
+        values = from_json(arguments or "{}", dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
-    return {key: value.strip() for key, value in found.items() if isinstance(value, str)}
+    return {key: value.strip() for key, value in values.items() if isinstance(value, str)}
 
 
 def _stands_in(words: str, text: str) -> bool:

@@ -88,15 +88,15 @@ class GoalJudge:
         try:
             if base is None:  # begun by an older version
                 output = await goal_verifier.verify(self.app, session.workspace, goal.verify, goal.id)
-                passed, said = goal_verifier.is_pass(goal.verify, output, ""), goal_verifier.said_by(output)
+                passed, text = goal_verifier.is_pass(goal.verify, output, ""), goal_verifier.said_by(output)
             else:
-                passed, said = await self._tried(goal, session, base)
+                passed, text = await self._tried(goal, session, base)
         except ToolError as error:
             return False, error.message
         goal = await self.app.database.read(lambda db: goals.get(db, goal.id))
         if changed := await self._changed(goal, session):  # changed while the verifier ran
             return False, changed
-        return passed, said
+        return passed, text
 
     async def _tried(self, goal: GoalRow, session: Session, base: TreeBase) -> Verdict:
         workspace = session.workspace
@@ -105,32 +105,32 @@ class GoalJudge:
         judging, program = await asyncio.to_thread(_parted, tree, changed, (goal, workspace))
         programs = await asyncio.to_thread(goal_base.other_programs, base, _search_path())
         output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id)
-        said, scripts = goal_verifier.said_by(output), self._scripts(goal, base)
+        text, scripts = goal_verifier.said_by(output), self._scripts(goal, base)
         if not goal_verifier.is_pass(goal.verify, output, scripts):
-            return False, said or f"exit code {output.exit_code}"
+            return False, text or f"exit code {output.exit_code}"
         moved = self._is_busy() or before != await asyncio.to_thread(goal_base.moments, base, workspace)
         if missed := await self._missed(goal, workspace, base, may_be_missed(tree, judging)):
             tree = msgspec.structs.replace(tree, missed=missed)
             judging, program = await asyncio.to_thread(_parted, tree, changed, (goal, workspace))
         if not (judging or programs or moved):
-            return True, said
+            return True, text
         why = ""
         if not programs and not any(is_hook(name) for name in judging):
             why = await self._as_it_was(goal, workspace, base, (judging, program))
             if not why:
-                return True, said
-        found = {**judging, **dict.fromkeys(programs, "changed")}
-        return await self._accepted(goal, session, found or {"what changed while it ran": "changed"}, why)
+                return True, text
+        decisive = {**judging, **dict.fromkeys(programs, "changed")}
+        return await self._accepted(goal, session, decisive or {"what changed while it ran": "changed"}, why)
 
     def _tree(
         self, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False
     ) -> tuple[CheckedTree, dict[str, Difference]]:
         """Return the facts from which the changed files' roles are read, and how each file changed."""
-        place = self._place(goal)
+        folder = self._place(goal)
         changed = goal_base.differences(base, workspace)
         tree = CheckedTree(
             frozenset(base.files),
-            lambda name: goal_base.text_of(place, name),
+            lambda name: goal_base.text_of(folder, name),
             lambda name: goal_base.read_text(workspace / name, workspace),
             "" if is_claimed else goal.verify,  # for claims, the model chose the command, not the person
             goal.text,
@@ -148,22 +148,22 @@ class GoalJudge:
         model wrote can influence it there."""
         if not names:
             return names
-        said = await self._as_it_was(goal, workspace, base, ({name: "new" for name in names}, frozenset()))
-        words = set(_WORDS.findall(said))
+        text = await self._as_it_was(goal, workspace, base, ({name: "new" for name in names}, frozenset()))
+        words = set(_WORDS.findall(text))
         return frozenset(name for name in names if not words.isdisjoint({name, PurePosixPath(name).name}))
 
     def _scripts(self, goal: GoalRow, base: TreeBase) -> str:
         """Return the recorded texts of the files that the command runs: the files that it names, and
         makefiles if it runs make."""
-        named = [*goal.guarded]
+        names = [*goal.guarded]
         if "make" in goal.verify.split():
-            named += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
-        return "\n".join(goal_base.text_of(self._place(goal), name) for name in named if not is_code(name))
+            names += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
+        return "\n".join(goal_base.text_of(self._place(goal), name) for name in names if not is_code(name))
 
     def _is_busy(self) -> bool:
         """Return whether commands of this program still run; they could change files at any moment."""
-        made = self.app.processes.made
-        return made is not None and any(process.is_alive() for process in made.listed())
+        table = self.app.processes.made
+        return table is not None and any(process.is_alive() for process in table.listed())
 
     async def _as_it_was(self, goal: GoalRow, workspace: Path, base: TreeBase, parted: Parted) -> str:
         """Run the verifier in a copy with everything but the program restored. Return an empty string if it
@@ -171,9 +171,11 @@ class GoalJudge:
         folder = Path(tempfile.mkdtemp(prefix="whet-goal-")).resolve()
         copy = folder / workspace.name
         try:
-            place = self._place(goal)
+            base_folder = self._place(goal)
             judging, program = parted
-            await asyncio.to_thread(goal_base.as_it_was, base, place, (workspace, copy), program, judging)
+            await asyncio.to_thread(
+                goal_base.as_it_was, base, base_folder, (workspace, copy), program, judging
+            )
             output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id, copy)
             if goal_verifier.is_pass(goal.verify, output, self._scripts(goal, base)):
                 return ""
@@ -186,45 +188,47 @@ class GoalJudge:
     async def _accepted(
         self, goal: GoalRow, session: Session, judging: Mapping[str, str], why: str
     ) -> Verdict:
-        named = _named([f"{name} ({how})" for name, how in judging.items()])
+        names = _named([f"{name} ({how})" for name, how in judging.items()])
         question = (
-            f"`{goal.verify}` passes only with files changed that decide over it: {named}. Accept them?"
+            f"`{goal.verify}` passes only with files changed that decide over it: {names}. Accept them?"
         )
         if await session.person.clarify(question, (_YES, _NO)) == _YES:
-            return True, f"passed, with changes that were accepted: {named}"
-        said = (
+            return True, f"passed, with changes that were accepted: {names}"
+        message = (
             f"It passes here, but not with the files that decide over it as they were, and nobody accepted"
-            f" their change: {named}. Put them back, and change the program instead."
+            f" their change: {names}. Put them back, and change the program instead."
         )
-        return False, f"{said}\n{why[-_SAID_CHARS:]}" if why else said
+        return False, f"{message}\n{why[-_SAID_CHARS:]}" if why else message
 
     async def _claimed(self, goal: GoalRow, session: Session) -> Verdict:
-        seen = await self.app.database.read(lambda db: goal_calls(db, goal.session))
-        finished = [call for call in seen if call.name == FINISH]
+        session_calls = await self.app.database.read(lambda db: goal_calls(db, goal.session))
+        finished = [call for call in session_calls if call.name == FINISH]
         if goal.guarded and (changed := await self._changed(goal, session)):
             return False, changed
         if not finished or finished[-1].error_kind:
             return False, finished[-1].result if finished else _NOT_FINISHED
         claims = _claims(finished[-1])
-        seen = await seen_now(self.app.recordings, session.workspace, goal, seen)
-        if why := refusals(claims, seen):
+        session_calls = await seen_now(self.app.recordings, session.workspace, goal, session_calls)
+        if why := refusals(claims, session_calls):
             return False, "\n".join(why)
-        for call in tested(claims, seen):
+        for call in tested(claims, session_calls):
             if call.again:
-                tests, said = await self._run_again(goal, session, call.again)
+                tests, text = await self._run_again(goal, session, call.again)
                 if tests is None:
-                    return False, said
-                seen = [with_tests(one, tests) if one.seq == call.seq else one for one in seen]
-        return await self._not_eased(goal, session, tested(claims, seen), seen)
+                    return False, text
+                session_calls = [
+                    with_tests(other, tests) if other.seq == call.seq else other for other in session_calls
+                ]
+        return await self._not_eased(goal, session, tested(claims, session_calls), session_calls)
 
     async def _not_eased(
         self, goal: GoalRow, session: Session, ran: Sequence[SeenCall], seen: Sequence[SeenCall]
     ) -> Verdict:
         """Judge whether the passing tests are at least as many and as strict as before."""
         for command in dict.fromkeys(call.alone for call in ran if call.alone):
-            held, said = await self._held(msgspec.structs.replace(goal, verify=command), session)
-            if said:
-                return held, said
+            passed, text = await self._held(msgspec.structs.replace(goal, verify=command), session)
+            if text:
+                return passed, text
         counts = [call.facts.tests for call in ran if call.facts.tests is not None]
         lost = lost_tests(counts, [call.facts for call in seen])
         if not lost:
@@ -241,9 +245,9 @@ class GoalJudge:
         if base is None:
             return True, ""  # begun by an older version
         tree, changed = await asyncio.to_thread(self._tree, goal, session.workspace, base, is_claimed=True)
-        parted = await asyncio.to_thread(_parted, tree, changed, (goal, session.workspace), easing)
-        why = await self._as_it_was(goal, session.workspace, base, parted) if parted[0] else ""
-        return await self._accepted(goal, session, parted[0], why) if why else (True, "")
+        split = await asyncio.to_thread(_parted, tree, changed, (goal, session.workspace), easing)
+        why = await self._as_it_was(goal, session.workspace, base, split) if split[0] else ""
+        return await self._accepted(goal, session, split[0], why) if why else (True, "")
 
     async def _run_again(
         self, goal: GoalRow, session: Session, command: str
@@ -257,8 +261,8 @@ class GoalJudge:
         tests = test_counts(command, output.text)
         if not output.error_kind and tests is not None and tests.passed and not tests.failed:
             return tests, ""
-        said = goal_verifier.said_by(output)
-        return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{said}"
+        text = goal_verifier.said_by(output)
+        return None, f"Whet ran the tests of that command by themselves ({command}); they don't pass:\n{text}"
 
     async def _changed(self, goal: GoalRow, session: Session) -> str:
         """Return a message if the verifier's files changed and the person does not accept that, else an empty
@@ -266,14 +270,14 @@ class GoalJudge:
         changed = goal_verifier.changed_files(goal.guarded, session.workspace)
         if not changed:
             return ""
-        named = _named(changed)
-        question = f"The goal's verifier was changed: {named}. Accept it as it is now?"
+        names = _named(changed)
+        question = f"The goal's verifier was changed: {names}. Accept it as it is now?"
         if await session.person.clarify(question, (_YES, _NO)) == _YES:
-            found = goal_verifier.guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
-            now = {name: known for name, known in found.items() if name in goal.guarded}
+            hashes = goal_verifier.guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
+            now = {name: digest for name, digest in hashes.items() if name in goal.guarded}
             await self.app.database.write(lambda db: goals.guard(db, goal.id, now))
             return ""
-        return f"The verifier's files were changed and nobody accepted that: {named}. Put them back."
+        return f"The verifier's files were changed and nobody accepted that: {names}. Put them back."
 
     def _place(self, goal: GoalRow) -> Path:
         return self.app.home.root / "goals" / goal.id
@@ -294,9 +298,9 @@ def _parted(
     # A change of the verifier's own files is confirmed separately, and that answer holds here.
     accepted = {name for name in changed if name in goal.guarded}
     links = {name for name in changed if (workspace / name).is_symlink()}
-    found = judges(tree, changed).keys() | links
+    judging_names = judges(tree, changed).keys() | links
     judging: dict[str, Difference] = {
-        name: how for name, how in changed.items() if name in found and name not in accepted
+        name: how for name, how in changed.items() if name in judging_names and name not in accepted
     }
     return judging, frozenset(changed.keys() - judging.keys())
 
@@ -331,22 +335,22 @@ async def seen_now(
     also get the program that runs them; calls that read a file get its present text.
     """
     steps = {call.step for call in seen if call.facts.command and call.exit_code == 0}
-    found = compared(seen, await recordings.changed_since(workspace, goal.session, steps))
-    return await asyncio.to_thread(_with_programs, found, workspace, goal)
+    updated = compared(seen, await recordings.changed_since(workspace, goal.session, steps))
+    return await asyncio.to_thread(_with_programs, updated, workspace, goal)
 
 
 def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> list[SeenCall]:
     begun_s, folder = datetime.fromisoformat(goal.begun).timestamp(), workspace
-    found: list[SeenCall] = []
+    updated: list[SeenCall] = []
     for call in seen:
-        given = texts_of(call.arguments)
-        command = given.get("command", "") if call.facts.command else ""
-        inside = workspace / given["workdir"] if given.get("workdir") else folder
+        arguments = texts_of(call.arguments)
+        command = arguments.get("command", "") if call.facts.command else ""
+        inside = workspace / arguments["workdir"] if arguments.get("workdir") else folder
         part = again(command, inside)
         reads = {"path", "local"} <= tags_of(call.name) and not call.changed
         now = (
-            goal_base.read_text(workspace / given["path"], workspace) or None
-            if reads and "path" in given
+            goal_base.read_text(workspace / arguments["path"], workspace) or None
+            if reads and "path" in arguments
             else None
         )
         unfit = (
@@ -354,9 +358,9 @@ def _with_programs(seen: Sequence[SeenCall], workspace: Path, goal: GoalRow) -> 
             if reads
             else _unrun(part or command, inside, workspace, begun_s)
         )
-        found.append(msgspec.structs.replace(call, unfit=unfit, alone=part, now=now))
+        updated.append(msgspec.structs.replace(call, unfit=unfit, alone=part, now=now))
         folder = workspace / call.facts.folder if call.facts.folder is not None else folder
-    return found
+    return updated
 
 
 def _below(folder: Path, workspace: Path) -> str:
@@ -381,8 +385,10 @@ def _unread(call: SeenCall, workspace: Path, begun_s: float) -> str:
     names = [texts_of(call.arguments).get("path", "")]
     if "search" in tags_of(call.name):
         names += [line for line in call.result.splitlines() if not _HIT.match(line)]
-    made = next((name for name in names if name and changed_s(workspace / name) > begun_s), "")
-    return f"{made} was made or changed during the goal: it shows only what was written" if made else ""
+    new_name = next((name for name in names if name and changed_s(workspace / name) > begun_s), "")
+    return (
+        f"{new_name} was made or changed during the goal: it shows only what was written" if new_name else ""
+    )
 
 
 def with_tests(call: SeenCall, tests: TestCounts) -> SeenCall:

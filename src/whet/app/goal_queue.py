@@ -29,7 +29,7 @@ async def queue_goal(app: App, wish: GoalWish, target: str = "", workspace: Path
     result, as channel:chat. Raises ConfigError."""
     if not wish.text.strip():
         raise ConfigError("a goal needs a text")
-    made = Schedule(
+    schedule = Schedule(
         id=(number := app.clock.new_id()),
         name=f"goal-{number[-8:]}",
         created="",
@@ -45,7 +45,7 @@ async def queue_goal(app: App, wish: GoalWish, target: str = "", workspace: Path
 
     def store(connection: apsw.Connection) -> Schedule:
         now = iso(time_of(connection, app.clock))
-        dated = msgspec.structs.replace(made, created=now, at=now)
+        dated = msgspec.structs.replace(schedule, created=now, at=now)
         schedules.add(connection, dated, now, app.clock)
         return dated
 
@@ -67,26 +67,26 @@ async def goal_of(app: App, name: str) -> tuple[str, GoalReport | None]:
     """
 
     def read(connection: apsw.Connection) -> tuple[str, GoalReport | None]:
-        made = schedules.get(connection, name) if name else schedules.last_goal(connection)
-        run = next(iter(schedules.runs(connection, made.id, 1)), None) if made is not None else None
-        found = goals.of_session(connection, run.session_id) if run is not None and run.session_id else None
-        waits = found is None and not (run is not None and run.finished)
-        if made is None or not (name or waits):
+        schedule = schedules.get(connection, name) if name else schedules.last_goal(connection)
+        run = next(iter(schedules.runs(connection, schedule.id, 1)), None) if schedule is not None else None
+        goal = goals.of_session(connection, run.session_id) if run is not None and run.session_id else None
+        waits = goal is None and not (run is not None and run.finished)
+        if schedule is None or not (name or waits):
             return name, report(connection, goals.get(connection, name))
-        if found is None and not waits and run is not None:
-            raise NotFound(f"{made.name} ended before it began: {run.note or run.result}")
-        return made.id, None if found is None else report(connection, found)
+        if goal is None and not waits and run is not None:
+            raise NotFound(f"{schedule.name} ended before it began: {run.note or run.result}")
+        return schedule.id, None if goal is None else report(connection, goal)
 
     return await app.database.read(read)
 
 
 async def stop_goal(app: App, name: str) -> GoalReport | None:
     """Cancel a goal; one that still waits for a worker is removed, with None returned. Raises NotFound."""
-    number, found = await goal_of(app, name)
-    if found is None:
+    number, goal_report = await goal_of(app, name)
+    if goal_report is None:
         await app.database.write(lambda db: schedules.remove(db, number))
         return None
-    at, goal = iso(app.clock.now()), found.goal
+    at, goal = iso(app.clock.now()), goal_report.goal
     ended = await app.database.write(lambda db: goals.end(db, goal.id, "cancelled", "stopped by hand", at))
     if not ended:
         raise NotFound(f"this goal has ended: {goal.state}")

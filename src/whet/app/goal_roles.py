@@ -86,24 +86,24 @@ class CheckedTree(msgspec.Struct, frozen=True):
 def deciding(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
     """Return the changed files that judge."""
     allowed = {name for name in changed if is_allowed(name, tree.may_change)}
-    made = _made_by_rules(tree)
+    rule_targets = _made_by_rules(tree)
     hides = _hiding(tree, changed)
-    open_ = [name for name in changed if name not in allowed | made | hides]
+    open_ = [name for name in changed if name not in allowed | rule_targets | hides]
     program = allowed | {name for name in open_ if _is_asked_for(name, tree, changed)}
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
-    named = _named_in(texts, tree)
+    named_paths = _named_in(texts, tree)
     if not any(_is_test(name, text) for name, text in texts.items()):
         # No test existed before: the goal is to write them.
         program |= {name for name in open_ if changed[name] == "new" and _is_first_test(name, tree)}
-    rest = [name for name in open_ if name not in program and not _judges(name, tree)]
-    known = _Mentions([*((name, text) for name, text in texts.items()), ("command.sh", tree.command)])
+    remaining = [name for name in open_ if name not in program and not _judges(name, tree)]
+    mentions = _Mentions([*((name, text) for name, text in texts.items()), ("command.sh", tree.command)])
     grew = True
     while grew:
         grew = False
-        for name in rest:
-            if name not in program and _is_program(name, changed, (tree, known, named)):
+        for name in remaining:
+            if name not in program and _is_program(name, changed, (tree, mentions, named_paths)):
                 program.add(name)
-                known.add(name, tree.now(name))
+                mentions.add(name, tree.now(name))
                 grew = True
     return {name: how for name, how in changed.items() if name not in program}
 
@@ -135,9 +135,9 @@ def _hiding(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
     """Return the files of new modules that hide an installed module."""
     modules: dict[str, set[str]] = {}
     for root in tree.roots:
-        own = {_top(name, root) for name in tree.was if name.startswith(root)}
+        existing = {_top(name, root) for name in tree.was if name.startswith(root)}
         for name in changed:
-            if name.startswith(root) and (top := _top(name, root)) not in own:
+            if name.startswith(root) and (top := _top(name, root)) not in existing:
                 modules.setdefault(top, set()).add(name)
     tops = {top for top, names in modules.items() if any(n.endswith(".py") for n in names)}
     hiding = _found_outside(tops, tree.workspace)
@@ -146,12 +146,12 @@ def _hiding(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
 
 def _made_by_rules(tree: CheckedTree) -> frozenset[str]:
     """Return the files that make's rules build: if one exists, make skips its rule."""
-    found: set[str] = set()
+    paths: set[str] = set()
     for name in filter(_MAKEFILES.search, tree.was):
         folder = PurePosixPath(name).parent
         targets = " ".join(_TARGETS.findall(tree.old(name))).split()
-        found |= {str(folder / target) for target in targets if str(folder / target) not in tree.was}
-    return frozenset(found)
+        paths |= {str(folder / target) for target in targets if str(folder / target) not in tree.was}
+    return frozenset(paths)
 
 
 def is_hook(name: str) -> bool:
@@ -183,9 +183,9 @@ class _Mentions:
     def add(self, name: str, text: str) -> None:
         """Add a file's text."""
         suffix = PurePosixPath(name).suffix
-        found = {word for parts in _IMPORTS.findall(text) for word in _WORDS.findall(" ".join(parts))}
-        self._imported |= found
-        self._needed |= found - optional_imports(text) if suffix == ".py" else found
+        imported = {word for parts in _IMPORTS.findall(text) for word in _WORDS.findall(" ".join(parts))}
+        self._imported |= imported
+        self._needed |= imported - optional_imports(text) if suffix == ".py" else imported
         if suffix in _CODE and suffix != ".py":
             self._words.setdefault(_family(suffix), set()).update(_WORDS.findall(text))
 
@@ -210,16 +210,16 @@ def optional_imports(text: str) -> set[str]:
     except (SyntaxError, ValueError, RecursionError):
         return set()
     free, needed = set[str](), set[str]()
-    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
-    while waiting:
-        node, is_caught = waiting.pop()
+    pending: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while pending:
+        node, is_caught = pending.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
             words = set(_WORDS.findall(ast.unparse(node)))
             (free if is_caught else needed).update(words)
         guarded = node.body if isinstance(node, ast.Try | ast.With | ast.AsyncWith) else []
         catches = bool(guarded) and (not isinstance(node, ast.Try) or bool(node.handlers))
         for child in ast.iter_child_nodes(node):
-            waiting.append((child, is_caught or (catches and child in guarded)))
+            pending.append((child, is_caught or (catches and child in guarded)))
     return free - needed
 
 
@@ -232,11 +232,11 @@ def _family(suffix: str) -> str:
 def _is_program(
     name: str, changed: Mapping[str, Difference], given: tuple[CheckedTree, _Mentions, frozenset[str]]
 ) -> bool:
-    tree, known, named = given
+    tree, mentions, named_paths = given
     suffix = PurePosixPath(name).suffix
-    if suffix in _CODE and known.has(name, is_new=changed[name] == "new"):
+    if suffix in _CODE and mentions.has(name, is_new=changed[name] == "new"):
         return True
-    if name not in named:
+    if name not in named_paths:
         return False
     if changed[name] == "new":
         return name in tree.missed
@@ -247,11 +247,11 @@ def _refers(text: str, name: str, there: frozenset[str]) -> bool:
     """Return whether a file hands over to another file of the workspace, or to a test runner."""
     if mentions_runner(text):
         return True
-    known = _Mentions([(name, text)])
+    mentions = _Mentions([(name, text)])
     paths = set(_PATHS.findall(text))
     return any(
         other != name
-        and (other in paths or (PurePosixPath(other).suffix in _CODE and _imports(known, other)))
+        and (other in paths or (PurePosixPath(other).suffix in _CODE and _imports(mentions, other)))
         for other in there
     )
 
@@ -291,8 +291,8 @@ def _tests_itself(name: str, text: str) -> bool:
 def is_allowed(name: str, may_change: Iterable[str]) -> bool:
     """Return whether the person lets a file change: they named it, its folder or a matching pattern."""
     return any(
-        fnmatch(name, one) or name == one.rstrip("/") or name.startswith(one.rstrip("/") + "/")
-        for one in may_change
+        fnmatch(name, pattern) or name == pattern.rstrip("/") or name.startswith(pattern.rstrip("/") + "/")
+        for pattern in may_change
     )
 
 
@@ -306,7 +306,7 @@ def _is_asked_for(name: str, tree: CheckedTree, changed: Mapping[str, Difference
     )
     if changed[name] == "new" and in_command and not is_hook(name):
         return True
-    in_goal = {one.rstrip(".") for one in _PATHS.findall(tree.goal)}
+    in_goal = {word.rstrip(".") for word in _PATHS.findall(tree.goal)}
     if in_goal.isdisjoint({name, f"./{name}"}) or path.name == "conftest.py" or is_hook(name):
         return False
     return not _is_test(name, tree.old(name)) or changed[name] == "new"
@@ -318,15 +318,15 @@ def _named_in(texts: Mapping[str, str], tree: CheckedTree) -> frozenset[str]:
 
 def _named(texts: Iterable[str], command: str) -> frozenset[str]:
     """Return the paths that texts name, except those that they include as part of themselves."""
-    found, taken_over = set[str](), set[str]()
+    paths, taken_over = set[str](), set[str]()
     for text in (*texts, command):
-        found |= _paths(_INCLUDES.sub("", text))
+        paths |= _paths(_INCLUDES.sub("", text))
         taken_over |= _paths("\n".join(_INCLUDES.findall(text)))
-    return frozenset(found - taken_over)
+    return frozenset(paths - taken_over)
 
 
 def _paths(text: str) -> set[str]:
-    return {one.removeprefix("./") for one in _PATHS.findall(text)}
+    return {path.removeprefix("./") for path in _PATHS.findall(text)}
 
 
 def _speaks(name: str, text: str) -> bool:
@@ -356,14 +356,14 @@ def _installed(modules: list[str], workspace: Path) -> set[str]:
     """
     if not modules:
         return set()
-    found: set[str] = set()
+    names: set[str] = set()
     for python in _pythons():
         if (folder := Path(python).parent.resolve()).is_relative_to(workspace.resolve()):
             sites = list(folder.parent.glob("lib/python3*/site-packages"))
-            found |= {name for name in modules for site in sites if any(site.glob(f"{name}*"))}
+            names |= {name for name in modules for site in sites if any(site.glob(f"{name}*"))}
             continue
         try:
-            said = subprocess.run(
+            process = subprocess.run(
                 # without site: a `.pth` file there may lead to the workspace, and code there would be run
                 [python, "-I", "-S", "-c", _ASK, *modules],
                 capture_output=True,
@@ -373,12 +373,12 @@ def _installed(modules: list[str], workspace: Path) -> set[str]:
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        found |= set(said.stdout.decode("utf-8", "replace").split())
-    return found
+        names |= set(process.stdout.decode("utf-8", "replace").split())
+    return names
 
 
 def _pythons() -> list[str]:
     """Return the interpreters whose packages count; one with two names in a folder appears once."""
-    found = [path for name in ("python3", "python", sys.executable) if (path := shutil.which(name))]
-    same = {(Path(path).parent, Path(path).resolve()): path for path in reversed(found)}
+    paths = [path for name in ("python3", "python", sys.executable) if (path := shutil.which(name))]
+    same = {(Path(path).parent, Path(path).resolve()): path for path in reversed(paths)}
     return list(same.values())

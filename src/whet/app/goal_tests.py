@@ -59,21 +59,21 @@ def run_folder(command: str, folder: Path) -> Path:
 def again(command: str, folder: Path) -> str:
     """Return the part of a command in `folder` that runs tests and that Whet can run from there itself, or an
     empty string."""
-    wanted = extract_test_run(command)
-    if not wanted:
+    test_command = extract_test_run(command)
+    if not test_command:
         return ""
-    task = own_task(wanted)
+    task = own_task(test_command)
     if task is not None and not _tests_by_task(task, folder):
         return ""
-    return f"cd {shlex.quote(str(folder))} && {wanted}"
+    return f"cd {shlex.quote(str(folder))} && {test_command}"
 
 
 def _tests_by_task(task: OwnRun, folder: Path) -> bool:
     """Return whether the task's definition in a file of the workspace runs a known test runner."""
     for inner in task.folders:
         folder = folder / os.path.expanduser(inner)
-    program, *given = task.words
-    names = [word for word in given if not word.startswith("-")]
+    program, *arguments = task.words
+    names = [word for word in arguments if not word.startswith("-")]
     path = _task_file(program, folder)
     text = read_text(path) if path is not None else ""
     if program == "make":
@@ -95,16 +95,16 @@ def _recipes(makefile: str, targets: Sequence[str]) -> str:
         for names, needs, body in _RULE.findall(makefile + "\n")
         for name in names.split()
     }
-    known = dict(_VARIABLE.findall(makefile))
+    variables = dict(_VARIABLE.findall(makefile))
     first = [name for name in rules if not name.startswith(".")][:1]
-    wanted, found = [*(targets or first)], list[str]()
-    while wanted:
-        if (rule := rules.pop(wanted.pop(), None)) is None:
+    pending, lines = [*(targets or first)], list[str]()
+    while pending:
+        if (rule := rules.pop(pending.pop(), None)) is None:
             continue
         needs, body = rule
-        wanted += needs
-        found += [line.lstrip("\t@-+") for line in body.splitlines()]
-    return "\n".join(_USED.sub(lambda used: known.get(used[1], ""), line) for line in found)
+        pending += needs
+        lines += [line.lstrip("\t@-+") for line in body.splitlines()]
+    return "\n".join(_USED.sub(lambda used: variables.get(used[1], ""), line) for line in lines)
 
 
 def _script(package: str, name: str) -> str:
@@ -123,31 +123,31 @@ class _Package(msgspec.Struct, frozen=True):
 def lost_tests(claimed: Sequence[TestCounts], effects: Sequence[CallEffects]) -> str:
     """Return how the tests became fewer: fewer ran than in an earlier run, more were skipped after tests
     changed, or test files lost lines. An empty string if none of it happened."""
-    runs = [one.tests for one in effects if one.tests is not None]
-    for runner in dict.fromkeys(one.runner for one in claimed):
-        now = sum(one.passed + one.failed for one in claimed if one.runner == runner)
-        most = max((one.passed + one.failed for one in runs if one.runner == runner), default=0)
+    runs = [record.tests for record in effects if record.tests is not None]
+    for runner in dict.fromkeys(record.runner for record in claimed):
+        now = sum(record.passed + record.failed for record in claimed if record.runner == runner)
+        most = max((record.passed + record.failed for record in runs if record.runner == runner), default=0)
         if now < most:
             return f"tests that ran: {now:,}, before: {most:,}"
-    first = next((at for at, one in enumerate(effects) if _test_lines(one)), len(effects))
-    before = max((one.tests.skipped for one in effects[:first] if one.tests is not None), default=0)
-    skipped = max((one.skipped for one in claimed), default=0)
+    first = next((at for at, record in enumerate(effects) if _test_lines(record)), len(effects))
+    before = max((record.tests.skipped for record in effects[:first] if record.tests is not None), default=0)
+    skipped = max((record.skipped for record in claimed), default=0)
     if first < len(effects) and skipped > before:
         return f"tests that are skipped: {skipped:,}, before they were changed: {before:,}"
-    gone = -sum(sum(_test_lines(one)) for one in effects)
+    gone = -sum(sum(_test_lines(record)) for record in effects)
     return f"test files lost {gone:,} lines" if gone > 0 else ""
 
 
 def _test_lines(effects: CallEffects) -> list[int]:
     """Return the number of lines that each changed test file gained in a call."""
     changed = (*effects.edits, *effects.touched)
-    return [one.added - one.removed for one in changed if is_test_name(one.path)]
+    return [change.added - change.removed for change in changed if is_test_name(change.path)]
 
 
 def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
     """Yield the programs and files that may carry out a run; they need not exist."""
-    if not run.runner and (named := _task_file(run.words[0], folder)) is not None:
-        yield named
+    if not run.runner and (task_file := _task_file(run.words[0], folder)) is not None:
+        yield task_file
     modules = [folder]
     for word in run.words:
         name, _, value = word.partition("=")
@@ -156,10 +156,10 @@ def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
     for word in (*run.words, *run.sourced):
         if "/" in word and "=" not in word:
             yield folder / word
-        elif (found := shutil.which(word)) is not None:
-            yield Path(found)
+        elif (program := shutil.which(word)) is not None:
+            yield Path(program)
     for name in {run.runner.partition(" ")[0], "python", "python3"}:
-        yield from (folder / place / name for place in _INSTALLED)
+        yield from (folder / subfolder / name for subfolder in _INSTALLED)
     for module in modules if run.runner else ():
         yield from (module / f"{run.runner}.py", module / run.runner / "__init__.py")
 

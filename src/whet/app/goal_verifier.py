@@ -43,23 +43,23 @@ def guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -> dic
         words = shlex.split(verify, comments=True)
     except ValueError:
         words = verify.split()
-    named = [part for word in words for part in re.split(r"[;&|<>()=]|::", word) if part]
-    found: dict[str, str] = {}
+    names = [part for word in words for part in re.split(r"[;&|<>()=]|::", word) if part]
+    hashes: dict[str, str] = {}
     root = workspace.resolve()
-    for word in (*named, *more):
-        place = (root / os.path.expanduser(word)).resolve()
-        if not place.is_relative_to(root) and place.is_file():
-            found[str(place)] = _hash(place)
-        elif place != root and place.is_relative_to(root):
-            for path in _files(place):
-                found[os.path.relpath(path, root)] = _hash(path)
-    return dict(sorted(found.items())[:_MOST_FILES])
+    for word in (*names, *more):
+        target = (root / os.path.expanduser(word)).resolve()
+        if not target.is_relative_to(root) and target.is_file():
+            hashes[str(target)] = _hash(target)
+        elif target != root and target.is_relative_to(root):
+            for path in _files(target):
+                hashes[os.path.relpath(path, root)] = _hash(path)
+    return dict(sorted(hashes.items())[:_MOST_FILES])
 
 
 def changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
     """Return the verifier's files that differ from their recorded hashes."""
     root = workspace.resolve()
-    return [path for path, known in guarded.items() if _hash(root / path) != known]
+    return [path for path, digest in guarded.items() if _hash(root / path) != digest]
 
 
 async def verify(
@@ -68,20 +68,20 @@ async def verify(
     """Run the verifier in the sandbox and return its output. `instead` is a copy of the workspace to run it
     in. Raises ToolError if it can't be run."""
     limits = ShellLimits(app.settings.tools.terminal_timeout_s, app.settings.tools.output_cap_chars)
-    place, environment = workspace, dict(os.environ)
-    whose = f"goal {goal_id}"
+    folder, environment = workspace, dict(os.environ)
+    owner = f"goal {goal_id}"
     if instead is not None:
-        place, here, there = instead, str(workspace), str(instead)
-        command = _moved(command, here, there)
-        environment = {name: _moved(value, here, there) for name, value in environment.items()}
-        whose += " as it was"
-        app.confinement.open(whose, [Opening("read", here)])
+        folder, source, target = instead, str(workspace), str(instead)
+        command = _moved(command, source, target)
+        environment = {name: _moved(value, source, target) for name, value in environment.items()}
+        owner += " as it was"
+        app.confinement.open(owner, [Opening("read", source)])
     environment |= _OWN_BYTECODE
-    context = ToolContext(whose, "", "verify", place, lambda text: None, _nobody)
+    context = ToolContext(owner, "", "verify", folder, lambda text: None, _nobody)
     confined = Confined(app.confinement, context)
-    wanted = await confined.jailed(job(place, command, "", ("", False, False), (limits, environment)))
-    output = await Shell(app.processes.get(), limits).run(wanted, limits.timeout_s, context.output)
-    return confined.explained(wanted, output)
+    shell_job = await confined.jailed(job(folder, command, "", ("", False, False), (limits, environment)))
+    output = await Shell(app.processes.get(), limits).run(shell_job, limits.timeout_s, context.output)
+    return confined.explained(shell_job, output)
 
 
 def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
@@ -92,8 +92,8 @@ def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
     """
     if output.is_error or output.exit_code != 0:
         return False
-    given = f"{command}\n{scripts}"
-    if not names_runner(given) or _QUIET.search(given):
+    text = f"{command}\n{scripts}"
+    if not names_runner(text) or _QUIET.search(text):
         return True
     counts = test_counts(command, output.text)
     return counts is not None and counts.passed > 0 and not counts.failed

@@ -37,10 +37,10 @@ def message_of(goal: GoalRow) -> str:
     """Return the message that begins a round. Text that no person typed (instructions, verifier output, the
     agent's claims) is put in a tag, so that nothing is learned from it as the person's wish."""
     if goal.round == 0:
-        told = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
-        return f"{goal.text}\n\n{_tagged(told)}"
-    said = f"`{goal.verify}` did not pass:\n{goal.said}" if goal.verify else goal.said
-    return f"{_tagged(f'The goal is not reached yet. {said}')}\n\nGo on: {goal.text}"
+        instructions = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
+        return f"{goal.text}\n\n{_tagged(instructions)}"
+    reason = f"`{goal.verify}` did not pass:\n{goal.said}" if goal.verify else goal.said
+    return f"{_tagged(f'The goal is not reached yet. {reason}')}\n\nGo on: {goal.text}"
 
 
 def _tagged(text: str) -> str:
@@ -65,34 +65,36 @@ def parse_goal(text: str) -> GoalWish:
     # The goal's text is taken literally, apostrophes and quotes too; only the options are parsed like a shell
     # command.
     first = _OPTION.search(text)
-    said = [_unquoted(text[: first.start()].strip())] if first is not None else [_unquoted(text.strip())]
+    text_parts = (
+        [_unquoted(text[: first.start()].strip())] if first is not None else [_unquoted(text.strip())]
+    )
     try:
         words = shlex.split(text[first.start() :]) if first is not None else []
     except ValueError as error:
         raise ConfigError(f"a quote is left open: {error}", hint=USAGE) from error
-    given: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     at = iter(words)
     for word in at:
         name, sign, value = word.partition("=")
         if name not in _VALUED:
-            said.append(word)
+            text_parts.append(word)
             continue
         value = value if sign else next(at, "")
         if not value:
             raise ConfigError(f"{name} needs a value", hint=USAGE)
-        given.setdefault(name, []).append(value)
-    steps = typed_number(said_steps := given.get("--steps", ["0"])[-1])
+        options.setdefault(name, []).append(value)
+    steps = typed_number(steps_text := options.get("--steps", ["0"])[-1])
     if steps is None:
-        raise ConfigError(f"--steps takes a number, not {said_steps[:40]!r}", hint=USAGE)
-    if not (wanted := " ".join(said).strip()):
+        raise ConfigError(f"--steps takes a number, not {steps_text[:40]!r}", hint=USAGE)
+    if not (goal_text := " ".join(text_parts).strip()):
         raise ConfigError("a goal needs a text", hint=USAGE)
     return GoalWish(
-        wanted,
-        given.get("--verify", [""])[-1],
-        parse_usd(given.get("--budget", ["0"])[-1]),
+        goal_text,
+        options.get("--verify", [""])[-1],
+        parse_usd(options.get("--budget", ["0"])[-1]),
         steps,
-        tuple(given.get("--guard", ())),
-        tuple(given.get("--may-change", ())),
+        tuple(options.get("--guard", ())),
+        tuple(options.get("--may-change", ())),
     )
 
 
@@ -115,22 +117,24 @@ def told(done: GoalReport) -> str:
         lines.append(done.receipt.line)
     lines += shown_by(done)
     if goal.state != "achieved":
-        lines += [one for one in (goal.note, goal.said[-_SAID_CHARS:]) if one]
+        lines += [detail for detail in (goal.note, goal.said[-_SAID_CHARS:]) if detail]
     return "\n".join(lines)
 
 
 def shown_by(done: GoalReport) -> list[str]:
     """Return one line for each claim that proves a goal without a verifier."""
     return [
-        f"shown by {one.kind} {short(one.call, _SHOWN_CHARS)}: “{short(one.shows, _SHOWN_CHARS)}”"
-        for one in done.claims
+        f"shown by {claim.kind} {short(claim.call, _SHOWN_CHARS)}: “{short(claim.shows, _SHOWN_CHARS)}”"
+        for claim in done.claims
     ]
 
 
 def taken(done: GoalReport) -> str:
     """Return how many rounds and steps a goal took, and how its verifier ended."""
     counts = ((done.goal.round, "round"), (done.steps, "step"))
-    said = [plural(number, word) for number, word in counts]
+    parts = [plural(number, word) for number, word in counts]
     if done.goal.verify:
-        said.append(f"`{done.goal.verify}` {'passed' if done.goal.state == 'achieved' else 'has not passed'}")
-    return ", ".join(said)
+        parts.append(
+            f"`{done.goal.verify}` {'passed' if done.goal.state == 'achieved' else 'has not passed'}"
+        )
+    return ", ".join(parts)

@@ -74,12 +74,12 @@ def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
         """End the goal. Each claim points at a call of yours by its command, path, url or query, or by the
         tool's name; `shows` is copied from its result, for an edit names the file, for what was sent or noted
         is copied from that. Every pointer is checked."""
-        goal, seen = await database.read(
+        goal, session_calls = await database.read(
             lambda db: (goals.of_session(db, ctx.session_id), goal_calls(db, ctx.session_id))
         )
         if goal is None:
             raise ToolError("there is no goal here")
-        if why := refusals(claims, await seen_now(recordings, ctx.workspace, goal, seen)):
+        if why := refusals(claims, await seen_now(recordings, ctx.workspace, goal, session_calls)):
             return ToolOutput("Not finished:\n" + "\n".join(why), error_kind="failed")
         return ToolOutput("Accepted. End your turn now.")
 
@@ -105,17 +105,19 @@ class GoalRunner:
         it. Raises ConfigError."""
         if not wish.text.strip():
             raise ConfigError("a goal needs a text", hint='whet goal start "..." --verify "make test"')
-        given = self._extras(extras)
+        goal_extras = self._extras(extras)
         if session_id:
-            return await self.app.open_session(session_id, extras=given)
+            return await self.app.open_session(session_id, extras=goal_extras)
         title = sessions.title_of(wish.text)
-        return await self.app.new_session(title=title, whose=Principal(tools=given.tools), extras=given)
+        return await self.app.new_session(
+            title=title, whose=Principal(tools=goal_extras.tools), extras=goal_extras
+        )
 
     async def begin(self, wish: GoalWish, session: Session) -> GoalRow:
         """Store a goal in this session, which must have no open goal. Raises StoreBusy."""
         app = self.app
-        named = goal_verifier.guarded_files(wish.verify, session.workspace)
-        guarded = {name: known for name, known in named.items() if not is_allowed(name, wish.may_change)}
+        hashes = goal_verifier.guarded_files(wish.verify, session.workspace)
+        guarded = {name: digest for name, digest in hashes.items() if not is_allowed(name, wish.may_change)}
         goal = GoalRow(
             id=app.clock.new_id(),
             session=session.id,
@@ -160,17 +162,17 @@ class GoalRunner:
         limits = await self._limits(goal, session)
         if isinstance(limits, str):
             return await self._end(goal, "budget", limits)
-        at_work = msgspec.structs.replace(session, limits=limits)
-        end = await self._turn(goal, at_work)
+        limited = msgspec.structs.replace(session, limits=limits)
+        end = await self._turn(goal, limited)
         goal = await self._stored(goal)
         if goal.state not in goals.OPEN:
             return goal
         if end is not None and end.reason not in ("answered", "budget"):
             capped = end.hint == "--budget" or end.hint.startswith("wallet.")
             return await self._end(goal, "budget" if capped else "paused", end.error or end.reason)
-        passed, said = await GoalJudge(self.app).judge(goal, session)
+        passed, text = await GoalJudge(self.app).judge(goal, session)
         goal = await self._stored(goal)
-        return await self._keep(goal, said, passed=passed)
+        return await self._keep(goal, text, passed=passed)
 
     async def _limits(self, goal: GoalRow, session: Session) -> TurnLimits | str:
         """Return the limits of the next turn, or the reason why the budget is used up."""
@@ -185,9 +187,9 @@ class GoalRunner:
             return f"{steps} of {goal.max_steps} steps are taken"
         if goal.budget_usd and spent >= goal.budget_usd:
             return f"${spent:.2f} of ${goal.budget_usd:.2f} is spent"
-        own = session.limits
-        left = min(own.steps, goal.max_steps - steps) if goal.max_steps else own.steps
-        return TurnLimits(left, own.turn_s)
+        base = session.limits
+        steps_left = min(base.steps, goal.max_steps - steps) if goal.max_steps else base.steps
+        return TurnLimits(steps_left, base.turn_s)
 
     async def _turn(self, goal: GoalRow, session: Session) -> TurnEnd | None:
         """Run the round's turn or resume it. Return None if it has already ended."""
@@ -226,10 +228,10 @@ class GoalRunner:
         stored = await self._stored(goal)
         if stored.state not in goals.OPEN:
             GoalJudge(self.app).forget(stored)
-        told = (
+        state_text = (
             stored.state if stored.state != "running" else f"not reached after round {stored.round}, going on"
         )
-        self.emit(Notice(f"goal: {told}" + (f" ({stored.note})" if stored.note else "")))
+        self.emit(Notice(f"goal: {state_text}" + (f" ({stored.note})" if stored.note else "")))
         return stored
 
     async def _end(self, goal: GoalRow, state: GoalState, note: str) -> GoalRow:

@@ -30,8 +30,8 @@ class GuestGate:
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Decide, as the Gate contract requires."""
-        if "execute" in call.tool.effects and not (found := self._standing()).holds:
-            reason = _REASON.format(why=found.line)
+        if "execute" in call.tool.effects and not (status := self._standing()).holds:
+            reason = _REASON.format(why=status.line)
             emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
             return Decision("deny", "rule", reason)
         return await self._gate.decide(call, emit)

@@ -131,7 +131,7 @@ class HelperRuns:
 
     def runs_for(self, parent_id: str) -> bool:
         """Return whether a helper of a session runs in this process."""
-        return any(one.row.parent == parent_id for one in self._at_work.values())
+        return any(helper.row.parent == parent_id for helper in self._at_work.values())
 
     def arrival(self, parent_id: str) -> InboxEntry | None:
         """Return the next result that was not delivered to a session, with the write that marks it as
@@ -152,7 +152,11 @@ class HelperRuns:
     async def next_arrival(self, parent_id: str) -> InboxEntry | None:
         """Wait for the next result of a session; None if no helper of the session runs here."""
         while (entry := self.arrival(parent_id)) is None:
-            tasks = [one.task for one in self._at_work.values() if one.row.parent == parent_id and one.task]
+            tasks = [
+                helper.task
+                for helper in self._at_work.values()
+                if helper.row.parent == parent_id and helper.task
+            ]
             if not tasks:
                 return None
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -168,7 +172,7 @@ class HelperRuns:
 
     async def aclose(self) -> None:
         """Cancel the running helpers; the next program that opens their parent resumes them."""
-        if tasks := [one.task for one in self._at_work.values() if one.task is not None]:
+        if tasks := [helper.task for helper in self._at_work.values() if helper.task is not None]:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -237,15 +241,17 @@ class HelperRuns:
         workspace = Path(parent.workspace) if parent.workspace else app.workspace
         tree = row.tree or (await self.stored(row.id)).tree
         if tree is None:
-            place = app.home.whole.with_name(f"{app.home.whole.name}-worktrees")
-            tree = planned = await asyncio.to_thread(worktrees.plan, workspace, row.id, place)
+            trees_folder = app.home.whole.with_name(f"{app.home.whole.name}-worktrees")
+            tree = planned = await asyncio.to_thread(worktrees.plan, workspace, row.id, trees_folder)
             await app.database.append(lambda db: helper_rows.keep_tree(db, row.id, planned))
         return await asyncio.to_thread(worktrees.make, tree, row.id, workspace)
 
     async def _session(self, row: HelperRow, folder: Path | None, buffers: Buffers | None) -> Session:
-        there = await self._app.database.read(lambda db: sessions.existing(db, {row.session}))
-        made = self._app.sessions.helper
-        return await made(row, folder, None if folder is not None else buffers, is_there=bool(there))
+        existing = await self._app.database.read(lambda db: sessions.existing(db, {row.session}))
+        open_helper = self._app.sessions.helper
+        return await open_helper(
+            row, folder, None if folder is not None else buffers, is_there=bool(existing)
+        )
 
     async def with_edits(
         self, row: HelperRow, told: Callable[[HelperRow, MergePlan | None], ToolOutput]
@@ -256,11 +262,11 @@ class HelperRuns:
         if tree is None or is_over or row.reason not in ("answered", "budget"):
             return told(row, row.merge)
         loop, db = asyncio.get_running_loop(), self._app.database
-        found: list[MergePlan | None] = []
+        merges: list[MergePlan | None] = []
 
         def known() -> MergePlan | None:
-            found.append(db.read_now(lambda connection: helper_rows.get(connection, row.id)).merge)
-            return found[0]
+            merges.append(db.read_now(lambda connection: helper_rows.get(connection, row.id)).merge)
+            return merges[0]
 
         def keep(plan: MergePlan) -> None:
             work = db.append(lambda connection: helper_rows.keep_merge(connection, row.id, plan))
@@ -268,7 +274,7 @@ class HelperRuns:
 
         merged = await asyncio.to_thread(worktrees.merge, tree, row.id, known, keep)
         output = told(row, merged)
-        if merged is found[0]:  # another call has merged them
+        if merged is merges[0]:  # another call has merged them
             return output
         changes = await asyncio.to_thread(worktrees.text_changes, merged, tree) if merged.done else ()
         return msgspec.structs.replace(output, changes=changes)

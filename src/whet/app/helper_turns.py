@@ -55,7 +55,9 @@ class HelperObserver(TurnObserver):
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Store the helper's result, unless it has to continue."""
-        said = next((one.text for one in reversed(session.log.messages) if one.role == "assistant"), "")
+        answer = next(
+            (message.text for message in reversed(session.log.messages) if message.role == "assistant"), ""
+        )
         now, error = iso(self._clock.now()), turn.error
 
         def work(connection: apsw.Connection) -> Sequence[Queued]:
@@ -63,15 +65,15 @@ class HelperObserver(TurnObserver):
             if row is None or row.state != "open" or reason == "cancelled":
                 return ()
             why = (
-                misfit(said, row.wish.schema, _fits_pattern)
+                misfit(answer, row.wish.schema, _fits_pattern)
                 if reason == "answered" and row.wish.schema
                 else ""
             )
             if not why:
-                helper_rows.end(connection, ended(row, reason, said, error, now))
+                helper_rows.end(connection, ended(row, reason, answer, error, now))
             elif turn.number >= _MOST_TURNS:
                 helper_rows.end(
-                    connection, ended(row, "failed", said, f"its answer does not fit: {why}", now)
+                    connection, ended(row, "failed", answer, f"its answer does not fit: {why}", now)
                 )
             return ()
 
@@ -132,12 +134,12 @@ def ended_line(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
 
 def message_of(row: HelperRow) -> Message:
     """Return a background helper's result as a message to its parent, tagged as not typed by a person."""
-    said = "\n\n".join(filter(None, (row.answer, row.error)))
+    text = "\n\n".join(filter(None, (row.answer, row.error)))
     edits = ""
     if row.tree is not None and row.merge is None and row.reason in ("answered", "budget"):
         edits = f"\n[its edits are in a working tree of its own: process wait {row.name} merges them]"
     head = f'<helper name="{row.name}" session="{row.session}" end="{row.reason}">'
-    return Message(role="user", content=f"{head}\n{_TAG.sub('&lt;', said)}{edits}\n</helper>")
+    return Message(role="user", content=f"{head}\n{_TAG.sub('&lt;', text)}{edits}\n</helper>")
 
 
 def told(row: HelperRow) -> str:
@@ -194,10 +196,10 @@ def _edits(row: HelperRow, merged: MergePlan | None) -> str:
         is_left = row.reason not in ("", "answered", "budget") and Path(row.tree.place).exists()
         return f"[its working tree is kept in {row.tree.place}]" if is_left else ""
     if merged.conflicts:
-        named = ", ".join(merged.conflicts)
+        paths = ", ".join(merged.conflicts)
         more = f"\n[all of its edits: git cat-file -p {merged.patch}]" if merged.patch else ""
         more += f"\n[its working tree is kept in {row.tree.place}]"
-        return f"Its edits conflict in {named}; nothing was changed. Merge them by hand:\n{merged.note}{more}"
+        return f"Its edits conflict in {paths}; nothing was changed. Merge them by hand:\n{merged.note}{more}"
     lines = [f"[its edits are merged: {merged.note}]" if merged.will else f"[{merged.note}]"]
     if merged.brought:
         lines.append(

@@ -25,10 +25,10 @@ class HelperWindow:
     async def named(self, parent_id: str, name: str) -> HelperRow:
         """Return a session's helper by its name. Raises ToolError."""
         rows = await self._desk.of(parent_id)
-        found = next((row for row in rows if row.name == name), None)
-        if found is None:
+        helper = next((row for row in rows if row.name == name), None)
+        if helper is None:
             raise ToolError(f"there is no {name}; known: {', '.join(row.name for row in rows) or 'none'}")
-        return found
+        return helper
 
     def line(self, row: HelperRow) -> str:
         """Return a helper's state in one line."""

@@ -132,8 +132,8 @@ def _start(command: str, workspace: Path, jail: Jail | None, files: tuple[Binary
         )
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where commands are confined
 
-    wanted = JailedCommand(argv, jail.environment(environment), workspace)
-    return jail.spawn(wanted, (into.fileno(), out.fileno(), err.fileno()))
+    jailed = JailedCommand(argv, jail.environment(environment), workspace)
+    return jail.spawn(jailed, (into.fileno(), out.fileno(), err.fileno()))
 
 
 def _read(file: BinaryIO) -> str:

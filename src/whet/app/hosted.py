@@ -111,8 +111,8 @@ class SessionHost:
         before = self._furnish
 
         def furnish(session_id: str) -> SessionExtras:
-            given, more = before(session_id), extras(session_id)
-            return msgspec.structs.replace(given, tools=(*given.tools, *more.tools))
+            base, more = before(session_id), extras(session_id)
+            return msgspec.structs.replace(base, tools=(*base.tools, *more.tools))
 
         self._furnish = furnish
 
@@ -147,19 +147,19 @@ class SessionHost:
         interface. Raises WhetError.
         """
         self._refuse_if_closing()
-        whose = Principal(profile, source, workspace, tools)
+        principal = Principal(profile, source, workspace, tools)
         extras = self._extras(session_id or self.app.clock.new_id())
         if not leaving:
             await self._pool.make_room()
             session = await self.app.new_session(
-                title=title, private=private, warm=warm, whose=whose, extras=extras
+                title=title, private=private, warm=warm, whose=principal, extras=extras
             )
             self._pool.keep(session)
             return session.id
         async with self._pool.held(leaving) as slot:
             old = await self._pool.opened(slot)
             session = await self.app.new_session(
-                title=title, private=private, warm=warm, whose=whose, leaving=old, extras=extras
+                title=title, private=private, warm=warm, whose=principal, leaving=old, extras=extras
             )
             await self._pool.let_go(slot)
         self._pool.keep(session)
@@ -302,12 +302,12 @@ class SessionHost:
 
     def _extras(self, session_id: str) -> SessionExtras:
         """Return a session's extra parts, with the connected person and the receipts' writes."""
-        given = self._furnish(session_id)
+        extras = self._furnish(session_id)
         return msgspec.structs.replace(
-            given,
+            extras,
             session_id=session_id,
             person=self._people.at(session_id),
-            observers=(*given.observers, self._receipts),
+            observers=(*extras.observers, self._receipts),
         )
 
     def _refuse_if_closing(self) -> None:

@@ -47,9 +47,9 @@ async def log_in(
     log.protect([verifier])
     async with Listener(state, site, names_itself=False) as listener:
         # The state comes back in our own callback URL, because the protocol has no field for it.
-        back = f"{listener.address.replace('127.0.0.1', 'localhost')}?{urlencode({'state': state})}"
-        asked = {"callback_url": back, "code_challenge": challenge, "code_challenge_method": "S256"}
-        show(f"{site}/auth?{urlencode(asked)}")
+        callback_url = f"{listener.address.replace('127.0.0.1', 'localhost')}?{urlencode({'state': state})}"
+        query = {"callback_url": callback_url, "code_challenge": challenge, "code_challenge_method": "S256"}
+        show(f"{site}/auth?{urlencode(query)}")
         code = await listener.code(wait_s)
     key = await _exchange(site, {"code": code, "code_verifier": verifier, "code_challenge_method": "S256"})
     keep_secret(home, VARIABLE, key)
@@ -64,9 +64,9 @@ async def _exchange(site: str, given: dict[str, str]) -> str:
         async with client.exchange(request) as answer:
             body = await answer.read(_MOST_BYTES)
             if answer.status != 200:
-                said = visible(body[:200].decode("utf-8", "replace"), 200)
+                text = visible(body[:200].decode("utf-8", "replace"), 200)
                 raise LoginFailed(
-                    f"OpenRouter gave no key (HTTP {answer.status}): {said}", hint="log in again"
+                    f"OpenRouter gave no key (HTTP {answer.status}): {text}", hint="log in again"
                 )
         key = from_json(body, _Made).key
         log.protect([key])

@@ -60,12 +60,12 @@ class LastWord:
             "final_response": answer,
             "changed_paths": sorted(file.path for file in receipt.files),
         }
-        for said in await self._hooks.tell("pre_verify", **facts):
-            if wish := _wish(said):
+        for reply in await self._hooks.tell("pre_verify", **facts):
+            if message := _wish(reply):
                 self._attempts += 1
-                told = f"a plugin has the turn go on: {wish}"
+                notice = f"a plugin has the turn go on: {message}"
                 # tagged, so that it is not mistaken for the person's own words later
-                session.inbox.add(InboxEntry(Message("user", tagged("plugin", wish)), notice=told))
+                session.inbox.add(InboxEntry(Message("user", tagged("plugin", message)), notice=notice))
                 return
 
 
@@ -80,4 +80,4 @@ def _wish(said: object) -> str:
 
 def _is_code(session: Session) -> bool:
     folder = session.workspace
-    return any((one / ".git").exists() for one in (folder, *folder.parents))
+    return any((parent / ".git").exists() for parent in (folder, *folder.parents))

@@ -55,9 +55,9 @@ class LearningServices:
         """The owner's learning service, created at the first change or when it is first read."""
         from whet.memory.desk import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
 
-        desk = LearningService(self.reader)
-        desk.changes.trusted_tools = self._trusted_tools
-        return desk
+        service = LearningService(self.reader)
+        service.changes.trusted_tools = self._trusted_tools
+        return service
 
     def reader_of(self, profile: str) -> MemoryReader:
         """Return the reader for a person's sessions, "" for the owner's."""
@@ -72,12 +72,12 @@ class LearningServices:
         """
         if not profile:
             return self.desk
-        desk = self._desks.get(profile)
-        if desk is None:
-            desk = self.desk.for_person(profile, self._people / profile)
-            desk.library.share(self.reader.library)
-            self._desks[profile] = desk
-        return desk
+        service = self._desks.get(profile)
+        if service is None:
+            service = self.desk.for_person(profile, self._people / profile)
+            service.library.share(self.reader.library)
+            self._desks[profile] = service
+        return service
 
     def tools(self) -> list[Tool]:
         """Create the tools of memory and skills."""
@@ -107,8 +107,8 @@ class LearningServices:
     def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[LearningService, Origin]:
         """Return the learning service and the origin of a tool call."""
         fallback = (self.desk, Origin("foreground", platform=self.platform))
-        desk, origin = self._bound.get(ctx.session_id, fallback)
-        return desk, msgspec.structs.replace(
+        service, origin = self._bound.get(ctx.session_id, fallback)
+        return service, msgspec.structs.replace(
             origin,
             session_id=ctx.session_id,
             turn_id=ctx.turn_id,
@@ -163,10 +163,10 @@ class Outcomes:
         part = await self._learning.prompt_part(tools, reader)
         if not self._share or not part.items:
             return LearnedStart(part)
-        held = tuple(item for item in part.items if self._chance() < self._share)
-        if held:
-            part = await self._learning.prompt_part(tools, reader, without=held)
-        return LearnedStart(part, held, randomised=True)
+        left_out = tuple(item for item in part.items if self._chance() < self._share)
+        if left_out:
+            part = await self._learning.prompt_part(tools, reader, without=left_out)
+        return LearnedStart(part, left_out, randomised=True)
 
     async def record(self, session_id: str, start: LearnedStart) -> None:
         """Store the items that a session started with; durable on return."""
@@ -189,17 +189,21 @@ class RecollectionObserver(TurnObserver):
         """Add the notes that were not added to an earlier message."""
         if not any("notes" in tags_of(name) for name in session.tools):
             return message
-        there = await asyncio.to_thread(self._entries)
-        if not there:
+        entries = await asyncio.to_thread(self._entries)
+        if not entries:
             return message
         from whet.app.recollection import beside  # noqa: PLC0415 - only where something is learned
 
-        said = "\n".join(one.note for one in session.log.messages)
-        found = await asyncio.to_thread(
-            beside, self._reader, session.id, there, message.text, said, self._most
+        shown_notes = "\n".join(row.note for row in session.log.messages)
+        recalled = await asyncio.to_thread(
+            beside, self._reader, session.id, entries, message.text, shown_notes, self._most
         )
-        return msgspec.structs.replace(message, note=f"{message.note}\n{found}".strip()) if found else message
+        return (
+            msgspec.structs.replace(message, note=f"{message.note}\n{recalled}".strip())
+            if recalled
+            else message
+        )
 
     def _entries(self) -> list[NoteEntry]:
         """Return the present notes of both files."""
-        return [one for path in notes.FILES.values() for one in notes.entries(self._reader.text(path))]
+        return [entry for path in notes.FILES.values() for entry in notes.entries(self._reader.text(path))]

@@ -57,13 +57,15 @@ class MarkingObserver(TurnObserver):
         if end.reason != "answered" or session.log.session.kind != "chat":
             return
         key, turn = session.log.live.key, session.log.live.last_turn
-        receipt, said = receipt_of(session, turn), sentences(end.text)
-        if receipt is None or not said:
+        receipt, answer_sentences = receipt_of(session, turn), sentences(end.text)
+        if receipt is None or not answer_sentences:
             return
-        marked, why_not = await self._asked(session, end.turn_id, receipt, said)
+        marked, why_not = await self._asked(session, end.turn_id, receipt, answer_sentences)
         if marked or why_not:
             await self._parts.database.write(
-                lambda db: facts.keep_marks(db, (key, turn), [said[number - 1] for number in marked], why_not)
+                lambda db: facts.keep_marks(
+                    db, (key, turn), [answer_sentences[number - 1] for number in marked], why_not
+                )
             )
 
     async def _asked(
@@ -79,22 +81,22 @@ class MarkingObserver(TurnObserver):
             prompt = wording.prompt("marks.md")
             child = asked_aside(parent, parent.id, provider, f"marks-{turn_id}", prompt)
             link = parts.capped(provider.open(prompt, [], child.id), child.id)
-            once = OnceParts(parts.database, parts.clock, parts.gate)
-            answer, why_not = await ask_once(once, child, link, _question(receipt, said))
+            call_parts = OnceParts(parts.database, parts.clock, parts.gate)
+            answer, why_not = await ask_once(call_parts, child, link, _question(receipt, said))
         return [number for number in refused_by(answer) if 0 < number <= len(said)], why_not
 
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of an answer without code and list marks, forty at most."""
-    found: list[str] = []
+    pieces: list[str] = []
     for line in _FENCED.sub("", text).splitlines():
-        found += [one.strip() for one in _ENDS.split(_LIST_MARK.sub("", line))]
-    return [one[:_SENTENCE_CHARS] for one in found if len(one) >= _SHORTEST][:_MOST]
+        pieces += [piece.strip() for piece in _ENDS.split(_LIST_MARK.sub("", line))]
+    return [piece[:_SENTENCE_CHARS] for piece in pieces if len(piece) >= _SHORTEST][:_MOST]
 
 
 def _question(receipt: TurnReceipt, said: list[str]) -> str:
     """Return the receipt and each sentence as a line of JSON, so that no sentence can pass for another
     number."""
     lines: list[object] = [{"receipt": [receipt.line, *receipt.rows[:_ROWS]]}]
-    lines += [{"number": number, "sentence": one} for number, one in enumerate(said, 1)]
+    lines += [{"number": number, "sentence": sentence} for number, sentence in enumerate(said, 1)]
     return mask("\n".join(json.dumps(line, ensure_ascii=False) for line in lines))

@@ -26,8 +26,8 @@ _URI = re.compile(r"whet://(?:memory/(?P<notes>memory|user)|skills/(?P<skill>[^/
 async def listed(desk: LearningService) -> dict[str, Any]:
     """Return the answer to resources/list: both notes files and each usable skill."""
     rows = [
-        {"uri": f"whet://memory/{name}", "name": name, "description": about, "mimeType": _MARKDOWN}
-        for name, about in _ABOUT.items()
+        {"uri": f"whet://memory/{name}", "name": name, "description": description, "mimeType": _MARKDOWN}
+        for name, description in _ABOUT.items()
     ]
     rows += [
         {
@@ -55,8 +55,8 @@ async def prompts(desk: LearningService) -> dict[str, Any]:
 
 async def prompt(desk: LearningService, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer to prompts/get: the skill's text as a user message. Raises BadCall."""
-    given: object = params.get("arguments") or {}
-    task: object = cast("dict[str, object]", given).get("task", "") if isinstance(given, dict) else ""
+    arguments: object = params.get("arguments") or {}
+    task: object = cast("dict[str, object]", arguments).get("task", "") if isinstance(arguments, dict) else ""
     text = mask(await _viewed(desk, str(params.get("name")), "", INVALID_PARAMS))
     if isinstance(task, str) and task.strip():
         text = f"{text}\n\nTask: {task.strip()}"
@@ -65,21 +65,21 @@ async def prompt(desk: LearningService, params: Mapping[str, Any]) -> dict[str, 
 
 async def read(desk: LearningService, uri: object) -> dict[str, Any]:
     """Return the answer to resources/read. Raises BadCall."""
-    found = _URI.fullmatch(uri) if isinstance(uri, str) else None
-    if found is None:
+    match = _URI.fullmatch(uri) if isinstance(uri, str) else None
+    if match is None:
         raise BadCall(
             RESOURCE_NOT_FOUND, f"there is no resource {str(uri)[:200]!r}; resources/list names all"
         )
     text = await (
-        _notes(desk, found["notes"])
-        if found["notes"]
-        else _viewed(desk, found["skill"], found["file"] or "", RESOURCE_NOT_FOUND)
+        _notes(desk, match["notes"])
+        if match["notes"]
+        else _viewed(desk, match["skill"], match["file"] or "", RESOURCE_NOT_FOUND)
     )
     return {"contents": [{"uri": uri, "mimeType": _MARKDOWN, "text": mask(text)}]}
 
 
 async def _notes(desk: LearningService, target: str) -> str:
-    return next(one.text for one in await desk.reader.notes() if one.target == target)
+    return next(notes_file.text for notes_file in await desk.reader.notes() if notes_file.target == target)
 
 
 async def _viewed(desk: LearningService, skill: str, file: str, code: int) -> str:

@@ -104,18 +104,18 @@ class OwnMcpServer:
         try:
             return await self._run(name, arguments, call)
         except WhetError as error:
-            said = f"{error.message}. {error.hint}".strip() if error.hint else error.message
-            return text_result(mask(said), is_error=True)
+            message = f"{error.message}. {error.hint}".strip() if error.hint else error.message
+            return text_result(mask(message), is_error=True)
 
     async def _resources(self, call: RpcCall) -> dict[str, Any]:
-        desk = self._app.learning.desk
+        learning = self._app.learning.desk
         match call.method:
             case "resources/list":
-                return await mcp_resources.listed(desk)
+                return await mcp_resources.listed(learning)
             case "resources/templates/list":
                 return {"resourceTemplates": []}
             case "resources/read":
-                return await mcp_resources.read(desk, call.params.get("uri"))
+                return await mcp_resources.read(learning, call.params.get("uri"))
             case _:
                 raise BadCall(METHOD_NOT_FOUND, f"there is no method {call.method!r}")
 
@@ -127,8 +127,11 @@ class OwnMcpServer:
                 return await self._read(_text(given, "session_id"), _number(given, "seq", 1))
             case "read_memory":
                 notes = await self._app.learning.desk.reader.notes()
-                said = [f"# {one.target} ({one.used})\n\n{one.text.strip() or '(empty)'}" for one in notes]
-                return text_result(mask("\n\n".join(said)))
+                texts = [
+                    f"# {notes_file.target} ({notes_file.used})\n\n{notes_file.text.strip() or '(empty)'}"
+                    for notes_file in notes
+                ]
+                return text_result(mask("\n\n".join(texts)))
             case "list_skills":
                 return text_result(await self._app.learning.desk.skills.listed(_text(given, "query", "")))
             case "read_skill":

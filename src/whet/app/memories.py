@@ -78,15 +78,15 @@ class MemoryObserver(TurnObserver):
         await self._teller.settled(_SETTLE_S)  # so that changes learned a moment ago are known in this turn
         turn = session.log.live.last_turn + 1
         await self._memories.turn_began(turn, message.text, model=session.model.model)
-        known = await self._memories.prefetch(message.text, session.id)
-        note = "\n\n".join(filter(None, (message.note, known)))
-        return msgspec.structs.replace(message, note=note) if known else message
+        recalled = await self._memories.prefetch(message.text, session.id)
+        note = "\n\n".join(filter(None, (message.note, recalled)))
+        return msgspec.structs.replace(message, note=note) if recalled else message
 
     async def ended(self, session: Session, end: TurnEnd) -> None:
         """Pass the turn's messages to the memories."""
-        if said := session.log.live.last_words():
+        if user_text := session.log.live.last_words():
             rows = [to_dict(row) for row in session.log.messages]
-            await self._memories.sync_turn(said, end.text, session.id, rows)
+            await self._memories.sync_turn(user_text, end.text, session.id, rows)
 
     async def aclose(self) -> None:
         """Wait for pending notifications, then shut the memories down."""
@@ -125,19 +125,19 @@ async def joined(plugins: LoadedPlugins | None, desk: LearningService) -> AsyncG
 
     At the end, wait for pending notifications and close the plugins.
     """
-    told: MemoryObserver | None = None
+    observer: MemoryObserver | None = None
     skills: ChangeTeller | None = None
     try:
         if plugins is not None:
             offer_skills(plugins, desk)
-            told = MemoryObserver(plugins.memories, desk) if plugins.memories else None
+            observer = MemoryObserver(plugins.memories, desk) if plugins.memories else None
             skills = skill_teller(plugins.hooks, desk)
         yield
     finally:
         if skills is not None:
             await skills.settled(None)
-        if told is not None:
-            await told.aclose()
+        if observer is not None:
+            await observer.aclose()
         if plugins is not None:
             plugins.close()
 
@@ -150,10 +150,10 @@ def homes_plugins(home: Home, settings: Settings) -> LoadedPlugins | None:
 def offer_skills(plugins: LoadedPlugins, desk: LearningService) -> None:
     """Add the plugins' skills to the library, with the plugin's description or else the skill's own."""
     for skill in plugins.skills:
-        about = skill.description
+        description = skill.description
         try:
             text = disk.read_text(skill.folder / "SKILL.md") or ""
-            about = about or skill_format.name_and_description(text)[1]
+            description = description or skill_format.name_and_description(text)[1]
         except WhetError:
             continue  # the library reports the problem when the skill is read
-        desk.library.offer(skill.name, skill.folder, f"plugin {skill.plugin}", about)
+        desk.library.offer(skill.name, skill.folder, f"plugin {skill.plugin}", description)

@@ -80,19 +80,19 @@ class Dialer:
 
     def connect(self, model: ModelSettings) -> Provider:
         """Connect to `model`, with the fallback behind it. Raises ConfigError if that is impossible."""
-        made = connect(
+        provider = connect(
             self._reached(model),
             self._fallback,
             self._secrets,
             patience_s=self._patience_s,
             others=self._plugged,
         )
-        return judged_by(made, self.plugins.judge) if self.plugins else made
+        return judged_by(provider, self.plugins.judge) if self.plugins else provider
 
     def connect_alone(self, model: ModelSettings) -> Provider:
         """Connect to `model` without a fallback. Raises ConfigError if that is impossible."""
-        made = self._plugged(model) or connect_one(self._reached(model), self._secrets)
-        return judged_by(made, self.plugins.judge) if self.plugins else made
+        provider = self._plugged(model) or connect_one(self._reached(model), self._secrets)
+        return judged_by(provider, self.plugins.judge) if self.plugins else provider
 
     def close(self) -> None:
         """Stop the practice server if it was started."""
@@ -101,8 +101,8 @@ class Dialer:
             self._practice = None
 
     def _plugged(self, model: ModelSettings) -> Provider | None:
-        found = self.plugins.providers.get(model.provider) if self.plugins else None
-        return found.open(model, self._secrets) if found is not None else None
+        offer = self.plugins.providers.get(model.provider) if self.plugins else None
+        return offer.open(model, self._secrets) if offer is not None else None
 
     def _reached(self, model: ModelSettings) -> ModelSettings:
         """Return settings with a reachable address: `practice` without an address gets one, all others are
@@ -152,9 +152,9 @@ class Summariser:
         if (wallet := self._wallet()) is not None:
             link = wallet.capped(link, "", "summary")
         side = self._side_calls
-        asked = link.stream(messages) if side is None else side.stream("compression", link, messages)
+        stream = link.stream(messages) if side is None else side.stream("compression", link, messages)
         try:
-            async for item in asked:
+            async for item in stream:
                 if isinstance(item, ModelReply):
                     if item.stop == "length":
                         raise WireError("the model's output limit cut the summary off")
@@ -181,8 +181,10 @@ class Models:
     def judge(self) -> Provider:
         """Connect to the model that marks answers: the one set for judging, else the answering model. The
         caller closes it. Raises ConfigError."""
-        wanted = self._settings.judge
-        return self._dialer.connect_alone(beside(self.settings, wanted) if wanted.model else self.settings)
+        judge_settings = self._settings.judge
+        return self._dialer.connect_alone(
+            beside(self.settings, judge_settings) if judge_settings.model else self.settings
+        )
 
     @property
     def settings(self) -> ModelSettings:
@@ -198,11 +200,11 @@ class Models:
     async def switch(self, model: str) -> None:
         """Let another model answer from now on ("" means the configured one) and close the previous
         connection."""
-        wanted = msgspec.structs.replace(self.settings, model=model or self._configured)
-        provider = self._dialer.connect(wanted)
+        model_settings = msgspec.structs.replace(self.settings, model=model or self._configured)
+        provider = self._dialer.connect(model_settings)
         await self.provider.aclose()
         self.provider: Provider = provider
-        self._settings = msgspec.structs.replace(self._settings, model=wanted)
+        self._settings = msgspec.structs.replace(self._settings, model=model_settings)
 
     async def choose(self, session_id: str, model: str) -> Provider:
         """Return the provider for a session that chose a model of the same provider; "" means no choice.
@@ -247,17 +249,17 @@ class Models:
 
     def compressor(self, clock: Clock, *, can_recall: bool) -> EngineOffer:
         """Offer the built-in context engine, with the model that writes its summaries."""
-        own, other = self._summariser(lambda: self.provider), self._summaries
+        main, other = self._summariser(lambda: self.provider), self._summaries
         limits = CompressorSettings(
             max_output_tokens=self.provider.info.max_output_tokens,
             summary_window_tokens=other.info.window_tokens if other else 0,
             can_recall=can_recall,
         )
-        summarise, again = (self._summariser(lambda: other), own) if other else (own, None)
+        summarise, retry = (self._summariser(lambda: other), main) if other else (main, None)
         return EngineOffer(
             "compressor",
             "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
-            fresh=lambda: Compressor(summarise, clock, limits, summarise_again=again),
+            fresh=lambda: Compressor(summarise, clock, limits, summarise_again=retry),
             is_quick=True,
             recorded=Compressor.recorded,
         )
@@ -273,9 +275,9 @@ class Models:
                 await provider.aclose()
 
     def _connect_for_summaries(self) -> Provider | None:
-        model, wanted = self._settings.model, self._settings.context.summary_model
-        if not wanted:
+        model, summary_model = self._settings.model, self._settings.context.summary_model
+        if not summary_model:
             return None
         return self._dialer.connect(
-            msgspec.structs.replace(model, model=wanted, window_tokens=0, max_output_tokens=0)
+            msgspec.structs.replace(model, model=summary_model, window_tokens=0, max_output_tokens=0)
         )

@@ -61,27 +61,27 @@ class PromptCommand(msgspec.Struct, frozen=True):
 def prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
     """Return the commands of a home (None: skip it) and of a workspace, sorted by name. The description of a
     broken file is its error."""
-    found: dict[str, PromptCommand] = {}
-    own = [(root / "commands", None)] if root else []
-    for folder, inside in (*own, (workspace / ".whet" / "commands", workspace)):
+    commands: dict[str, PromptCommand] = {}
+    home_folders = [(root / "commands", None)] if root else []
+    for folder, inside in (*home_folders, (workspace / ".whet" / "commands", workspace)):
         for name, path in _files(folder, inside):
-            found.setdefault(name, _described(name, path, inside))
-    return [found[name] for name in sorted(found)]
+            commands.setdefault(name, _described(name, path, inside))
+    return [commands[name] for name in sorted(commands)]
 
 
 def prompt_command(name: str, root: Path | None, workspace: Path) -> PromptCommand | None:
     """Return the command of that name, or None."""
     if not _NAME.fullmatch(name):
         return None
-    return next((one for one in prompt_commands(root, workspace) if one.name == name), None)
+    return next((command for command in prompt_commands(root, workspace) if command.name == name), None)
 
 
 def expanded(text: str, root: Path | None, workspace: Path) -> str:
     """Return the message for a text that calls a prompt file; any other text is returned unchanged."""
-    name, _, rest = text[1:].partition(" ") if text.startswith("/") else ("", "", "")
+    name, _, arguments = text[1:].partition(" ") if text.startswith("/") else ("", "", "")
     name, more, below = name.partition("\n")
     command = prompt_command(name.lower(), root, workspace) if name else None
-    return command.message((rest if not more else below).strip()) if command else text
+    return command.message((arguments if not more else below).strip()) if command else text
 
 
 def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
@@ -91,10 +91,10 @@ def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
     file of the person to the model.
     """
     count = 0
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not one.startswith("."))
+    for current, folders, files in os.walk(folder):
+        folders[:] = sorted(child for child in folders if not child.startswith("."))
         for file in sorted(files):
-            path = Path(place, file)
+            path = Path(current, file)
             name = ":".join(path.relative_to(folder).with_suffix("").parts).lower()
             if path.suffix != ".md" or not _NAME.fullmatch(name):
                 continue
@@ -111,12 +111,12 @@ def _described(name: str, path: Path, inside: Path | None) -> PromptCommand:
         values, body = _parts(path, inside)
     except ConfigError as error:
         return PromptCommand(name, f"can't be used: {error.message}", "", path, inside)
-    about = str(values.get("description") or next((x for x in body.splitlines() if x.strip()), ""))
-    about = short(flat(about).lstrip("# "), _ABOUT_CHARS)
+    description = str(values.get("description") or next((x for x in body.splitlines() if x.strip()), ""))
+    description = short(flat(description).lstrip("# "), _ABOUT_CHARS)
     hint = values.get("argument-hint", "")
     # YAML reads [file] as a list; it is meant literally.
-    hint = " ".join(f"[{one}]" for one in hint) if isinstance(hint, list) else str(hint or "")  # pyright: ignore[reportUnknownVariableType]
-    return PromptCommand(name, about, hint, path, inside)
+    hint = " ".join(f"[{part}]" for part in hint) if isinstance(hint, list) else str(hint or "")  # pyright: ignore[reportUnknownVariableType]
+    return PromptCommand(name, description, hint, path, inside)
 
 
 def _parts(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:

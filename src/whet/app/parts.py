@@ -113,21 +113,23 @@ def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
 def searching(app: App, secrets: Mapping[str, str]) -> SearchEngineOf | None:
     """Return a function that opens the engine of web_search with its key, or None if the settings name no
     engine."""
-    wanted = app.settings.search
-    if not wanted.provider:
+    search_settings = app.settings.search
+    if not search_settings.provider:
         return None
 
     def engine() -> SearchEngine:
         from whet.tools.engines import SearchEngine  # noqa: PLC0415 - an HTTP client, for who searches
 
-        server = search_server(wanted)
-        if not wanted.provider or not server.url:
+        server = search_server(search_settings)
+        if not search_settings.provider or not server.url:
             raise ToolError("search.base_url is not set", hint="whet config set search.base_url http://...")
         key = next((secrets[name] for name in server.keys if secrets.get(name)), "")
-        if not key and wanted.provider != "searxng":
+        if not key and search_settings.provider != "searxng":
             names = " or ".join(server.keys) or "a key that may go to this address"
-            raise ToolError(f"{wanted.provider} needs {names}", hint=f"put it into {app.home.env}")
-        return SearchEngine(wanted.provider, server.url, key, wanted.google_cx, wanted.results)
+            raise ToolError(f"{search_settings.provider} needs {names}", hint=f"put it into {app.home.env}")
+        return SearchEngine(
+            search_settings.provider, server.url, key, search_settings.google_cx, search_settings.results
+        )
 
     return engine
 
@@ -141,9 +143,9 @@ def load_plugins(app: App, built_in: Registry, dialer: Dialer) -> PluginParts | 
     from whet.app.plugin_sessions import PluginParts  # noqa: PLC0415
 
     needs = PluginNeeds(app.home, app.settings, app.workspace, built_in.by_name, dialer.connect)
-    found = PluginParts.load(needs, app.learning.desk, app.source)
-    dialer.plugins = None if found is None else found.loaded
-    return found
+    plugins = PluginParts.load(needs, app.learning.desk, app.source)
+    dialer.plugins = None if plugins is None else plugins.loaded
+    return plugins
 
 
 def attach_confirmations(
@@ -220,11 +222,11 @@ def sealed_service(settings: Settings, home: Home) -> ServiceBoundary | None:
         return None
     from whet.confirm.boundary import boundary_of  # noqa: PLC0415 - 2 ms, and most homes have no service
 
-    found = [boundary_of(root, ports=own_ports(settings)) for root in homes]
+    boundaries = [boundary_of(root, ports=own_ports(settings)) for root in homes]
     return msgspec.structs.replace(
-        found[0],
-        paths=tuple(dict.fromkeys(path for one in found for path in one.paths)),
-        open_paths=tuple(path for one in found for path in one.open_paths),
+        boundaries[0],
+        paths=tuple(dict.fromkeys(path for boundary in boundaries for path in boundary.paths)),
+        open_paths=tuple(path for boundary in boundaries for path in boundary.open_paths),
     )
 
 
@@ -259,5 +261,5 @@ def remote_names(settings: Settings) -> list[str]:
 
 def with_remote(registry: Registry, servers: Servers) -> Registry:
     """Return the registry with the servers' currently known tools after all others."""
-    own = [tool for tool in registry.by_name.values() if "mcp" not in tool.tags]
-    return Registry([*own, *servers.tools()])
+    local_tools = [tool for tool in registry.by_name.values() if "mcp" not in tool.tags]
+    return Registry([*local_tools, *servers.tools()])

@@ -59,8 +59,8 @@ class PlanState(msgspec.Struct, frozen=True):
         """The steps as a person reads them."""
         marks = {"completed": "[x]", "in_progress": "[>]", "cancelled": "[-]"}
         return [
-            f"{number}. {marks.get(one.status, '[ ]')} {one.text}" + (f"  {one.done}" if one.done else "")
-            for number, one in enumerate(self.steps, 1)
+            f"{number}. {marks.get(step.status, '[ ]')} {step.text}" + (f"  {step.done}" if step.done else "")
+            for number, step in enumerate(self.steps, 1)
         ]
 
 
@@ -77,7 +77,8 @@ async def state_of(app: App, session_id: str) -> PlanState:
         items = app.todo_lists.get(session_id)
         done, stored = _done(db, session_id)
         steps = tuple(
-            PlanStep(one.content, one.status or "pending", done.get(one.id, "")) for one in items or stored
+            PlanStep(item.content, item.status or "pending", done.get(item.id, ""))
+            for item in items or stored
         )
         return PlanState(app.gate.plans.has(session_id) or sessions.is_planning(db, session_id), steps)
 
@@ -98,7 +99,7 @@ async def approve(app: App, session_id: str) -> str:
     await set_planning(app, session_id, False)
     items = app.todo_lists.get(session_id)
     return _APPROVED + (
-        _STEPS + "\n".join(f"{n}. {one.content}" for n, one in enumerate(items, 1)) if items else ""
+        _STEPS + "\n".join(f"{n}. {item.content}" for n, item in enumerate(items, 1)) if items else ""
     )
 
 
@@ -127,26 +128,26 @@ def _done(connection: apsw.Connection, session_id: str) -> tuple[dict[str, str],
     names = connection.execute("SELECT DISTINCT name FROM tool_calls WHERE session = ?", (key,))
     if not any("tasks" in tags_of(name) for (name,) in names):
         return {}, []
-    found = facts.of_session(connection, key)
+    fact_rows = facts.of_session(connection, key)
     undone = calls.undone_turns(connection, key)
     lists, by_step, at = TodoLists(), dict[str, list[FactRow]](), 0
-    stored = [one for one in calls.of_session(connection, key) if isinstance(one, StoredCall)]
-    asked: list[str] = []
+    stored = [item for item in calls.of_session(connection, key) if isinstance(item, StoredCall)]
+    todo_arguments: list[str] = []
     for call in stored:
         if call.turn in undone or "tasks" not in tags_of(call.name) or call.error_kind:
             continue
-        while at < len(found) and found[at].seq < call.seq:
-            _count(found[at], lists.get(session_id), by_step)
+        while at < len(fact_rows) and fact_rows[at].seq < call.seq:
+            _count(fact_rows[at], lists.get(session_id), by_step)
             at += 1
-        asked.append(call.arguments)
-        lists.restore(session_id, asked)
-    for row in found[at:]:
+        todo_arguments.append(call.arguments)
+        lists.restore(session_id, todo_arguments)
+    for row in fact_rows[at:]:
         _count(row, lists.get(session_id), by_step)
     done = {step: " · ".join(facts.summed(rows).parts) for step, rows in by_step.items()}
     return done, lists.get(session_id)
 
 
 def _count(row: FactRow, items: list[TodoItem], by_step: dict[str, list[FactRow]]) -> None:
-    for one in items:
-        if one.status == "in_progress":
-            by_step.setdefault(one.id, []).append(row)
+    for item in items:
+        if item.status == "in_progress":
+            by_step.setdefault(item.id, []).append(row)

@@ -32,8 +32,8 @@ class IncomingHooks:
     async def passed(self, update: Incoming) -> Incoming | None:
         """Return a message as the hooks leave it, or None if a hook drops it."""
         facts = {"event": _event_of(update), "gateway": self._gateway, "session_store": None}
-        for said in await self._hooks.tell(HOOK, **facts):
-            fields = fields_of(said)
+        for reply in await self._hooks.tell(HOOK, **facts):
+            fields = fields_of(reply)
             match fields.get("action"):
                 case "skip":
                     return None
@@ -47,28 +47,28 @@ class IncomingHooks:
 
     async def happened(self, update: Incoming) -> None:
         """Notify the hooks about an edited or deleted message; they can't change it."""
-        place = update.place
+        location = update.place
         payload = {
-            "chat_id": place.chat,
-            "thread_id": place.thread or None,
+            "chat_id": location.chat,
+            "thread_id": location.thread or None,
             "message_id": update.ref,
-            "user_id": place.user,
+            "user_id": location.user,
             "user_name": update.user_name,
         }
         kind = "message_edited" if update.text or update.files else "message_deleted"
         if kind == "message_edited":
             payload["text"] = update.text
-        await self._hooks.tell(OBSERVED, platform=place.channel, event_type=kind, payload=payload)
+        await self._hooks.tell(OBSERVED, platform=location.channel, event_type=kind, payload=payload)
 
 
 def _event_of(update: Incoming) -> ChatEvent:
-    place = update.place
+    location = update.place
     source = ChatSource(
-        PlatformName(place.channel),
-        place.chat,
-        "group" if place.is_group else "dm",
-        place.user,
+        PlatformName(location.channel),
+        location.chat,
+        "group" if location.is_group else "dm",
+        location.user,
         update.user_name,
-        place.thread or None,
+        location.thread or None,
     )
     return ChatEvent(update.text, source, update.ref, message_type="document" if update.files else "text")

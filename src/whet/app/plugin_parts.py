@@ -68,18 +68,18 @@ def load(needs: PluginNeeds) -> LoadedPlugins | None:
     # imported on demand: the plugin layer costs 40 ms, and most homes have no plugin
     from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415
 
-    told: list[SideCallHooks] = []
+    side_calls: list[SideCallHooks] = []
     host = PluginHost(
-        ask_model=_asker(needs, loop, told) if (loop := _loop()) else None,
+        ask_model=_asker(needs, loop, side_calls) if (loop := _loop()) else None,
         offers=OFFERS,
         taken_tools=needs.taken_tools,
         taken_engines=("compressor", "none"),
         taken_providers=SERVERS,
         workspace=needs.workspace,
     )
-    found = load_plugins(needs.home, needs.settings.plugins, os.environ, host)
-    told.append(found.side_calls)
-    return found
+    plugins = load_plugins(needs.home, needs.settings.plugins, os.environ, host)
+    side_calls.append(plugins.side_calls)
+    return plugins
 
 
 @contextmanager
@@ -143,15 +143,15 @@ async def _within(limit_s: float, work: Awaitable[str]) -> str:
 async def _answer(needs: PluginNeeds, request: ModelRequest, told: Sequence[SideCallHooks]) -> str:
     system, messages = _split(request)
     model = needs.settings.model
-    wanted = msgspec.structs.replace(
+    model_settings = msgspec.structs.replace(
         model,
         model=request.model or needs.settings.context.summary_model or model.model,
         max_output_tokens=request.max_tokens or model.max_output_tokens,
     )
-    async with aclosing(needs.connect(wanted)) as provider:
+    async with aclosing(needs.connect(model_settings)) as provider:
         link = provider.open(system, (), "plugin")
-        asked = told[0].stream(request.task or "plugin", link, messages) if told else link.stream(messages)
-        async for item in asked:
+        stream = told[0].stream(request.task or "plugin", link, messages) if told else link.stream(messages)
+        async for item in stream:
             if isinstance(item, ModelReply):
                 return item.message.text
     raise ProviderError("the model gave no answer")

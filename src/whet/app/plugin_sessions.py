@@ -180,8 +180,10 @@ class PluginSessions:
         scope: Scope = lambda: self._plugins.scope(row.id, row.conversation_id)  # noqa: E731 handed on
         hooks = self._plugins.hooks.bound_to(host.seat.engine).within(scope)
         facts = {"session_id": row.id, "conversation_id": row.conversation_id, "platform": self.platform}
-        own = {tool.name for tool in self._plugins.tools}
-        within = [tool_hooks.scoped(tool, scope) if name in own else tool for name, tool in tools.items()]
+        plugin_tools = {tool.name for tool in self._plugins.tools}
+        within = [
+            tool_hooks.scoped(tool, scope) if name in plugin_tools else tool for name, tool in tools.items()
+        ]
 
         async def compacted(done: Compaction) -> None:
             await hooks.tell("on_compaction", **facts, **msgspec.structs.asdict(done))
@@ -263,8 +265,8 @@ class PluginSessions:
         broken = self._plugins.broken
         if type(person) is not NobodyPresent or not broken:
             return ""
-        named = "; ".join(f"{name}: {reason}" for name, reason in broken.items())
-        return f"an enabled plugin is not loaded and nobody is present to decide without it ({named})"
+        details = "; ".join(f"{name}: {reason}" for name, reason in broken.items())
+        return f"an enabled plugin is not loaded and nobody is present to decide without it ({details})"
 
     async def leave(self, session_id: str, reason: str = "exit") -> None:
         """Notify plugins that a session was left; a second call does nothing."""

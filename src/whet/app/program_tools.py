@@ -51,12 +51,13 @@ def with_functions(
     already, TypeError if a function can't be a tool."""
     added = Registry(registry.by_name.values())
     for item in given:
-        made = item if isinstance(item, Tool) else _of_function(item, pool)
-        if made.name in added.by_name:
+        new_tool = item if isinstance(item, Tool) else _of_function(item, pool)
+        if new_tool.name in added.by_name:
             raise ConfigError(
-                f"there is a tool named {made.name} already", hint='@whet.tool(name="...") gives it another'
+                f"there is a tool named {new_tool.name} already",
+                hint='@whet.tool(name="...") gives it another',
             )
-        added.add(made)
+        added.add(new_tool)
     return added
 
 

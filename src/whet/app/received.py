@@ -44,6 +44,6 @@ def safe_name(name: str) -> str:
     """Return a file's own name: no folders, not hidden, no option of a program, nothing that can't be seen,
     at most 80 characters."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
-    kept = "".join(c if c.isalnum() or c in "._- ()+" else "_" for c in last).strip(" ._").lstrip("-")
-    stem, suffix = os.path.splitext(kept)
+    cleaned = "".join(c if c.isalnum() or c in "._- ()+" else "_" for c in last).strip(" ._").lstrip("-")
+    stem, suffix = os.path.splitext(cleaned)
     return f"{stem[:60] or 'file'}{suffix[:20]}"

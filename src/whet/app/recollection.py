@@ -30,20 +30,20 @@ def beside(
     """Return the text to add to a message: the nearest notes of `entries` that `shown_text` does not contain
     yet, or an empty string. Blocks."""
     pool = _pool(reader.database, session_id, there, most)
-    found = [one for one in nearest(asked, pool, most) if one not in said] if pool else []
-    lines = "\n".join([_HEAD, *(f"- {one}" for one in found)])
-    return f"<remembered>\n{lines}\n</remembered>" if found else ""
+    notes = [note for note in nearest(asked, pool, most) if note not in said] if pool else []
+    lines = "\n".join([_HEAD, *(f"- {note}" for note in notes)])
+    return f"<remembered>\n{lines}\n</remembered>" if notes else ""
 
 
 def _pool(database: StateDatabase, session_id: str, there: Sequence[NoteEntry], most: int) -> list[str]:
     """Return the notes that may be added: not those that the hold-out keeps from the session. If there are
     only a few notes, skip those that the prompt already contains."""
-    held = database.read_now(lambda db: starts.held_out(db, session_id))
+    held_out = database.read_now(lambda db: starts.held_out(db, session_id))
     prompt, _ = database.read_now(lambda db: sessions.prefix(db, session_id))
-    found = {one.text: flat(one.said) for one in there if entry_id(one) not in held}
-    if len(found) <= most:
-        found = {text: said for text, said in found.items() if flat(text) not in prompt}
-    return [said for said in found.values() if len(said) <= _MOST_CHARS]
+    statements = {entry.text: flat(entry.said) for entry in there if entry_id(entry) not in held_out}
+    if len(statements) <= most:
+        statements = {text: statement for text, statement in statements.items() if flat(text) not in prompt}
+    return [statement for statement in statements.values() if len(statement) <= _MOST_CHARS]
 
 
 def nearest(asked: str, pool: Sequence[str], most: int) -> list[str]:
@@ -52,12 +52,12 @@ def nearest(asked: str, pool: Sequence[str], most: int) -> list[str]:
     A note matches if it shares a word with the message that few other notes have; the rarer the word, the
     nearer the note.
     """
-    words = [set(content_words(one)) for one in pool]
+    words = [set(content_words(note)) for note in pool]
     common = Counter(word for each in words for word in each)
     few = max(_FEW, len(pool) // 3)
-    wanted = {word for word in content_words(asked) if 0 < common[word] <= few}
+    rare_words = {word for word in content_words(asked) if 0 < common[word] <= few}
     scored = [
-        (sum(math.log(1 + len(pool) / common[word]) for word in each & wanted), -at)
+        (sum(math.log(1 + len(pool) / common[word]) for word in each & rare_words), -at)
         for at, each in enumerate(words)
     ]
     return [pool[-at] for score, at in sorted(scored, reverse=True)[:most] if score]

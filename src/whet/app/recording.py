@@ -68,19 +68,21 @@ class Recordings:
 
     def of(self, folder: Path) -> Workspace:
         """Return the record of a workspace."""
-        found = self._open.pop(folder, None)
-        if found is None:
+        workspace = self._open.pop(folder, None)
+        if workspace is None:
             # imported here, because steps that only read do not need it; it costs some 5 ms
             from whet.rewind.recorder import Workspace  # noqa: PLC0415
             from whet.rewind.states import RecordLimits  # noqa: PLC0415
 
-            own = self.settings
-            limits = RecordLimits(own.file_mb * _MB, own.total_mb * _MB, own.max_files, own.keep_days)
-            found = Workspace(folder, self.home.root, limits, self._clock)
-        self._open[folder] = found
+            settings = self.settings
+            limits = RecordLimits(
+                settings.file_mb * _MB, settings.total_mb * _MB, settings.max_files, settings.keep_days
+            )
+            workspace = Workspace(folder, self.home.root, limits, self._clock)
+        self._open[folder] = workspace
         for oldest in list(self._open)[:-_MOST_OPEN]:
             self._open.pop(oldest).close()
-        return found
+        return workspace
 
     async def changed_since(
         self, folder: Path, session_id: str, steps: set[tuple[int, int]], *, short: bool = False
@@ -140,8 +142,8 @@ class RecordingObserver(TurnObserver):
         if not turns:
             return message
         await db.write(lambda connection: rewinds.tell(connection, key))
-        told = _SET_BACK.format(turn=min(turns))
-        return msgspec.structs.replace(message, note=f"{message.note}\n{told}".strip())
+        warning = _SET_BACK.format(turn=min(turns))
+        return msgspec.structs.replace(message, note=f"{message.note}\n{warning}".strip())
 
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """Record the workspace before the step; return the open step, or None if nothing is recorded."""
@@ -190,7 +192,7 @@ class RecordingObserver(TurnObserver):
         try:
             changed = await self._recordings.pool.run(end_step, workspace, token.record)
             if token.tools:
-                await self._keep(session, token, [FileLines(*one) for one in changed])
+                await self._keep(session, token, [FileLines(*lines) for lines in changed])
         except (WhetError, OSError) as error:
             self._tell(emit, f"what this step changed could not be recorded: {_said(error)}")
 

@@ -56,17 +56,17 @@ def is_accepted(home: Home, found: RepositoryHooks) -> bool:
 
 def accept(home: Home, found: RepositoryHooks) -> None:
     """Accept these hooks; they run from the next session on."""
-    kept = {**_accepted(home), str(found.workspace): found.digest}
+    acceptances = {**_accepted(home), str(found.workspace): found.digest}
     home.ensure()
-    replace(_place(home), msgspec.json.format(msgspec.json.encode(kept)).decode() + "\n", mode=0o600)
+    replace(_place(home), msgspec.json.format(msgspec.json.encode(acceptances)).decode() + "\n", mode=0o600)
 
 
 def refuse(home: Home, workspace: Path) -> bool:
     """Withdraw an acceptance. Return False if there was none."""
-    kept = _accepted(home)
-    was = kept.pop(str(workspace.resolve()), None) is not None
+    acceptances = _accepted(home)
+    was = acceptances.pop(str(workspace.resolve()), None) is not None
     if was:
-        replace(_place(home), msgspec.json.encode(kept).decode() + "\n", mode=0o600)
+        replace(_place(home), msgspec.json.encode(acceptances).decode() + "\n", mode=0o600)
     return was
 
 

@@ -179,7 +179,7 @@ class ReviewRunner:
 
 
 def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, tuple[Kind, ...]]) -> Queued:
-    session_id, focus, wanted = what
+    session_id, focus, chosen_kinds = what
     session = sessions.get(connection, session_id)
     if session.private:
         raise ConfigError(
@@ -193,7 +193,9 @@ def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, 
         raise NotFound("nothing was finished in this session yet", hint="say something first")
     offered = {spec.name for spec in read_specs(sessions.prefix(connection, session_id)[1].encode())}
     able = kinds_for(offered)
-    kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in able and (not wanted or kind in wanted))
+    kinds: tuple[Kind, ...] = tuple(
+        kind for kind in KINDS if kind in able and (not chosen_kinds or kind in chosen_kinds)
+    )
     if not kinds:
         raise ConfigError(
             "this session was begun without the tools that a review writes with",
@@ -206,8 +208,8 @@ def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, 
     else:
         model = needs.settings.model
         runtime = Runtime(msgspec.structs.replace(model, provider=session.provider, model=session.model))
-    order = Order(session_id, turn, kinds, ("asked",), runtime, facts.context_tokens, focus)
-    return put(connection, order, session.conversation_id, needs.clock)
+    review_job = Order(session_id, turn, kinds, ("asked",), runtime, facts.context_tokens, focus)
+    return put(connection, review_job, session.conversation_id, needs.clock)
 
 
 def start_detached(home: Home) -> None:

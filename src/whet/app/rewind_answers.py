@@ -83,7 +83,9 @@ def points_answer(
 ) -> RewindPoints:
     """Return the points; names that are not valid text are escaped."""
     return RewindPoints(
-        finished, steps, [msgspec.structs.replace(one, path=shown(one.path)) for one in left_out]
+        finished,
+        steps,
+        [msgspec.structs.replace(unrecorded, path=shown(unrecorded.path)) for unrecorded in left_out],
     )
 
 
@@ -93,11 +95,11 @@ def rewind_answer(found: Outcome, clean: Callable[[str], str] = str, *, is_plan:
     return RewindAnswer(
         is_plan,
         [
-            RestoredPath(shown(one.path), one.merged, one.then is not None)
-            for one in files.changes
-            if one.path not in files.failed
+            RestoredPath(shown(entry.path), entry.merged, entry.then is not None)
+            for entry in files.changes
+            if entry.path not in files.failed
         ],
-        [KeptPath(shown(one.path), one.why, one.can_force) for one in files.conflicts],
+        [KeptPath(shown(entry.path), entry.why, entry.can_force) for entry in files.conflicts],
         [FailedPath(shown(path), why) for path, why in files.failed.items()],
         found.conversation,
         clean(found.said),
@@ -109,8 +111,8 @@ def diff_answer(found: Sequence[FileDiff], clean: Callable[[str], str] = str) ->
     return DiffAnswer(
         [
             ChangedPath(
-                one.path, one.what, one.added, one.removed, clean(one.note), clean("\n".join(one.lines))
+                diff.path, diff.what, diff.added, diff.removed, clean(diff.note), clean("\n".join(diff.lines))
             )
-            for one in found
+            for diff in found
         ]
     )

@@ -66,7 +66,7 @@ class Outcome(msgspec.Struct, frozen=True):
     @property
     def in_the_way(self) -> list[Conflict]:
         """Conflicts that can be forced: paths with changes of another writer. The person decides."""
-        return [one for one in self.files.conflicts if one.can_force]
+        return [conflict for conflict in self.files.conflicts if conflict.can_force]
 
 
 def parse_point(text: str) -> Point | None:
@@ -77,8 +77,8 @@ def parse_point(text: str) -> Point | None:
 
 def parse_target(text: str) -> tuple[str, Point | None]:
     """Split SESSION[:TURN[.STEP]]; a title may contain a colon."""
-    name, colon, rest = text.rpartition(":")
-    point = parse_point(rest) if colon else None
+    name, colon, point_text = text.rpartition(":")
+    point = parse_point(point_text) if colon else None
     return (name, point) if point is not None else (text, None)
 
 
@@ -99,13 +99,13 @@ class Rewinding:
         def work(connection: apsw.Connection) -> list[StepChanges]:
             return [
                 StepChanges(
-                    one.turn,
-                    one.step,
-                    one.kind,
-                    one.at_ms,
-                    len(database.between(connection, one.before, one.after)),
+                    record.turn,
+                    record.step,
+                    record.kind,
+                    record.at_ms,
+                    len(database.between(connection, record.before, record.after)),
                 )
-                for one in database.records(connection, self._log.session.id)
+                for record in database.records(connection, self._log.session.id)
             ]
 
         return await self._read(work, [])
@@ -120,15 +120,15 @@ class Rewinding:
         """Return the file changes of a turn, or of the whole session (0)."""
 
         def work(connection: apsw.Connection) -> list[FileDiff]:
-            found = database.records(connection, self._log.session.id)
-            chosen = [one for one in found if one.kind == "step" and turn in (0, one.turn)]
+            records = database.records(connection, self._log.session.id)
+            chosen = [record for record in records if record.kind == "step" and turn in (0, record.turn)]
             return differences(connection, chosen)
 
         return await self._read(work, [])
 
     async def last_changed_turn(self) -> int:
         """Return the last turn that changed files, or 0."""
-        turns = [one.turn for one in await self.steps() if one.kind == "step" and one.paths]
+        turns = [step.turn for step in await self.steps() if step.kind == "step" and step.paths]
         return turns[-1] if turns else 0
 
     async def preview(self, point: Point | None, parts: Parts, *, force: bool) -> Outcome:
@@ -164,8 +164,8 @@ class Rewinding:
             files = await self._recordings.pool.run(
                 take_back, self._workspace, first, new, family, force=force
             )
-        conversation, said = await self._end(row)
-        return Outcome(files, conversation, said, finished)
+        conversation, undone_text = await self._end(row)
+        return Outcome(files, conversation, undone_text, finished)
 
     async def recover(self) -> bool:
         """Complete a rewind that a kill interrupted. Return whether there was one."""
@@ -215,24 +215,24 @@ class Rewinding:
             return None
         session_id = self._log.session.id
         done = await self._db.read(lambda db: rewinds.of_session(db, session_id))
-        return next((one for one in done if one.id == row.undoes), None)
+        return next((other for other in done if other.id == row.undoes), None)
 
     async def _first(self, row: RewindRow) -> int:
         """Return the id of the first record that a rewind undoes, or 0."""
         if row.undoes:
-            found = await self._record_of(row.undoes)
-            return found.id if found else 0
+            record = await self._record_of(row.undoes)
+            return record.id if record else 0
         return next(
             (
-                one.id
-                for one in await self._records()
-                if one.kind == "step" and (one.turn, one.step) >= (row.turn, row.step)
+                step.id
+                for step in await self._records()
+                if step.kind == "step" and (step.turn, step.step) >= (row.turn, row.step)
             ),
             0,
         )
 
     async def _record_of(self, rewind_id: str) -> Record | None:
-        return next((one for one in await self._records() if one.rewind == rewind_id), None)
+        return next((record for record in await self._records() if record.rewind == rewind_id), None)
 
     async def _records(self) -> Sequence[Record]:
         return await self._read(lambda db: database.records(db, self._log.session.id), [])

@@ -67,14 +67,16 @@ class SessionBuilder:
         app = self._app
         if (plugins := app.plugin_parts) is not None and start.kind == "chat":
             extras = msgspec.structs.replace(extras, session_id=extras.session_id or app.clock.new_id())
-            workspace, left = str(start.whose.workspace or app.workspace), leaving.id if leaving else ""
-            start = await plugins.with_prompts(start, extras.session_id, workspace, left, app.settings.model)
-        seat = await self.seat(leaving, foreground=start.kind == "chat")
-        own = await app.contexts.tools(seat, app.tools.by_name)
-        specs = [tool.spec for tool in (*start.tools, *own) if "deferred" not in tool.tags]
+            workspace, old_id = str(start.whose.workspace or app.workspace), leaving.id if leaving else ""
+            start = await plugins.with_prompts(
+                start, extras.session_id, workspace, old_id, app.settings.model
+            )
+        runner = await self.seat(leaving, foreground=start.kind == "chat")
+        engine_tools = await app.contexts.tools(runner, app.tools.by_name)
+        specs = [tool.spec for tool in (*start.tools, *engine_tools) if "deferred" not in tool.tags]
         log = await Transcript.create(app.database, self._row(start, specs, extras), app.clock)
         return await self.build(
-            StoredPrefix(log, start.prompt, specs), seat, extras, leaving=leaving, start=start
+            StoredPrefix(log, start.prompt, specs), runner, extras, leaving=leaving, start=start
         )
 
     async def seat(self, leaving: Session | None, *, foreground: bool) -> EngineRunner:
@@ -85,10 +87,10 @@ class SessionBuilder:
         """
         contexts = self._app.contexts
         if leaving is not None:
-            left = contexts.host(leaving.context)
-            if left.seat.origin == "shared" and not left.seat.lane.stuck:
-                return left.seat
-            await left.aclose()
+            old_host = contexts.host(leaving.context)
+            if old_host.seat.origin == "shared" and not old_host.seat.lane.stuck:
+                return old_host.seat
+            await old_host.aclose()
         return await contexts.seat(self._app.models.provider.info, foreground=foreground)
 
     async def build(
@@ -109,9 +111,9 @@ class SessionBuilder:
             app.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
         folder = Path(row.workspace)
         workspace = folder if row.workspace and folder.is_dir() else app.workspace
-        opened = app.models.provider.open(stored.prompt, stored.specs, row.id)
-        opened, primed = await app.warmth.reopened(row.id, opened)
-        link = SwitchableLink(opened, row.id, lambda: app.models.wallet)
+        base_link = app.models.provider.open(stored.prompt, stored.specs, row.id)
+        base_link, primed = await app.warmth.reopened(row.id, base_link)
+        link = SwitchableLink(base_link, row.id, lambda: app.models.wallet)
         self._note_news(stored.specs, seat)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
         left_host = app.contexts.host(leaving.context) if leaving else None
@@ -120,10 +122,10 @@ class SessionBuilder:
             tools = await self._tools(stored.specs, host.seat)
         gate, hooks = app.gate, None
         if app.plugin_parts is not None:
-            left = leaving.id if leaving else ""
+            old_id = leaving.id if leaving else ""
             person = extras.person or app.person
             hooks = await app.plugin_parts.sessions.enter(
-                host, gate, tools, left=left, model=lambda: link.info.model, person=person
+                host, gate, tools, left=old_id, model=lambda: link.info.model, person=person
             )
             gate, tools, link.around = hooks.gate, hooks.tools, hooks.around
         tools = with_nested(tools, workspace, lambda: stored.log.messages)
@@ -201,25 +203,25 @@ class SessionBuilder:
         observers come after all of these.
         """
         app = self._app
-        found: list[TurnObserver] = [] if warm is None else [warm]
+        observers: list[TurnObserver] = [] if warm is None else [warm]
         if app.settings.memory.brought_along:
-            found.append(
+            observers.append(
                 RecollectionObserver(app.learning.reader_of(profile), app.settings.memory.brought_along)
             )
-        found.append(ReviewObserver(app.settings.review, app.clock, app.models.runtime))
-        found.append(EngineObserver(app.contexts))
+        observers.append(ReviewObserver(app.settings.review, app.clock, app.models.runtime))
+        observers.append(EngineObserver(app.contexts))
         if (plugins := app.plugin_parts) is not None and hooks is not None:
             alone = profile or session.private or session.kind != "chat"
             memories = None if alone else plugins.memories
-            found += [one for one in (plugins.bell, hooks.observer, memories) if one is not None]
-        found.append(WarmLabelObserver(app.warmth, session.tool_calls))
+            observers += [item for item in (plugins.bell, hooks.observer, memories) if item is not None]
+        observers.append(WarmLabelObserver(app.warmth, session.tool_calls))
         if app.settings.rewind.record:
-            found.append(RecordingObserver(app.recordings))
+            observers.append(RecordingObserver(app.recordings))
         if app.settings.judge.answers:
-            found.insert(0, _marking(app))
+            observers.insert(0, _marking(app))
         if app.tracing is not None:
-            found.append(app.tracing)
-        return found
+            observers.append(app.tracing)
+        return observers
 
     def _warm_start(
         self, stored: StoredPrefix, link: SwitchableLink, start: SessionStart | None
@@ -245,13 +247,13 @@ class SessionBuilder:
 
     async def _tools(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> Mapping[str, Tool]:
         """Return the tools of a stored list that exist now, including the engine's own."""
-        there = self._app.tools.by_name
-        own = {tool.name: tool for tool in await self._app.contexts.tools(seat, there)}
-        known = {**own, **there}
-        tools = {spec.name: tool for spec in specs if (tool := known.get(spec.name))}
+        program_tools = self._app.tools.by_name
+        engine_tools = {tool.name: tool for tool in await self._app.contexts.tools(seat, program_tools)}
+        by_name = {**engine_tools, **program_tools}
+        tools = {spec.name: tool for spec in specs if (tool := by_name.get(spec.name))}
         if any(tool.stands_for is not None for tool in tools.values()):
-            tools |= {name: tool for name, tool in there.items() if "deferred" in tool.tags}
-        if missing := [name for name in own if name not in tools]:
+            tools |= {name: tool for name, tool in program_tools.items() if "deferred" in tool.tags}
+        if missing := [name for name in engine_tools if name not in tools]:
             seat.note(f"{seat.name}: its tools ({', '.join(missing)}) come with a new session, not this one")
         return tools
 

@@ -82,9 +82,9 @@ class SessionPool:
 
     async def make_room(self) -> None:
         """Release the sessions that have been idle for longest, if one more would exceed the limit."""
-        there = sum(slot.session is not None for slot in self)
+        open_count = sum(slot.session is not None for slot in self)
         resting = (slot for slot in self if not slot.users and slot.session is not None)
-        for slot in [*islice(resting, max(0, there + 1 - self._max_open))]:
+        for slot in [*islice(resting, max(0, open_count + 1 - self._max_open))]:
             await self._let_go_if_unused(slot)
 
     def keep(self, session: Session) -> None:

@@ -48,23 +48,23 @@ class SessionOpener:
     ) -> Session:
         """Start a conversation of a person. `start` comes without prompt, tools and warm start; they are
         chosen here. Raises WhetError."""
-        app, whose = self._app, start.whose
-        if whose.profile and warm not in ("", OFF):
+        app, principal = self._app, start.whose
+        if principal.profile and warm not in ("", OFF):
             raise ConfigError("warm starts are made of the owner's sessions; this one is not the owner's")
-        left_out = {"owner"} if whose.profile else set[str]()
+        left_out = {"owner"} if principal.profile else set[str]()
         tools = {name: tool for name, tool in app.tools.by_name.items() if not tool.tags & left_out}
-        tools |= {tool.name: tool for tool in whose.tools}
-        read = await self.outcomes.start(tools, whose.profile)
-        workspace = whose.workspace or app.workspace
+        tools |= {tool.name: tool for tool in principal.tools}
+        learned = await self.outcomes.start(tools, principal.profile)
+        workspace = principal.workspace or app.workspace
         new = msgspec.structs.replace(
             start,
-            prompt=self._prompt(workspace, read.part.text),
+            prompt=self._prompt(workspace, learned.part.text),
             tools=list(tools.values()),
             conversation_id=leaving.log.session.conversation_id if leaving else "",
-            warm=await app.warmth.wanted(OFF if whose.profile else warm, str(workspace)),
+            warm=await app.warmth.wanted(OFF if principal.profile else warm, str(workspace)),
         )
         session = await self._builder.create(new, extras, leaving=leaving)
-        await self.outcomes.record(session.id, read)
+        await self.outcomes.record(session.id, learned)
         return session
 
     async def answer_with(self, session: Session, model: str) -> None:
@@ -85,7 +85,7 @@ class SessionOpener:
         """Open a stored conversation; its background helpers are resumed."""
         app = self._app
         log = await Transcript.open(app.database, session_id, app.clock)
-        seat = await self._builder.seat(leaving, foreground=True)
+        runner = await self._builder.seat(leaving, foreground=True)
         prompt, tools_json, done, has_helpers, plans = await app.database.read(
             lambda db: (
                 *sessions.prefix(db, session_id),
@@ -95,16 +95,18 @@ class SessionOpener:
             )
         )
         if not prompt and not tools_json:  # it was created by another program
-            there = app.tools.by_name
-            own = await app.contexts.tools(seat, there)
-            specs = [tool.spec for tool in (*there.values(), *own) if "deferred" not in tool.tags]
+            program_tools = app.tools.by_name
+            engine_tools = await app.contexts.tools(runner, program_tools)
+            specs = [
+                tool.spec for tool in (*program_tools.values(), *engine_tools) if "deferred" not in tool.tags
+            ]
             prompt, tools_json = self._prompt(app.workspace), msgspec.json.encode(specs).decode()
             await app.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
         app.todo_lists.restore(session_id, done)
         if plans:
             app.gate.plans.set(session_id, True)
         stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
-        session = await self._builder.build(stored, seat, extras, leaving=leaving)
+        session = await self._builder.build(stored, runner, extras, leaving=leaving)
         if has_helpers:
             await app.helpers.restore(session_id)
         return session
@@ -112,12 +114,12 @@ class SessionOpener:
     async def latest(self) -> str:
         """Return the id of the latest conversation of this workspace. Raises NotFound."""
         source, workspace = self._app.source, str(self._app.workspace)
-        found = await self._app.database.read(
+        row = await self._app.database.read(
             lambda db: sessions.latest(db, source=source, workspace=workspace)
         )
-        if found is None:
+        if row is None:
             raise NotFound(f"no session in {workspace} to continue", hint="whet sessions list")
-        return found.id
+        return row.id
 
     async def helper(
         self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool
@@ -129,9 +131,9 @@ class SessionOpener:
         """
         from whet.app.helper_turns import LEFT_OUT, HelperObserver, title_of  # noqa: PLC0415 - few have helpers
 
-        app, own = self._app, self._app.settings.agent
+        app, agent_settings = self._app, self._app.settings.agent
         extras = SessionExtras(row.session, buffers=buffers, observers=(HelperObserver(app.clock),))
-        steps = min(row.wish.steps or own.delegate_max_steps, own.max_steps)
+        steps = min(row.wish.steps or agent_settings.delegate_max_steps, agent_settings.max_steps)
         if is_there:
             child = await self.open(row.session, extras, None)
             limits = msgspec.structs.replace(child.limits, steps=steps)

@@ -47,21 +47,23 @@ class ShellHooks:
     async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
         """Run the hooks of an event in order until one blocks, and join their outputs. A hook before an
         action that fails counts as blocking."""
-        said: list[str] = []
+        outputs: list[str] = []
         trouble: list[str] = []
-        given = {"hook_event_name": event, "session_id": self._session_id, "cwd": str(self._workspace)}
+        base_facts = {"hook_event_name": event, "session_id": self._session_id, "cwd": str(self._workspace)}
         for name, hook in self._hooks.items():
             if hook.event != event or not _fits(hook.tools, tool):
                 continue
-            named = {"tool_name": tool} if tool else {}
-            verdict = await run_hook(name, hook, {**given, **named, **facts}, self._workspace, self._jail)
+            tool_facts = {"tool_name": tool} if tool else {}
+            verdict = await run_hook(
+                name, hook, {**base_facts, **tool_facts, **facts}, self._workspace, self._jail
+            )
             if verdict.trouble and event in ("PreToolUse", "UserPromptSubmit"):
                 return HookVerdict(blocked=verdict.trouble)
             if verdict.blocked:
                 return verdict
-            said.append(verdict.said)
+            outputs.append(verdict.said)
             trouble.append(verdict.trouble)
-        return HookVerdict(said="\n".join(filter(None, said)), trouble="; ".join(filter(None, trouble)))
+        return HookVerdict(said="\n".join(filter(None, outputs)), trouble="; ".join(filter(None, trouble)))
 
     def has(self, event: HookEvent) -> bool:
         """Return whether there is a hook for an event."""
@@ -78,15 +80,15 @@ class ShellHooks:
             except ToolError as error:
                 await self._after(tool.name, arguments, error.message)
                 raise
-            told = await self._after(tool.name, arguments, output.text)
-            return msgspec.structs.replace(output, text=f"{output.text}\n\n{told}") if told else output
+            remark = await self._after(tool.name, arguments, output.text)
+            return msgspec.structs.replace(output, text=f"{output.text}\n\n{remark}") if remark else output
 
         limit_s = tool.timeout_s and tool.timeout_s + sum(hook.timeout_s for hook in self._hooks.values())
         return msgspec.structs.replace(tool, run=run, timeout_s=limit_s)
 
     async def _after(self, name: str, arguments: dict[str, Any], text: str) -> str:
-        shown = clip(text, _RESPONSE_CHARS)
-        verdict = await self.run("PostToolUse", name, tool_input=arguments, tool_response=shown)
+        response = clip(text, _RESPONSE_CHARS)
+        verdict = await self.run("PostToolUse", name, tool_input=arguments, tool_response=response)
         if verdict.blocked:
             return f"[A hook objects: {verdict.blocked}]"
         lines = [
@@ -149,13 +151,13 @@ def session_hooks(
     that don't run."""
     hooks = dict(app.settings.hooks.commands)
     try:
-        brought = repository_hooks(workspace)
+        repository = repository_hooks(workspace)
     except ConfigError as error:
         note(error.message)
-        brought = None
-    if brought is not None and brought.hooks:
-        if is_accepted(app.home, brought):
-            hooks |= {f"{workspace.name}/{name}": hook for name, hook in brought.hooks.items()}
+        repository = None
+    if repository is not None and repository.hooks:
+        if is_accepted(app.home, repository):
+            hooks |= {f"{workspace.name}/{name}": hook for name, hook in repository.hooks.items()}
         else:
             note(_NOT_ACCEPTED)
     return ShellHooks(hooks, workspace, session_id, app) if hooks else None

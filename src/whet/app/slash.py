@@ -60,9 +60,13 @@ class Commands(Generic[C]):
         """Return the command with that name or alias. Raises NotFound, with the closest name."""
         if owner := self._names.get(name):
             return self._commands[owner]
-        near = [one for one in self._names if one.startswith(name)][:3]
+        near = [candidate for candidate in self._names if candidate.startswith(name)][:3]
         near = near or difflib.get_close_matches(name, self._names, 1, 0.5)
-        hint = f"did you mean {', '.join(f'/{one}' for one in near)}?" if near else "/help lists the commands"
+        hint = (
+            f"did you mean {', '.join(f'/{candidate}' for candidate in near)}?"
+            if near
+            else "/help lists the commands"
+        )
         raise NotFound(f"there is no command /{name}", hint=hint)
 
     def is_anytime(self, name: str) -> bool:

@@ -52,22 +52,22 @@ def read_tasks(path: Path, workspace: Path) -> TaskList:
 
     try:
         raw = path.read_bytes()
-        given = yaml.safe_load(raw)
-        found = from_values({"tasks": given} if isinstance(given, list) else given, TaskList)
+        values = yaml.safe_load(raw)
+        task_list = from_values({"tasks": values} if isinstance(values, list) else values, TaskList)
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeError) as error:
         raise ConfigError(f"{path}: {error}", hint="tasks: [{name: ..., task: ...}]") from error
-    if not 0 < len(found.tasks) <= _MOST_TASKS:
-        raise ConfigError(f"{path} has {len(found.tasks)} tasks, 1 to {_MOST_TASKS:,} are taken")
-    names = [one.name or str(at) for at, one in enumerate(found.tasks, 1)]
+    if not 0 < len(task_list.tasks) <= _MOST_TASKS:
+        raise ConfigError(f"{path} has {len(task_list.tasks)} tasks, 1 to {_MOST_TASKS:,} are taken")
+    names = [task.name or str(at) for at, task in enumerate(task_list.tasks, 1)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"{path}: two tasks are called {twice[0]}")
-    named = tuple(
-        msgspec.structs.replace(one, name=name) for one, name in zip(found.tasks, names, strict=True)
+    tasks = tuple(
+        msgspec.structs.replace(task, name=name) for task, name in zip(task_list.tasks, names, strict=True)
     )
     digest = hashlib.sha256(str(workspace.resolve()).encode() + b"\0" + raw).hexdigest()[:16]
-    return TaskList(named, digest)
+    return TaskList(tasks, digest)
 
 
 async def run_tasks(app: App, wanted: TaskList, title: str, *, again: bool = False) -> list[HelperRow]:
@@ -80,11 +80,11 @@ async def run_tasks(app: App, wanted: TaskList, title: str, *, again: bool = Fal
     if not parent or again:
         parent = (await app.new_session(title=title)).id
     rows: list[HelperRow] = []
-    for one in wanted.tasks:
+    for task in wanted.tasks:
         wish = HelperWish(
-            one.task, one.context, True, one.worktree, one.schema, one.budget_usd, one.steps, one.scope
+            task.task, task.context, True, task.worktree, task.schema, task.budget_usd, task.steps, task.scope
         )
-        rows.append(await app.helpers.order(parent, f"run {wanted.key} {one.name}", wish))
+        rows.append(await app.helpers.order(parent, f"run {wanted.key} {task.name}", wish))
     for row in rows:
         if row.state == "open":
             app.helpers.begin(row)
@@ -118,5 +118,5 @@ def is_well(row: HelperRow) -> bool:
 
 def seen_by_name(connection: apsw.Connection, rows: list[HelperRow]) -> dict[str, helper_rows.HelperView]:
     """Return the tasks of one run by their helpers' names."""
-    found = helper_rows.seen(connection, rows[0].parent)
-    return {one.name: one for one in found}
+    views = helper_rows.seen(connection, rows[0].parent)
+    return {view.name: view for view in views}

@@ -61,10 +61,10 @@ class Tracing(TurnObserver):
 
     def end_request(self, asked: AskedTrace, session_id: str, end: TurnEnd) -> None:
         """Send the span of an answered request."""
-        own = _context(asked.header)
-        assert own is not None  # it was created here
+        context = _context(asked.header)
+        assert context is not None  # it was created here
         kind = {"gen_ai.conversation.id": session_id, "whet.turn.id": end.turn_id}
-        self._send("request", own, None, (asked.begun_ns, time.time_ns()), kind, _failure(end.reason))
+        self._send("request", context, None, (asked.begun_ns, time.time_ns()), kind, _failure(end.reason))
 
     def belongs_to(self, session_id: str, header: str) -> None:
         """Make the session's next turn a child of another process's span."""
@@ -75,10 +75,10 @@ class Tracing(TurnObserver):
         parent = _context(self._parents.pop(session.id, ""))
         if session.log.session.private:
             return
-        found = await self._database.read(lambda db: spans.of_turns(db, session.id, 1))
-        for turn in found:
+        turns = await self._database.read(lambda db: spans.of_turns(db, session.id, 1))
+        for turn in turns:
             trace_id = parent.trace_id if parent is not None else _number(end.turn_id, 16)
-            own = _made(trace_id, end.turn_id)
+            context = _made(trace_id, end.turn_id)
             facts: dict[str, _Value] = {
                 "gen_ai.operation.name": "invoke_agent",
                 "gen_ai.conversation.id": session.id,
@@ -89,10 +89,10 @@ class Tracing(TurnObserver):
                 "whet.turn.steps": end.steps,
             }
             times = turn.begun_ms * _NS, turn.last_ms * _NS
-            self._send("turn", own, parent, times, facts, _failure(end.reason))
+            self._send("turn", context, parent, times, facts, _failure(end.reason))
             model = session.link.info.model
-            for number, one in enumerate(turn.spans):
-                self._send_part(one, _made(trace_id, f"{end.turn_id} {number}"), own, model)
+            for number, part in enumerate(turn.spans):
+                self._send_part(part, _made(trace_id, f"{end.turn_id} {number}"), context, model)
 
     def _send_part(self, one: TurnSpan, own: SpanContext, turn: SpanContext, model: str) -> None:
         facts: dict[str, _Value] = {"gen_ai.operation.name": _OPERATIONS[one.kind]}
@@ -117,13 +117,13 @@ class Tracing(TurnObserver):
         failure: str,
     ) -> None:
         """Queue a span; a thread sends it. `failure` is the error's kind, or an empty string."""
-        told = {**facts, "error.type": failure} if failure else facts
+        attributes = {**facts, "error.type": failure} if failure else facts
         span = ReadableSpan(
             name,
             own,
             parent,
             self._resource,
-            told,
+            attributes,
             kind=SpanKind.SERVER if name == "request" else SpanKind.INTERNAL,
             status=Status(StatusCode.ERROR if failure else StatusCode.UNSET),
             start_time=times[0],
@@ -150,7 +150,7 @@ def _made(trace_id: int, text: str) -> SpanContext:
 
 def _context(header: str) -> SpanContext | None:
     """Parse a W3C traceparent header; None if it is empty or invalid."""
-    found = _PARENT.fullmatch(header)
-    if found is None:
+    match = _PARENT.fullmatch(header)
+    if match is None:
         return None
-    return SpanContext(int(found[1], 16), int(found[2], 16), is_remote=True, trace_flags=TraceFlags(1))
+    return SpanContext(int(match[1], 16), int(match[2], 16), is_remote=True, trace_flags=TraceFlags(1))

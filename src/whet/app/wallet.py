@@ -131,18 +131,22 @@ class Wallet:
         return Asked(session_id, what, info.model, usd, prompt + output, iso(self._clock.now()), prompt)
 
     def _caps(self) -> dict[str, Cap]:
-        own = self._settings
+        settings = self._settings
         return {
-            "day": Cap(own.daily_usd, own.daily_tokens, "wallet.daily_usd, wallet.daily_tokens"),
-            "session": Cap(own.session_usd, own.session_tokens, "wallet.session_usd, wallet.session_tokens"),
-            "person": Cap(own.person_usd, 0, "wallet.person_usd"),
-            "schedule": Cap(own.schedule_usd, 0, "wallet.schedule_usd"),
-            "unpriced": Cap(0.0, own.unpriced_tokens, "wallet.unpriced_tokens"),
+            "day": Cap(settings.daily_usd, settings.daily_tokens, "wallet.daily_usd, wallet.daily_tokens"),
+            "session": Cap(
+                settings.session_usd, settings.session_tokens, "wallet.session_usd, wallet.session_tokens"
+            ),
+            "person": Cap(settings.person_usd, 0, "wallet.person_usd"),
+            "schedule": Cap(settings.schedule_usd, 0, "wallet.schedule_usd"),
+            "unpriced": Cap(0.0, settings.unpriced_tokens, "wallet.unpriced_tokens"),
         }
 
     def _has_usd_cap(self) -> bool:
-        own = self._settings
-        return bool(own.daily_usd or own.session_usd or own.person_usd or own.schedule_usd)
+        settings = self._settings
+        return bool(
+            settings.daily_usd or settings.session_usd or settings.person_usd or settings.schedule_usd
+        )
 
     def _day(self) -> str:
         return self._clock.now().astimezone().strftime("%Y-%m-%d")

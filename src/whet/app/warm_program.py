@@ -32,27 +32,27 @@ def build_warm(
 ) -> Built:
     """Mine the stored sessions and write the template `name`; `scope` narrows them. Raises WhetError."""
     options = BuildOptions(name=name, description=description, tags=tuple(tags), with_changes=with_changes)
-    with _desk(home) as desk:
-        return desk.build(options, scope or MiningScope())
+    with _desk(home) as templates:
+        return templates.build(options, scope or MiningScope())
 
 
 def list_warm(*, home: Path | None = None) -> list[Listed]:
     """Return every template with its measured effect. Raises WhetError."""
-    with _desk(home) as desk:
-        return desk.listed()
+    with _desk(home) as templates:
+        return templates.listed()
 
 
 def load_warm(name: str, *, home: Path | None = None, apply_to: Path | None = None) -> Template:
     """Return a template. With `apply_to`, the next session in that folder starts with it; this is durable on
     return. Raises WhetError."""
-    with _desk(home) as desk:
-        return desk.load(name) if apply_to is None else desk.apply(name, str(apply_to.resolve()))
+    with _desk(home) as templates:
+        return templates.load(name) if apply_to is None else templates.apply(name, str(apply_to.resolve()))
 
 
 def delete_warm(name: str, *, home: Path | None = None) -> None:
     """Remove a template. Raises WhetError."""
-    with _desk(home) as desk:
-        desk.delete(name)
+    with _desk(home) as templates:
+        templates.delete(name)
 
 
 @contextmanager

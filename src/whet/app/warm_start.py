@@ -46,8 +46,8 @@ async def start(
     """Start a session with the examples that fit its first message. Durable on return; a second call does
     nothing."""
     try:
-        known = await warmth.database.read(lambda db: warm.start_of(db, session.id))
-        if known is not None or session.log.messages:
+        row = await warmth.database.read(lambda db: warm.start_of(db, session.id))
+        if row is not None or session.log.messages:
             return
         chosen = await _choose(warmth, session, wanted, opening, text)
         if chosen.template is None or not chosen.examples:
@@ -71,13 +71,13 @@ async def _choose(
 ) -> Chosen:
     if wanted.name == AUTO:
         templates = [
-            one
-            for one in await asyncio.to_thread(lambda: list(every(warmth.home)))
-            if isinstance(one, Template)
+            candidate
+            for candidate in await asyncio.to_thread(lambda: list(every(warmth.home)))
+            if isinstance(candidate, Template)
         ]
     else:
         templates = [load(warmth.home, wanted.name)]
-    sources = list(dict.fromkeys(id_ for one in templates for id_ in one.source_session_ids))
+    sources = list(dict.fromkeys(id_ for candidate in templates for id_ in candidate.source_session_ids))
 
     def look(db: apsw.Connection) -> tuple[dict[str, TemplateState], tuple[set[str], set[str]]]:
         return warm.states(db), warm.hidden_sources(db, sources)
@@ -136,16 +136,16 @@ async def _open(
 
     def record(db: apsw.Connection) -> None:
         warm.record(db, session.id, row, now)
-        shown, held = ((), items) if held_out else (items, ())
-        starts.record_items(db, session.id, shown, held, randomised=by_chance)
+        shown_items, held_items = ((), items) if held_out else (items, ())
+        starts.record_items(db, session.id, shown_items, held_items, randomised=by_chance)
 
     if held_out:
         await warmth.database.write(record)
         _tell(opening, chosen.news)
         return
     # Redacted a second time: a secret here may not have been recognised as one when the example was stored.
-    shown = [redacted(example) for example in chosen.examples]
-    prime = make_prime(template.hash, shown, redact(template.system_prompt_addendum))
+    examples = [redacted(example) for example in chosen.examples]
+    prime = make_prime(template.hash, examples, redact(template.system_prompt_addendum))
     prompt = f"{opening.prompt}\n\n{prime.addendum}"
 
     def write(db: apsw.Connection) -> None:
@@ -153,7 +153,7 @@ async def _open(
         record(db)
 
     await warmth.database.write(write)
-    line = f"started warm with {template.name}: {plural(len(shown), 'example')}"
+    line = f"started warm with {template.name}: {plural(len(examples), 'example')}"
     opening.use_link(PrimedLink(opening.open_link(prompt), prime.messages, (*chosen.news, line)))
     opening.lengthen(session.context, list_tokens(prime.messages) + text_tokens(prime.addendum))
 

@@ -64,10 +64,10 @@ class WarmStarts(msgspec.Struct, frozen=True):
 
                 load(self.home, asked)
             return WarmWish(asked, "auto" if asked == AUTO else "name")
-        waiting = self.database.read_now(lambda db: starts.next_of(db, workspace))
-        if waiting:
+        next_name = self.database.read_now(lambda db: starts.next_of(db, workspace))
+        if next_name:
             await self.database.write(lambda db: starts.forget_next(db, workspace))
-            return WarmWish(waiting, "next")
+            return WarmWish(next_name, "next")
         return WarmWish(self.settings.default, "default")
 
     async def reopened(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:

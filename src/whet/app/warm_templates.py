@@ -89,18 +89,18 @@ class WarmTemplates(msgspec.Struct, frozen=True):
     def listed(self) -> list[Listed]:
         """Return a row for every template with its measured effect, and switch off templates that do harm."""
         rows: list[Listed] = []
-        for one in templates.every(self.home):
-            if isinstance(one, Broken):
-                rows.append(Listed(name=one.name, state="broken", problem=one.reason))
+        for template in templates.every(self.home):
+            if isinstance(template, Broken):
+                rows.append(Listed(name=template.name, state="broken", problem=template.reason))
             else:
-                rows.append(self._listed(one))
+                rows.append(self._listed(template))
         return rows
 
     def _listed(self, one: Template) -> Listed:
         now = iso(self.clock.now())
-        found = self.database.read_now(lambda db: uplift(db, one.hash))
+        effect = self.database.read_now(lambda db: uplift(db, one.hash))
         state = self.database.read_now(lambda db: warm.states(db).get(one.hash))
-        if found.verdict == "hurts" and not (state and state.off_reason):
+        if effect.verdict == "hurts" and not (state and state.off_reason):
             self.database.write_now(lambda db: keep_verdict(db, one.hash, one.name, now))
             state = self.database.read_now(lambda db: warm.states(db).get(one.hash))
         off = state.off_reason if state else ""
@@ -110,10 +110,10 @@ class WarmTemplates(msgspec.Struct, frozen=True):
             examples=len(one.examples),
             tags=one.tags,
             created_at=one.created_at,
-            warm_sessions=found.warm_sessions,
-            held_out_sessions=found.held_out_sessions,
-            uplift=found.interval if found.verdict != "too few" else None,
-            verdict=found.verdict,
+            warm_sessions=effect.warm_sessions,
+            held_out_sessions=effect.held_out_sessions,
+            uplift=effect.interval if effect.verdict != "too few" else None,
+            verdict=effect.verdict,
             state="off" if off else "ready",
             problem=off,
         )
@@ -126,15 +126,15 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         """Return for each example the reason why it would be skipped, or an empty string."""
         private, gone = self.hidden(template)
         state = self.database.read_now(lambda db: warm.states(db).get(template.hash))
-        found: list[str] = []
+        reasons: list[str] = []
         for example in template.examples:
             if example.session_id in private:
-                found.append("its session is private")
+                reasons.append("its session is private")
             elif example.session_id in gone and not template.imported_at and example.session_id:
-                found.append("its session was deleted")
+                reasons.append("its session was deleted")
             else:
-                found.append(staleness(example, tools, now, state.last_win if state else ""))
-        return found
+                reasons.append(staleness(example, tools, now, state.last_win if state else ""))
+        return reasons
 
     def effects(self, template: Template) -> list[Effect | None]:
         """Return for each example how sessions went with it and without it; None if no session had it."""
@@ -143,8 +143,8 @@ class WarmTemplates(msgspec.Struct, frozen=True):
             turns = outcomes.turn_outcomes(db)
             return effects(outcomes.item_uses(db, ("example",)), by_session(turns))
 
-        found = {(one.item.name, one.item.hash): one for one in self.database.read_now(read)}
-        return [found.get((template.name, example.hash)) for example in template.examples]
+        by_item = {(effect.item.name, effect.item.hash): effect for effect in self.database.read_now(read)}
+        return [by_item.get((template.name, example.hash)) for example in template.examples]
 
     def hidden(self, template: Template) -> tuple[set[str], set[str]]:
         """Return the template's sessions that are private, and those that no longer exist."""
@@ -153,9 +153,9 @@ class WarmTemplates(msgspec.Struct, frozen=True):
 
     def apply(self, name: str, workspace: str) -> Template:
         """Start the next new session in `workspace` with a template; durable on return."""
-        found, now = self.load(name), iso(self.clock.now())
+        template, now = self.load(name), iso(self.clock.now())
         self.database.write_now(lambda db: starts.set_next(db, workspace, name, now))
-        return found
+        return template
 
     def delete(self, name: str) -> None:
         """Remove a template. Sessions that were started with it keep their bytes. Raises NotFound."""

@@ -34,23 +34,23 @@ async def act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dic
 
 
 def _act(warmth: WarmStarts, ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:
-    desk = WarmTemplates(warmth.home, warmth.database, warmth.clock)
+    warm_templates = WarmTemplates(warmth.home, warmth.database, warmth.clock)
     if request.action == "list":
-        return _list(desk)
+        return _list(warm_templates)
     if request.action == "build":
-        return _build(desk, request)
+        return _build(warm_templates, request)
     if request.action == "delete":
-        desk.delete(request.name)
+        warm_templates.delete(request.name)
         return {"deleted": request.name, "name": request.name, "message": f"Deleted {request.name}."}
-    return _load(desk, ctx, request)
+    return _load(warm_templates, ctx, request)
 
 
 def _list(desk: WarmTemplates) -> dict[str, Any]:
     rows = desk.listed()
     templates = [{**msgspec.to_builtins(row), "example_count": row.examples} for row in rows]
     count = len(rows)
-    said = f"{plural(count, 'template')}." if count else "There is no template yet: build one."
-    return {"templates": templates, "count": count, "message": said}
+    message = f"{plural(count, 'template')}." if count else "There is no template yet: build one."
+    return {"templates": templates, "count": count, "message": message}
 
 
 def _build(desk: WarmTemplates, request: WarmRequest) -> dict[str, Any]:
@@ -77,9 +77,13 @@ def _load(desk: WarmTemplates, ctx: ToolContext, request: WarmRequest) -> dict[s
     template = desk.load(request.name)
     if request.apply:
         desk.apply(request.name, str(ctx.workspace))
-    examples = [redacted(one) for one in template.examples[: template.max_examples] if one.result_success]
+    examples = [
+        redacted(stored_example)
+        for stored_example in template.examples[: template.max_examples]
+        if stored_example.result_success
+    ]
     messages = [to_dict(message) for message in make_prime(template.hash, examples).messages]
-    told = (
+    next_step = (
         "The next session here starts with it." if request.apply else "apply starts the next session with it."
     )
     return {
@@ -94,5 +98,5 @@ def _load(desk: WarmTemplates, ctx: ToolContext, request: WarmRequest) -> dict[s
             {"role": row["role"], "content": str(row.get("content") or "")[:_PREVIEW_CHARS]}
             for row in messages[:_PREVIEW_MESSAGES]
         ],
-        "message": f"{template.name} holds {plural(len(template.examples), 'example')}. {told}",
+        "message": f"{template.name} holds {plural(len(template.examples), 'example')}. {next_step}",
     }

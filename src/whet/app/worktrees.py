@@ -66,17 +66,17 @@ def plan(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
 
 def make(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
     """Check out a working tree, unless it exists, and return the helper's workspace in it."""
-    place = Path(tree.place)
-    whole = place.parent / _WHOLE
+    folder = Path(tree.place)
+    marker = folder.parent / _WHOLE
     with _alone(Path(tree.repository)) as repository:
-        if not whole.exists():  # it does not exist, or a kill interrupted its checkout
-            shutil.rmtree(place, ignore_errors=True)
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not marker.exists():  # it does not exist, or a kill interrupted its checkout
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _git(repository, "update-ref", _REF + helper_id, tree.base)
-            _clear_half_made(repository, place.parent.parent)
-            _add(repository, ("--detach", "--force", str(place), tree.base))
-            whole.touch()
-    inside = place / os.path.relpath(workspace.resolve(), repository.resolve())
+            _clear_half_made(repository, folder.parent.parent)
+            _add(repository, ("--detach", "--force", str(folder), tree.base))
+            marker.touch()
+    inside = folder / os.path.relpath(workspace.resolve(), repository.resolve())
     inside.mkdir(parents=True, exist_ok=True)
     return inside
 
@@ -88,24 +88,24 @@ def merge(tree: WorkingTree, helper_id: str, stored: Stored, keep: Keep) -> Merg
     Raises ToolError if git fails.
     """
     with _alone(Path(tree.repository)) as repository:
-        known = stored()
-        if known is not None and (known.done or known.conflicts):
-            return known
+        current = stored()
+        if current is not None and (current.done or current.conflicts):
+            return current
         for _ in range(_TRIES):
-            if known is None or not _fits(known, repository):
-                known = _worked_out(tree, helper_id)
-                keep(known)
-            if known.conflicts or _write(known, repository, helper_id):
+            if current is None or not _fits(current, repository):
+                current = _worked_out(tree, helper_id)
+                keep(current)
+            if current.conflicts or _write(current, repository, helper_id):
                 break
-            known = None
+            current = None
         else:
-            known = MergePlan(conflicts=("the workspace",), note="its files changed while they were merged")
-        assert known is not None  # each round sets it
-        if known.conflicts:
-            keep(known)
-            return known
+            current = MergePlan(conflicts=("the workspace",), note="its files changed while they were merged")
+        assert current is not None  # each round sets it
+        if current.conflicts:
+            keep(current)
+            return current
         brought, kept = _bring_leftovers(tree, helper_id)
-        ended = msgspec.structs.replace(known, done=True, brought=brought, kept=kept)
+        ended = msgspec.structs.replace(current, done=True, brought=brought, kept=kept)
         keep(ended)
         if not kept:
             _forget(tree, helper_id)
@@ -144,20 +144,22 @@ def _carried(repository: Path, commit: str) -> Set[str]:
 
 def _forget(tree: WorkingTree, helper_id: str) -> None:
     """Remove a working tree, and the ref that kept its commits."""
-    place, repository = Path(tree.place), Path(tree.repository)
-    _git(repository, "worktree", "remove", "--force", "--force", str(place), fails=True)
-    shutil.rmtree(place.parent, ignore_errors=True)
+    folder, repository = Path(tree.place), Path(tree.repository)
+    _git(repository, "worktree", "remove", "--force", "--force", str(folder), fails=True)
+    shutil.rmtree(folder.parent, ignore_errors=True)
     _git(repository, "update-ref", "-d", _REF + helper_id, fails=True)
 
 
 def text_changes(found: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
     """Return the file changes of a merge, as people see them."""
-    repository, shown = Path(tree.repository), list[TextChange]()
+    repository, changes = Path(tree.repository), list[TextChange]()
     for path, will in found.will.items():
         old, new = _text(repository, found.was[path]), _text(repository, will)
         note = "" if (old or new) is not None else "binary"
-        shown.append(TextChange(path, str(repository / path), old, new, hash_of((old or "").encode()), note))
-    return tuple(shown)
+        changes.append(
+            TextChange(path, str(repository / path), old, new, hash_of((old or "").encode()), note)
+        )
+    return tuple(changes)
 
 
 @contextmanager
@@ -177,27 +179,29 @@ def _alone(repository: Path) -> Generator[Path]:
 def _switched_off(repository: Path) -> tuple[str, ...]:
     """Return settings that replace a repository's own settings that let git run programs on files: they may
     have come with the repository, or be writable by a command. Files are then merged by git's own rules."""
-    said = _git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
-    own = {key for scope, key in zip(said[::2], said[1::2], strict=False) if scope in ("local", "worktree")}
+    entries = _git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
+    keys = {
+        key for scope, key in zip(entries[::2], entries[1::2], strict=False) if scope in ("local", "worktree")
+    }
     off = [
-        f"{key}={'false' if key.endswith('.required') else ''}" for key in own if key.startswith("filter.")
+        f"{key}={'false' if key.endswith('.required') else ''}" for key in keys if key.startswith("filter.")
     ]
     return (
         *off,
-        *(f"{key}={_MERGED}" for key in own if key.startswith("merge.") and key.endswith(".driver")),
+        *(f"{key}={_MERGED}" for key in keys if key.startswith("merge.") and key.endswith(".driver")),
     )
 
 
 def _add(repository: Path, words: tuple[str, ...]) -> None:
     """Add a working tree, and try again if git met a tree that another git was still creating."""
     for _ in range(_TRIES):
-        said = _run(repository, ("worktree", "add", *words))
-        if b"failed to read" not in said.stderr:
+        result = _run(repository, ("worktree", "add", *words))
+        if b"failed to read" not in result.stderr:
             break
     else:
         raise ToolError("git worktree: another program works on this repository's trees", hint="try again")
-    if said.returncode:
-        raise ToolError(f"git worktree: {_said(said)}", hint="git status says more")
+    if result.returncode:
+        raise ToolError(f"git worktree: {_said(result)}", hint="git status says more")
 
 
 def _clear_half_made(repository: Path, ours: Path) -> None:
@@ -222,17 +226,17 @@ def _worked_out(tree: WorkingTree, helper_id: str) -> MergePlan:
         return MergePlan(note="it changed no files")
     plain = ("--binary", "--no-ext-diff", "--no-textconv", "--submodule=short")
     patch = _git(repository, "diff", *plain, tree.base, theirs)
-    kept = _git(repository, "hash-object", "-w", "--stdin", given=patch).strip()
+    patch_id = _git(repository, "hash-object", "-w", "--stdin", given=patch).strip()
     ours = _snapshot(repository, helper_id, tree.base)
-    said = _run(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
-    if said.returncode not in (0, 1):
-        raise ToolError(f"git can't merge: {_said(said)}", hint="it needs git 2.38")
-    parts = said.stdout.decode("utf-8", "surrogateescape").split("\0")
-    if said.returncode == 1:
+    result = _run(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
+    if result.returncode not in (0, 1):
+        raise ToolError(f"git can't merge: {_said(result)}", hint="it needs git 2.38")
+    parts = result.stdout.decode("utf-8", "surrogateescape").split("\0")
+    if result.returncode == 1:
         names = tuple(dict.fromkeys(parts[1 : parts.index("", 1)]))
-        return MergePlan(kept, conflicts=names, note=_conflict(repository, parts[0], names))
+        return MergePlan(patch_id, conflicts=names, note=_conflict(repository, parts[0], names))
     was, will = _changed(repository, ours, parts[0])
-    return MergePlan(kept, was, will, note=_stat(repository, ours, parts[0]))
+    return MergePlan(patch_id, was, will, note=_stat(repository, ours, parts[0]))
 
 
 def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None = None) -> str:
@@ -244,28 +248,34 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
     """
     folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
     index = folder / f"whet-{name}.index"
-    own = {"GIT_INDEX_FILE": str(index), "GIT_DIR": str(folder), "GIT_WORK_TREE": str(place or repository)}
+    environment = {
+        "GIT_INDEX_FILE": str(index),
+        "GIT_DIR": str(folder),
+        "GIT_WORK_TREE": str(place or repository),
+    }
     Path(f"{index}.lock").unlink(missing_ok=True)  # left by a killed git
     try:
         if place is not None:
-            _git(repository, "read-tree", parent, env=own)
+            _git(repository, "read-tree", parent, env=environment)
         elif (folder / "index").is_file():
             # copied with its time, by which git knows which files to read again
             shutil.copy2(folder / "index", index)
         # exclude submodules: another git would run there, under their own settings
-        listed = _git(repository, "ls-files", "-s", "-z", env=own).split("\0")
-        inner = (one.partition("\t")[2] for one in listed if one.startswith("160000 "))
+        listed = _git(repository, "ls-files", "-s", "-z", env=environment).split("\0")
+        inner = (entry.partition("\t")[2] for entry in listed if entry.startswith("160000 "))
         # A repository that lies in the tree is none of its files; git would carry its name alone.
-        listed = _git(place or repository, "ls-files", "--others", "--exclude-standard", "-z", ":/", env=own)
+        listed = _git(
+            place or repository, "ls-files", "--others", "--exclude-standard", "-z", ":/", env=environment
+        )
         nested = (name.rstrip("/") for name in listed.split("\0") if name.endswith("/"))
-        left = (f":(top,exclude,literal){name}" for name in (*inner, *nested))
-        _git(place or repository, "add", "--all", "--", ":/", *left, env=own)
-        made = _git(repository, "write-tree", env=own).strip()
+        excluded = (f":(top,exclude,literal){name}" for name in (*inner, *nested))
+        _git(place or repository, "add", "--all", "--", ":/", *excluded, env=environment)
+        tree_id = _git(repository, "write-tree", env=environment).strip()
     finally:
         index.unlink(missing_ok=True)
         Path(f"{index}.lock").unlink(missing_ok=True)
     parent = parent or _git(repository, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
-    return _git(repository, "commit-tree", made, *(("-p", parent) if parent else ()), "-m", "whet").strip()
+    return _git(repository, "commit-tree", tree_id, *(("-p", parent) if parent else ()), "-m", "whet").strip()
 
 
 def _changed(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -273,8 +283,8 @@ def _changed(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], 
     listed = _git(repository, "diff-tree", "-r", "-z", "--no-renames", "--raw", ours, merged).split("\0")
     was: dict[str, str] = {}
     will: dict[str, str] = {}
-    for about, path in zip(listed[::2], listed[1::2], strict=False):
-        old_mode, new_mode, old, new, _ = about.lstrip(":").split()
+    for summary, path in zip(listed[::2], listed[1::2], strict=False):
+        old_mode, new_mode, old, new, _ = summary.lstrip(":").split()
         was[path] = "" if old in _NOTHING else f"{old_mode} {old}"
         will[path] = "" if new in _NOTHING else f"{new_mode} {new}"
     return was, will
@@ -287,15 +297,15 @@ def _fits(found: MergePlan, repository: Path) -> bool:
 
 def _now(repository: Path, path: str) -> str:
     """Return a file's present mode and object, or an empty string if it does not exist."""
-    place = repository / path
-    if _leads_out(place, repository):
+    full_path = repository / path
+    if _leads_out(full_path, repository):
         return "elsewhere"
-    if place.is_symlink():
-        target = os.readlink(place).encode("utf-8", "surrogateescape")
+    if full_path.is_symlink():
+        target = os.readlink(full_path).encode("utf-8", "surrogateescape")
         return f"120000 {_git(repository, 'hash-object', '--stdin', given=target).strip()}"
-    if not place.is_file():
-        return "folder" if place.is_dir() else ""
-    mode = "100755" if place.stat().st_mode & 0o100 else "100644"
+    if not full_path.is_file():
+        return "folder" if full_path.is_dir() else ""
+    mode = "100755" if full_path.stat().st_mode & 0o100 else "100644"
     return f"{mode} {_git(repository, 'hash-object', '--', path).strip()}"
 
 
@@ -307,72 +317,72 @@ def _leads_out(place: Path, repository: Path) -> bool:
 def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
     """Write a merge's files, each completely or not at all. Return False if a file is in neither its old nor
     its new state."""
-    made = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip()) / f"whet-{helper_id}.files"
-    shutil.rmtree(made, ignore_errors=True)
+    staging = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip()) / f"whet-{helper_id}.files"
+    shutil.rmtree(staging, ignore_errors=True)
     try:
-        _check_out(found, repository, made)
-        if any(will and (made / path).is_dir() for path, will in found.will.items()):
+        _check_out(found, repository, staging)
+        if any(will and (staging / path).is_dir() for path, will in found.will.items()):
             raise ToolError("the edits can't be written: a repository takes a file's place")
         for path, will in found.will.items():
-            place, now = repository / path, _now(repository, path)
+            target, now = repository / path, _now(repository, path)
             if now == will:
                 continue
             if now != found.was[path]:
                 return False
             # A running command may replace a folder with a link, so each folder is held open.
-            with parent_of(str(place), str(repository), make=bool(will)) as (folder, name):
+            with parent_of(str(target), str(repository), make=bool(will)) as (folder, name):
                 half = f".{name}.whet-half" if will else name
                 with suppress(FileNotFoundError):
                     os.unlink(half, dir_fd=folder)
                 if will:
-                    state = (made / path).lstat()
-                    data = os.readlink(os.fsencode(made / path)) if S_ISLNK(state.st_mode) else None
-                    put(folder, half, state.st_mode, (made / path).read_bytes() if data is None else data)
+                    state = (staging / path).lstat()
+                    data = os.readlink(os.fsencode(staging / path)) if S_ISLNK(state.st_mode) else None
+                    put(folder, half, state.st_mode, (staging / path).read_bytes() if data is None else data)
                     os.rename(half, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
         raise ToolError(f"the edits can't be written: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
     return True
 
 
 def _check_out(found: MergePlan, repository: Path, made: Path) -> None:
     """Check out the merged files below `staging`."""
     made.mkdir(mode=0o700)
-    own = {"GIT_INDEX_FILE": str(made / ".whet-index")}
+    environment = {"GIT_INDEX_FILE": str(made / ".whet-index")}
     lines = "".join(f"{will}\t{path}\0" for path, will in found.will.items() if will)
     _git(
         repository,
         "update-index",
         "-z",
         "--index-info",
-        env=own,
+        env=environment,
         given=lines.encode("utf-8", "surrogateescape"),
     )
-    _git(repository, "checkout-index", "--all", "--force", f"--prefix={made}/", env=own)
+    _git(repository, "checkout-index", "--all", "--force", f"--prefix={made}/", env=environment)
 
 
 def _conflict(repository: Path, merged: str, names: tuple[str, ...]) -> str:
     """Return the conflicts with git's markers, cut if they are long."""
-    shown: list[str] = []
+    sections: list[str] = []
     for name in names:
         text = _git(repository, "cat-file", "-p", f"{merged}:{name}", fails=True)
         marked = [line for line in _marked(text.splitlines())]
-        shown.append(
+        sections.append(
             f"{name}:\n" + ("\n".join(marked) or "(one side removed or replaced it, or it is binary)")
         )
-    return clean("\n".join(shown))[:_SHOWN_CHARS]
+    return clean("\n".join(sections))[:_SHOWN_CHARS]
 
 
 def _marked(lines: list[str]) -> list[str]:
-    found: list[str] = []
+    conflict_lines: list[str] = []
     inside = False
     for line in lines:
         inside = inside or line.startswith("<<<<<<< ")
         if inside:
-            found.append(line)
+            conflict_lines.append(line)
         inside = inside and not line.startswith(">>>>>>> ")
-    return found
+    return conflict_lines
 
 
 def _stat(repository: Path, ours: str, merged: str) -> str:
@@ -398,10 +408,10 @@ def _git(
 ) -> str:
     """Run git and return its output. Raises ToolError if it fails, unless `fails` allows that."""
     data = given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given
-    said = _run(place, words, env, data)
-    if said.returncode and not fails:
-        raise ToolError(f"git {words[0]}: {_said(said)}", hint="git status says more")
-    return said.stdout.decode("utf-8", "surrogateescape")
+    result = _run(place, words, env, data)
+    if result.returncode and not fails:
+        raise ToolError(f"git {words[0]}: {_said(result)}", hint="git status says more")
+    return result.stdout.decode("utf-8", "surrogateescape")
 
 
 def _run(
@@ -410,7 +420,7 @@ def _run(
     usual = {name: value for name, value in command_environment(os.environ).items() if name not in _PLACES}
     path = outside(place, *_repository_of(place))
     environment = {**usual, **_WHO, "LC_ALL": "C", "PATH": path, "GIT_ALLOW_PROTOCOL": "https", **(env or {})}
-    command = ["git", *(word for one in (*_OFF, *_SETTINGS.get()) for word in ("-c", one)), *words]
+    command = ["git", *(word for setting in (*_OFF, *_SETTINGS.get()) for word in ("-c", setting)), *words]
     try:
         return subprocess.run(
             command,

@@ -97,16 +97,16 @@ def _terminal(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     command, stdin = _text(call, "command"), _text(call, "stdin")
     cwd = os.path.normpath(os.path.join(place.workspace, _text(call, "workdir")))
     risk = analyse(command, cwd, place, stdin)
-    shown = visible(command, WHOLE)
+    subject = visible(command, WHOLE)
     if cwd != place.workspace:
-        shown = f"{shown}\n(in {visible(_text(call, 'workdir'), WHOLE)})"
+        subject = f"{subject}\n(in {visible(_text(call, 'workdir'), WHOLE)})"
     if stdin:
-        shown = f"{shown}\n(input: {visible(stdin, WHOLE)})"
+        subject = f"{subject}\n(input: {visible(stdin, WHOLE)})"
     pieces = risk.commands
     if worst(piece.level for piece in pieces) != risk.level:
         pieces = (*pieces, Piece(command, "", risk.level, risk.reasons))
     return ActionView(
-        call.tool.name, command, shown, pieces, risk.reasons, needs=risk.needs, downloads=risk.downloads
+        call.tool.name, command, subject, pieces, risk.reasons, needs=risk.needs, downloads=risk.downloads
     )
 
 
@@ -124,29 +124,31 @@ def _process(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     risk = analyse(text, place.workspace, place, "")
     level: Level = "normal" if risk.level == "safe" else risk.level
     piece = Piece(f"write {identity} {text}", "write", level, risk.reasons)
-    shown = visible(f"send to process {identity}: {text}", WHOLE)
-    return ActionView(name, piece.text, shown, (piece,), risk.reasons, risk.commands)
+    subject = visible(f"send to process {identity}: {text}", WHOLE)
+    return ActionView(name, piece.text, subject, (piece,), risk.reasons, risk.commands)
 
 
 def _file_piece(path: str, place: RiskScope, writes: bool) -> Piece:
     full = absolute(os.path.expanduser(path), place.workspace) or path
-    leads = real(full) or full
-    names = _names(full, place) + (() if leads == full else _names(leads, place))
+    target = real(full) or full
+    names = _names(full, place) + (() if target == full else _names(target, place))
     if writes:
         level, reason = WRITING[zone_of(full, place.workspace, place)]
         level = "normal" if level == "safe" else level
         from whet.sandbox.places import starts_programs  # noqa: PLC0415  only writing needs it
 
-        ways = ((full, place.workspace), (leads, real(place.workspace)))
-        if level == "normal" and any(starts_programs(Path(one), Path(top)) for one, top in ways):
+        locations = ((full, place.workspace), (target, real(place.workspace)))
+        if level == "normal" and any(
+            starts_programs(Path(path_text), Path(top)) for path_text, top in locations
+        ):
             level, reason = "dangerous", "changes what git, an editor, a shell or an agent runs"
     else:
         # Imported here because it takes 3 ms with its tables, and the start of a session judges no call.
         from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415
 
         secret = any(
-            is_secret(way, place) or (way != place.workspace and holds_secrets(way, place))
-            for way in (full, leads)
+            is_secret(location, place) or (location != place.workspace and holds_secrets(location, place))
+            for location in (full, target)
         )
         level, reason = ("dangerous", "reads a file that usually holds secrets") if secret else ("safe", "")
     # A grant or an allow rule must apply to the target of a link, so the target's name comes first.
@@ -165,9 +167,9 @@ def _names(full: str, place: RiskScope) -> tuple[str, str]:
 def _files(call: GateCall, place: RiskScope, paths: list[str], writes: bool) -> ActionView:
     pieces = tuple(_file_piece(path, place, writes) for path in paths)
     reasons = tuple(dict.fromkeys(reason for piece in pieces for reason in piece.reasons))
-    whole = " ".join(paths)
+    text = " ".join(paths)
     return ActionView(
-        call.tool.name, whole, visible(f"{call.tool.name} {' '.join(paths)}", WHOLE), pieces, reasons
+        call.tool.name, text, visible(f"{call.tool.name} {' '.join(paths)}", WHOLE), pieces, reasons
     )
 
 
@@ -175,18 +177,18 @@ def _path(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     """Describe one file, or the files in a diff that the tool itself reads."""
     if "edits" not in call.tool.tags:
         return _files(call, place, [_text(call, "path", ".")], False)
-    named = call.tool.names(call.arguments) if call.tool.names else [_text(call, "path")]
-    return _files(call, place, list(named), True)
+    paths = call.tool.names(call.arguments) if call.tool.names else [_text(call, "path")]
+    return _files(call, place, list(paths), True)
 
 
 def _fetch(call: GateCall, place: RiskScope, analyse: Analyse) -> ActionView:
     url = _text(call, "url").strip()
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
-    strange = parts.username is not None or re.search(r"[\s\\\x00-\x1f]", url) is not None or not host
+    is_strange = parts.username is not None or re.search(r"[\s\\\x00-\x1f]", url) is not None or not host
     reasons = ("the address holds a key or a password",) if mask(url) != url else ()
     level: Level = "dangerous" if reasons else "normal"
-    program = "" if strange else host
+    program = "" if is_strange else host
     piece = Piece(url, program, level, reasons, host if program and level == "normal" else "", (host,))
     return ActionView(call.tool.name, url, visible(f"{call.tool.name} {url}", WHOLE), (piece,), reasons)
 

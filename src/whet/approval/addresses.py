@@ -38,8 +38,8 @@ def reached(texts: Iterable[str], place: RiskScope) -> str:
     for text in texts:
         # Normalise as clients do: circled digits are digits, and an ideographic full stop is a dot.
         plain = unicodedata.normalize("NFKC", text[:10_000]).replace("\u3002", ".")
-        for found in _HOSTS.finditer(plain):
-            host, port = found[1].strip("[]").rstrip("."), found[2]
+        for match in _HOSTS.finditer(plain):
+            host, port = match[1].strip("[]").rstrip("."), match[2]
             if is_metadata(host):
                 return f"reaches a cloud's metadata service, which gives out keys: {host}"
             if place.own_ports and port and int(port) in place.own_ports and is_here(host):

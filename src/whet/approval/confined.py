@@ -46,19 +46,19 @@ class JailedCall(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The missing openings, as text for a person."""
-        return ", ".join(one.words for one in self.wanted)
+        return ", ".join(opening.words for opening in self.wanted)
 
     @property
     def leaves(self) -> bool:
         """Whether it would have to run outside the sandbox."""
-        return any(one.kind == "run" for one in self.wanted)
+        return any(opening.kind == "run" for opening in self.wanted)
 
     @property
     def needs_person(self) -> bool:
         """Whether only a person can allow the missing openings: writes outside, and openings that the
         command's failure showed."""
         return bool(self.wanted) and (
-            self.stopped or any(one.kind in ("run", "write") for one in self.wanted)
+            self.stopped or any(opening.kind in ("run", "write") for opening in self.wanted)
         )
 
     @property
@@ -66,7 +66,7 @@ class JailedCall(msgspec.Struct, frozen=True):
         """The scopes of a lasting permission. There are none for a command that runs outside the sandbox."""
         if not self.wanted or self.leaves:
             return ()
-        return (GrantScope(OPENS, tuple(f"{one.kind} {one.target}" for one in self.wanted)),)
+        return (GrantScope(OPENS, tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)),)
 
 
 class JailGate:
@@ -94,19 +94,23 @@ class JailGate:
         confinement = self._confine()
         if not (await _status(confinement, call)).holds:
             return None
-        held = tuple(filter(None, (_opening(grant) for grant in await grants() if grant.tool == OPENS)))
+        granted = tuple(filter(None, (_opening(grant) for grant in await grants() if grant.tool == OPENS)))
         stopped = confinement.denied(self._ran.get((call.session_id, action.whole), ""))
         private = confinement.private(call.session_id)
         guesses = guesses or action.level == "dangerous" or (stopped is not None and not stopped.openings)
-        needs = [one for one in action.needs if guesses or one != _ANYWHERE]
-        named = [one for one in needs if not _is_private(one, private)]
-        wanted = (*named, *(stopped.openings if stopped is not None else ()))
-        if not wanted and not held:
+        needs = [opening for opening in action.needs if guesses or opening != _ANYWHERE]
+        outside_needs = [opening for opening in needs if not _is_private(opening, private)]
+        requested = (*outside_needs, *(stopped.openings if stopped is not None else ()))
+        if not requested and not granted:
             return JailedCall((), ())  # building a policy takes several milliseconds
         policy = await asyncio.to_thread(confinement.policy, Path(call.workspace), call.session_id)
-        policy, held = _with(policy, held)
-        needed = tuple(one for one in dict.fromkeys(wanted) if one.kind == "run" or not policy.allows(one))
-        return JailedCall(held, needed, stopped is not None)
+        policy, granted = _with(policy, granted)
+        missing = tuple(
+            opening
+            for opening in dict.fromkeys(requested)
+            if opening.kind == "run" or not policy.allows(opening)
+        )
+        return JailedCall(granted, missing, stopped is not None)
 
     def opens(self, call: GateCall, action: ActionView, jailed: JailedCall, *, wanted: bool) -> None:
         """Let the call run with its granted openings, and with the missing ones if a person allowed them.
@@ -131,8 +135,8 @@ class JailGate:
 async def _status(confinement: Confinement, call: GateCall) -> EngineStatus:
     """Return what confines the command. A session's first command probes in the sandbox that it will run
     in."""
-    if (known := confinement.settled) is not None:
-        return known
+    if (status := confinement.settled) is not None:
+        return status
     return await asyncio.to_thread(confinement.standing, Path(call.workspace), call.session_id)
 
 
@@ -141,7 +145,7 @@ def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:
     path, home = Path(opening.target), os.path.realpath(os.path.expanduser("~"))
     if opening.kind not in ("read", "write") or path.is_relative_to(home):
         return False
-    return any(path.is_relative_to(os.path.realpath(one)) for one in folders)
+    return any(path.is_relative_to(os.path.realpath(folder)) for folder in folders)
 
 
 def _opening(grant: PolicyGrant) -> Opening | None:
@@ -153,11 +157,11 @@ def _opening(grant: PolicyGrant) -> Opening | None:
 
 def _with(policy: SandboxPolicy, held: tuple[Opening, ...]) -> tuple[SandboxPolicy, tuple[Opening, ...]]:
     """Return the policy with those of the openings that are still valid, and these openings."""
-    kept: list[Opening] = []
-    for one in held:
+    valid: list[Opening] = []
+    for opening in held:
         try:
-            policy = policy.opened([one])
+            policy = policy.opened([opening])
         except WhetError:
             continue
-        kept.append(one)
-    return policy, tuple(kept)
+        valid.append(opening)
+    return policy, tuple(valid)

@@ -47,5 +47,5 @@ _CODE = late_pattern(
 
 def code_text(text: str) -> Finding | None:
     """Judge code on an interpreter's command line: calls that run programs, delete, or connect."""
-    found = _CODE.search(text)
-    return ("dangerous", f"its code uses {found[0].strip('(').strip() or found[0]}") if found else None
+    match = _CODE.search(text)
+    return ("dangerous", f"its code uses {match[0].strip('(').strip() or match[0]}") if match else None

@@ -32,7 +32,7 @@ def writes_to(word: Word, setting: CommandPlace) -> Finding:
 
 def deletes(word: Word, setting: CommandPlace, *, recursive: bool) -> Iterator[Finding]:
     """Judge deleting what `word` names."""
-    place = setting.place
+    scope = setting.place
     if vital_target(word, setting):
         yield (
             ("forbidden" if recursive else "dangerous"),
@@ -42,7 +42,7 @@ def deletes(word: Word, setting: CommandPlace, *, recursive: bool) -> Iterator[F
     if word.dynamic and not (word.prefix and ".." not in word.text and not word.prefix.endswith("/.")):
         yield "dangerous", f"can't tell what it deletes: {word.plain}"
         return
-    zone = zone_of(word.prefix if word.dynamic else word.text, setting.cwd, place)
+    zone = zone_of(word.prefix if word.dynamic else word.text, setting.cwd, scope)
     if zone == "disk":
         yield "forbidden", f"destroys a disk: {word.plain}"
     elif zone not in ("workspace", "temp", "null"):
@@ -51,7 +51,7 @@ def deletes(word: Word, setting: CommandPlace, *, recursive: bool) -> Iterator[F
     full = absolute(word.text, setting.cwd)
     if word.glob and re.fullmatch(r"(\./)?\.?\*(\.\*)?/?", word.text):
         yield "dangerous", "deletes everything in the folder"
-    elif full is not None and within(place.workspace, full):
+    elif full is not None and within(scope.workspace, full):
         yield "dangerous", Lasting("deletes the workspace itself")
 
 
@@ -131,10 +131,10 @@ def _mode(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     )
     if recursive:
         yield "dangerous", "changes permissions or owners of whole folders"
-    rest = [w for w in words if not re.match(r"-[a-zA-Z]*[A-Zcfvh]|--", w.text)]
-    if rest and re.search(r"[ug]?\+[rwx]*s|^[2467]\d{3}$", rest[0].text):
+    arguments = [w for w in words if not re.match(r"-[a-zA-Z]*[A-Zcfvh]|--", w.text)]
+    if arguments and re.search(r"[ug]?\+[rwx]*s|^[2467]\d{3}$", arguments[0].text):
         yield "dangerous", "sets a program to run with its owner's rights"
-    for word in rest[1:]:
+    for word in arguments[1:]:
         if recursive and vital_target(word, setting):
             yield "forbidden", f"changes the permissions of {word.plain}"
         else:
@@ -153,8 +153,8 @@ def _written(valued: str, which: slice) -> Rule:
 
 def _last_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """cp, install, ln: the last operand, or the target of -t; every folder that install -d makes."""
-    found = operands(words, "mgoS")
-    targets = found if any(w.text in ("-d", "--directory") for w in words) else found[1:][-1:]
+    arguments = operands(words, "mgoS")
+    targets = arguments if any(w.text in ("-d", "--directory") for w in words) else arguments[1:][-1:]
     for at, word in enumerate(words):
         if word.text in ("-t", "--target-directory") and at + 1 < len(words):
             targets = [words[at + 1]]
@@ -166,10 +166,10 @@ def _last_written(words: Sequence[Word], setting: CommandPlace) -> Iterator[Find
 
 def _mv(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     yield from _last_written(words, setting)
-    found = operands(words, "tS")
-    if found and found[-1].text == "/dev/null":
+    arguments = operands(words, "tS")
+    if arguments and arguments[-1].text == "/dev/null":
         yield "dangerous", "moves files to where they are lost"
-    for word in found[:-1] or found:
+    for word in arguments[:-1] or arguments:
         yield from deletes(word, setting, recursive=True)
 
 
@@ -185,11 +185,11 @@ def _sed(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     script = sed_script(words)
     if script.commands is None:
         yield "dangerous", "a sed script that can't be read"
-    for one in script.commands or ():
-        if one.runs:
+    for sed_command in script.commands or ():
+        if sed_command.runs:
             yield "dangerous", "sed's e command runs programs"
-        elif one.name in "wW":
-            yield writes_to(literal(one.given), setting)
+        elif sed_command.name in "wW":
+            yield writes_to(literal(sed_command.given), setting)
 
 
 _LONGEST_SCRIPT = 2_000
@@ -200,19 +200,24 @@ def _awk(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     for word in words:
         if re.search(r"\bsystem\s*\(|\|&?\s*getline|\|\s*\"|\"\s*\|", word.text):
             yield "dangerous", "awk runs other programs"
-        for found in _AWK_WRITES.finditer(word.text[:_LONGEST_SCRIPT]):
-            target = re.fullmatch(r'"([^"]*)"', found[1])
-            yield writes_to(literal(target[1]) if target else unknown(found[1]), setting)
+        for match in _AWK_WRITES.finditer(word.text[:_LONGEST_SCRIPT]):
+            target = re.fullmatch(r'"([^"]*)"', match[1])
+            yield writes_to(literal(target[1]) if target else unknown(match[1]), setting)
 
 
 def _ln(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """A link to an outside path allows writes there that can't be recognised before the link exists."""
     yield from _last_written(words, setting)
-    found = operands(words, "tS")
+    arguments = operands(words, "tS")
     cwd = setting.cwd
-    if has_option(words, "s", "symbolic") and found[1:] and cwd and (to := absolute(found[-1].text, cwd)):
+    if (
+        has_option(words, "s", "symbolic")
+        and arguments[1:]
+        and cwd
+        and (to := absolute(arguments[-1].text, cwd))
+    ):
         cwd = to if os.path.isdir(to) else os.path.dirname(to)  # a relative link is resolved from this folder
-    for word in found[:-1] or found:
+    for word in arguments[:-1] or arguments:
         zone = "unknown" if word.dynamic else zone_of(word.text, cwd, setting.place)
         if zone in ("startup", "hooks", "whet", "root", "disk", "outside"):
             yield "dangerous", f"makes a link to {word.plain}, through which it can be changed"

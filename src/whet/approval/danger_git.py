@@ -37,16 +37,16 @@ def git(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         at += 2 if words[at].text in _GIT_VALUED else 1
     if at >= len(words):
         return
-    verb, rest = words[at], words[at + 1 :]
+    verb, arguments = words[at], words[at + 1 :]
     if verb.dynamic:
         yield "dangerous", "can't tell what git does"
         return
-    yield from _by_repository(verb.text, rest, words[:at], setting)
-    if _runs_another(verb.text, rest):
+    yield from _by_repository(verb.text, arguments, words[:at], setting)
+    if _runs_another(verb.text, arguments):
         yield "dangerous", "git is told to run another program"
-    yield from _by_table(verb.text, rest)
-    reads = only_reads([literal("git"), literal("config"), *rest])
-    if verb.text == "config" and not reads and any(_GIT_PROGRAMS.match(word.text) for word in rest):
+    yield from _by_table(verb.text, arguments)
+    reads = only_reads([literal("git"), literal("config"), *arguments])
+    if verb.text == "config" and not reads and any(_GIT_PROGRAMS.match(word.text) for word in arguments):
         yield "dangerous", "git is told to run another program"
 
 
@@ -68,23 +68,23 @@ def _by_repository(
     if folder is None:
         yield "dangerous", "can't tell which repository's settings git follows"
     elif os.path.isdir(folder):
-        named = absolute(git_dir, folder) if git_dir else ""
-        found = runs(
-            folder, verb, reads=only_reads([literal("git"), literal(verb), *rest]), git_dir=named or ""
+        git_dir_path = absolute(git_dir, folder) if git_dir else ""
+        setting_text = runs(
+            folder, verb, reads=only_reads([literal("git"), literal(verb), *rest]), git_dir=git_dir_path or ""
         )
-        if found:
-            yield "dangerous", f"the repository's own settings make git run a program: {found}"
+        if setting_text:
+            yield "dangerous", f"the repository's own settings make git run a program: {setting_text}"
 
 
 def _by_table(verb: str, rest: Sequence[Word]) -> Iterator[Finding]:
-    known = git_verb(verb)
-    found = [why for pattern, why in known.told.items() if re.search(pattern, in_line(rest))]
+    facts = git_verb(verb)
+    problems = [why for pattern, why in facts.told.items() if re.search(pattern, in_line(rest))]
     only_shown = verb == "clean" and has_option(rest, "n", "dry-run")
-    if known.why and (known.risky is None or has_any(rest, known.risky)) and not only_shown:
-        found.append(known.why)
-    for why in found:
-        said = f"git {verb}: {why}"
-        yield "dangerous", Lasting(said) if known.lasts else said
+    if facts.why and (facts.risky is None or has_any(rest, facts.risky)) and not only_shown:
+        problems.append(facts.why)
+    for why in problems:
+        reason = f"git {verb}: {why}"
+        yield "dangerous", Lasting(reason) if facts.lasts else reason
 
 
 def _runs_another(verb: str, rest: Sequence[Word]) -> bool:

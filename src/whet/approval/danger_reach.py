@@ -22,20 +22,20 @@ from whet.shell.words import Word, in_line, literal
 
 def reach(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """Judge a simple command by its program's name and its words (program left out)."""
-    known = program(name)
-    if known.danger and not _asks_version(words):
-        yield "dangerous", f"{name}: {known.danger}"
+    facts = program(name)
+    if facts.danger and not _asks_version(words):
+        yield "dangerous", f"{name}: {facts.danger}"
     line = in_line(words)
-    if known.launch and re.search(known.launch, line):
+    if facts.launch and re.search(facts.launch, line):
         yield "dangerous", f"{name} is told to run another program, or where to take programs from"
-    for pattern, why in known.told.items():
+    for pattern, why in facts.told.items():
         if re.search(pattern, line) and not _asks_version(words):
             yield "dangerous", f"{name}: {why}"
-    yield from _verbs(name, known, words)
+    yield from _verbs(name, facts, words)
     if re.fullmatch(r"python[\d.]*", name) and [word.text for word in words[:2]] == ["-m", "whet"]:
         yield from _verbs("whet", program("whet"), words[2:])
-    wipes = "wipes-disks" in known.kinds or name.startswith("mkfs")
-    rule = _RULES.get(name) or (database if "database" in known.kinds else wipes_disk if wipes else None)
+    wipes = "wipes-disks" in facts.kinds or name.startswith("mkfs")
+    rule = _RULES.get(name) or (database if "database" in facts.kinds else wipes_disk if wipes else None)
     if rule is not None and not _asks_version(words):
         yield from rule(words, setting)
 
@@ -45,9 +45,9 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
     letters = program(name).output
     short = rf"-[a-zA-Z]*?[{letters}]" if letters else "-o"
     for word, following in zip(words, [*words[1:], literal("")], strict=False):
-        found = re.match(rf"{short}(?=[/~.])|--?(?:{_WRITING_OPTIONS})=", word.text)
-        if found is not None:
-            yield writes_to(word.after(found.end()), setting)
+        match = re.match(rf"{short}(?=[/~.])|--?(?:{_WRITING_OPTIONS})=", word.text)
+        if match is not None:
+            yield writes_to(word.after(match.end()), setting)
         elif re.fullmatch(f"{short}|--?(?:{_WRITING_OPTIONS})", word.text) and (
             following.text if letters else re.match(r"[/~.$]", following.text)
         ):
@@ -56,8 +56,8 @@ def writes_by_option(name: str, words: Sequence[Word], setting: CommandPlace) ->
 
 def handed_outside(name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
     """Judge the operands of a program that no table exempts, such as `convert a ~/b`."""
-    known = program(name)
-    if known.kinds & _LEAVES_FILES or known.code is not None or name in FILE_RULES:
+    facts = program(name)
+    if facts.kinds & _LEAVES_FILES or facts.code is not None or name in FILE_RULES:
         return
     for word in words:
         text = re.sub(r"^-[^=/~]*=", "", word.prefix if word.dynamic else word.text)
@@ -81,8 +81,8 @@ def _verbs(name: str, known: ProgramFacts, words: Sequence[Word]) -> Iterator[Fi
     if words and words[0].may_be_flag and words[0].dynamic:
         yield "dangerous", f"can't tell what {name} does"
     parts = verb.split(" ")
-    said = {parts[0], " ".join(parts[:2]), *(word.text for word in words if word.text.startswith("-"))}
-    is_named = said & set(known.verbs or ()) or (known.alone and not parts[0])
+    given_words = {parts[0], " ".join(parts[:2]), *(word.text for word in words if word.text.startswith("-"))}
+    is_named = given_words & set(known.verbs or ()) or (known.alone and not parts[0])
     if is_named or (known.spared is not None and not re.match(rf"(?:{known.spared})(?: |\Z)", verb)):
         yield "dangerous", f"{' '.join((name, *parts[:2])).rstrip()}: {known.why}"
 
@@ -113,8 +113,8 @@ def _docker(words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
 
 def _mounts(option: str, setting: CommandPlace) -> bool:
     """Whether a container gets a folder of this machine outside the workspace."""
-    found = re.match(r"(?:-v|--volume)(?: |=)?([^: ]+):|--mount[= ]\S*?\b(?:src|source)=([^, ]+)", option)
-    source = (found[1] or found[2]) if found else ""
+    match = re.match(r"(?:-v|--volume)(?: |=)?([^: ]+):|--mount[= ]\S*?\b(?:src|source)=([^, ]+)", option)
+    source = (match[1] or match[2]) if match else ""
     return bool(re.match(r"[/~.$]", source)) and writes_to(literal(source), setting)[0] != "normal"
 
 
@@ -135,11 +135,11 @@ def downloads(name: str, words: Sequence[Word]) -> Iterator[str]:
     if name == "git" and not is_clone:
         return
     for at, text in enumerate(texts):
-        found = re.match(r"(?:--(?:output|output-document)=|-[a-zA-Z]*?[oO])(.+)", text)
+        match = re.match(r"(?:--(?:output|output-document)=|-[a-zA-Z]*?[oO])(.+)", text)
         if text in _OUTPUTS and at + 1 < len(texts) and "://" not in texts[at + 1]:
             yield texts[at + 1]
-        elif found is not None:
-            yield found[1]
+        elif match is not None:
+            yield match[1]
         elif name in ("wget", "curl", "git") and re.search(r"[/:]", text) and not text.startswith("-"):
             yield re.sub(r"[?#].*|\.git$", "", text.rstrip("/").rsplit("/", 1)[-1])
             if is_clone and at + 1 < len(texts):

@@ -62,22 +62,27 @@ class Exposure:
     def shown(self, name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         """Judge which of the named files a simple command may show."""
         candidates = shown_words(name, words)
-        found = next(filter(None, (named(word, setting) for word in candidates)), "")
-        if not found and candidates is not _NONE and setting.cwd is not None and not operands(candidates):
-            found = setting.cwd if is_secret(setting.cwd, self._place) else ""
-        if found:
+        secret_path = next(filter(None, (named(word, setting) for word in candidates)), "")
+        if (
+            not secret_path
+            and candidates is not _NONE
+            and setting.cwd is not None
+            and not operands(candidates)
+        ):
+            secret_path = setting.cwd if is_secret(setting.cwd, self._place) else ""
+        if secret_path:
             self.secret = True
-            yield "dangerous", Lasting(f"reads a file that holds secrets: {found}")
+            yield "dangerous", Lasting(f"reads a file that holds secrets: {secret_path}")
         self._shows_unknown = self._shows_unknown or any(word.dynamic for word in candidates)
 
     def code(self, text: str, setting: CommandPlace) -> Iterator[Finding]:
         """Judge code given to an interpreter."""
-        found = in_code(text, setting)
-        if found:
+        secret_name = in_code(text, setting)
+        if secret_name:
             self.secret = True
-            yield "dangerous", Lasting(f"its code names a file that holds secrets: {found}")
-        if said := reached([text], self._place):
-            yield "dangerous", said
+            yield "dangerous", Lasting(f"its code names a file that holds secrets: {secret_name}")
+        if reason := reached([text], self._place):
+            yield "dangerous", reason
 
     def at_random(self, name: str, invocation: Invocation) -> bool:
         """Whether it shows a file whose name another program computes, other than one that lists file
@@ -90,35 +95,35 @@ class Exposure:
 
     def runs_download(self, name: str, words: Sequence[Word], setting: CommandPlace) -> Iterator[Finding]:
         """Judge a command that runs downloaded files, and record the files it downloads."""
-        known, rest = program(_stem(name)), words[1:]
+        facts, arguments = program(_stem(name)), words[1:]
         scripts: list[Word] = [words[0]] if "/" in words[0].text else []
         if (
-            known.kinds & {"shell"}
-            or known.code is not None
+            facts.kinds & {"shell"}
+            or facts.code is not None
             or name in ("source", ".", "chmod", "install", "pip")
         ):
-            scripts.extend(word for word in rest if not word.text.startswith("-"))
+            scripts.extend(word for word in arguments if not word.text.startswith("-"))
         for word in scripts:
             full = absolute(word.text, setting.cwd)
             if full is not None and any(within(full, folder) for folder in self.downloads):
                 yield "dangerous", f"runs a download without looking at it: {word.plain}"
         folders = (setting.cwd,) if setting.cwd is not None else ()
-        if "network" in known.kinds or name == "git":
-            for path in downloads(name, rest):
+        if "network" in facts.kinds or name == "git":
+            for path in downloads(name, arguments):
                 self._download(path, folders)
         elif name in ("tee", "cp", "mv", "tar", "unzip") and (
             self._fetches
-            or any(absolute(word.text, folder) in self.downloads for word in rest for folder in folders)
+            or any(absolute(word.text, folder) in self.downloads for word in arguments for folder in folders)
         ):
-            for word in operands(rest):
+            for word in operands(arguments):
                 self._download(word.text, folders)
 
     def reaches(self, name: str, words: Sequence[Word]) -> Iterator[Finding]:
         """Judge the addresses in a command that may connect."""
         kinds = program(name).kinds
         connects = not kinds & (_SILENT | _SHOWS) or "network" in kinds
-        if connects and (said := reached((word.text for word in words), self._place)):
-            yield "dangerous", said
+        if connects and (reason := reached((word.text for word in words), self._place)):
+            yield "dangerous", reason
 
     def sums(self) -> Iterator[Finding]:
         """Judge what depends on the whole command."""
@@ -126,9 +131,9 @@ class Exposure:
             self.secret = True
             yield "dangerous", Lasting("may read a file that holds secrets")
         if self.network:
-            said = reached((filled(word.text, self._values) for word in self._words), self._place)
-            if said:
-                yield "dangerous", said
+            reason = reached((filled(word.text, self._values) for word in self._words), self._place)
+            if reason:
+                yield "dangerous", reason
         if self.secret and self.network:
             yield "dangerous", "may send keys or passwords over the network"
 
@@ -145,10 +150,10 @@ def _stem(name: str) -> str:
 def _makes_text(source: Invocation) -> bool:
     """Whether a command's output may be a file name that the text doesn't contain."""
     name = os.path.basename(source.words[0].text) if source.words else ""
-    known = program(_stem(name))
+    facts = program(_stem(name))
     if name in ("printf", "echo"):
         return any("\\" in word.text for word in source.words[1:])
-    return "makes-text" in known.kinds or known.code is not None or "shell" in known.kinds
+    return "makes-text" in facts.kinds or facts.code is not None or "shell" in facts.kinds
 
 
 _NONE: list[Word] = []
@@ -165,13 +170,13 @@ def shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
     kinds = program(name).kinds
     if kinds & _SILENT and not kinds & _SHOWS:
         return _NONE
-    candidates, found = list(words), operands(words)
+    candidates, arguments = list(words), operands(words)
     if name in ("sed", "gsed"):
         commands = sed_script(words).commands or ()
-        candidates += [literal(one.given) for one in commands if one.name in "rR"]
-    is_file = len(found) == 1 and "shows-files" in kinds
+        candidates += [literal(sed_command.given) for sed_command in commands if sed_command.name in "rR"]
+    is_file = len(arguments) == 1 and "shows-files" in kinds
     if "pattern-then-files" in kinds and not is_file and not any(_gives_pattern(w.text) for w in words):
-        candidates = [w for w in candidates if w is not found[0]] if found else candidates
+        candidates = [w for w in candidates if w is not arguments[0]] if arguments else candidates
     return candidates[:-1] if name in ("cp", "mv", "ln") else candidates
 
 

@@ -146,10 +146,10 @@ class PolicyGate:
 
     def forget_children(self, session_id: str) -> list[str]:
         """Forget the child sessions of a session and return them. The session keeps its grants."""
-        gone = [child for child in self._parents if self.root_of(child) == session_id]
-        for child in gone:
+        children = [child for child in self._parents if self.root_of(child) == session_id]
+        for child in children:
             del self._parents[child]
-        return gone
+        return children
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Allow or deny `call`. Emits ApprovalAsked and ApprovalDecided around a question, and
@@ -199,9 +199,9 @@ class PolicyGate:
             return case
         if warning := await self.jails().warning(case.call):
             emit(Notice(warning))
-        held = partial(self._held, case.call)
-        found = await self.jails().look(case.call, case.action, held, guesses=self.mode != "ask")
-        return msgspec.structs.replace(case, jailed=found)
+        load_grants = partial(self._held, case.call)
+        jailed_call = await self.jails().look(case.call, case.action, load_grants, guesses=self.mode != "ask")
+        return msgspec.structs.replace(case, jailed=jailed_call)
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
         """Report to the service how a call ended that it had decided on. Other calls are ignored."""
@@ -215,14 +215,14 @@ class PolicyGate:
             await self.service.confirmer.report(confirm, output, emit)
 
     def _case(self, call: GateCall) -> _Case:
-        place = RiskScope(
+        scope = RiskScope(
             _workspace(call, self.sealed),
             self._user_home,
             self._whet_home,
             own_ports=self.own_ports,
             downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
         )
-        return _Case(call, describe(call, place, self._analyse), place)
+        return _Case(call, describe(call, scope, self._analyse), scope)
 
     def _confirm_case(self, case: _Case) -> ConfirmCase | None:
         name = self.service.high_risk.name_of(case.action) if self.service else ""
@@ -255,9 +255,9 @@ class PolicyGate:
 
     async def _held(self, call: GateCall) -> list[PolicyGrant]:
         """Return the grants that apply to a call: stored ones and those of its session."""
-        kept = await self._store.all()
-        held = [PolicyGrant(g.tool, g.pattern) for g in kept if g.workspace in ("", call.workspace)]
-        return [*held, *self._session_grants.get(self.root_of(call.session_id), ())]
+        stored = await self._store.all()
+        applicable = [PolicyGrant(g.tool, g.pattern) for g in stored if g.workspace in ("", call.workspace)]
+        return [*applicable, *self._session_grants.get(self.root_of(call.session_id), ())]
 
     async def _at_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
         """Ask a person through the service to decide on the exact changes, and bind the approval to them."""
@@ -271,10 +271,10 @@ class PolicyGate:
         while True:
             changes = await _preview(case.call)
             request = _request(case, ruling, changes)
-            what = (request.tool, request.subject, request.reasons, edits_of(changes))
-            emit(ApprovalAsked(request.call_id, *what))
-            said = await self._person.approve(request)
-            reply = Reply(said) if isinstance(said, str) else said
+            details = (request.tool, request.subject, request.reasons, edits_of(changes))
+            emit(ApprovalAsked(request.call_id, *details))
+            response = await self._person.approve(request)
+            reply = Reply(response) if isinstance(response, str) else response
             if reply is None:
                 why = _nobody(self.mode, case.action, request.reasons)
                 return _decided(case.call, Decision("deny", "nobody", why, _NOBODY_TOLD), emit)
@@ -332,17 +332,17 @@ class PolicyGate:
             except StoreError as error:
                 emit(Notice(f"The permission holds for this session only: {error.message}"))
         root = self.root_of(case.call.session_id)
-        kept = self._session_grants.setdefault(root, [])
+        session_grants = self._session_grants.setdefault(root, [])
         self._session_grants.move_to_end(root)
         while len(self._session_grants) > _MOST_SESSIONS:
             self._session_grants.popitem(last=False)  # its permissions are forgotten and asked for again
-        kept.extend(PolicyGrant(tool, pattern, workspace) for pattern in scope.patterns)
+        session_grants.extend(PolicyGrant(tool, pattern, workspace) for pattern in scope.patterns)
 
     def root_of(self, session_id: str) -> str:
         """Return the session that a person talks to: the topmost ancestor of this one."""
-        seen = {session_id}
-        while (parent := self._parents.get(session_id)) is not None and parent not in seen:
-            seen.add(parent)
+        visited = {session_id}
+        while (parent := self._parents.get(session_id)) is not None and parent not in visited:
+            visited.add(parent)
             session_id = parent
         return session_id
 
@@ -366,7 +366,9 @@ def _opens_keys(case: _Case, jailed: JailedCall) -> bool:
     from whet.approval.secrets import opens_secrets  # noqa: PLC0415  3 ms with its tables
 
     return any(
-        opens_secrets(one.target, case.place) for one in jailed.wanted if one.kind in ("read", "write")
+        opens_secrets(opening.target, case.place)
+        for opening in jailed.wanted
+        if opening.kind in ("read", "write")
     )
 
 

@@ -76,13 +76,15 @@ class HighRisk:
 
         If an action has several pieces, the first high-risk one names it.
         """
-        whole = self._by_rules(action, (action.whole,))
-        if whole and whole != "none":  # a wildcard may span several commands, but an exemption must not
-            return whole
+        action_name = self._by_rules(action, (action.whole,))
+        if (
+            action_name and action_name != "none"
+        ):  # a wildcard may span several commands, but an exemption must not
+            return action_name
         for piece in (*action.pieces, *action.typed):
-            named = self._by_rules(action, (piece.text, *piece.also)) or self._by_default(action, piece)
-            if named and named != "none":
-                return named
+            piece_name = self._by_rules(action, (piece.text, *piece.also)) or self._by_default(action, piece)
+            if piece_name and piece_name != "none":
+                return piece_name
         return ""
 
     def _by_rules(self, action: ActionView, texts: Sequence[str]) -> str:
@@ -98,7 +100,7 @@ class HighRisk:
         if "sql" in program(piece.program).kinds:
             # The client's statements may come from a pipe or a here-document elsewhere in the command.
             texts = (action.whole, action.subject)
-            return next((name for name, said in _STATEMENTS if any(map(said.search, texts))), "")
+            return next((name for name, statement in _STATEMENTS if any(map(statement.search, texts))), "")
         texts = (piece.text, _LAUNCHER.sub("", piece.text, count=1))
         for name, patterns in high_risk().items():
             if any(matches(pattern, text) for pattern in patterns for text in texts):
@@ -107,10 +109,10 @@ class HighRisk:
 
 
 def _parse(text: str) -> ActionRule:
-    found = ACTION_RULE.fullmatch(text)
-    if found is None:
+    match = ACTION_RULE.fullmatch(text)
+    if match is None:
         raise ConfigError(
             f"confirm.actions: {text!r} is no rule",
             hint="write tool(pattern) = action, e.g. terminal(make release *) = publish_package",
         )
-    return ActionRule(parse_rule(text.rpartition("=")[0], "confirm.actions"), found["action"])
+    return ActionRule(parse_rule(text.rpartition("=")[0], "confirm.actions"), match["action"])

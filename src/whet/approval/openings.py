@@ -66,10 +66,10 @@ class Needs:
     ) -> Iterator[Opening]:
         kinds = program(name).kinds
         writes = not reads and bool(kinds & {"writes", "destroys"} or name in ("sed", "chown", "chgrp"))
-        found = operands(words) if kinds & {"reads", "names-only"} else shown_words(name, words)
+        sources = operands(words) if kinds & {"reads", "names-only"} else shown_words(name, words)
         # Copied or linked sources are only read: later commands in the text must not write through them.
         targets = operands(words)[-1:] if name in _LAST_IS_WRITTEN else []
-        for word in (*found, *(one for one in targets if one not in found)):
+        for word in (*sources, *(target for target in targets if target not in sources)):
             if not word.dynamic and not word.text.startswith("-"):
                 written = word in targets if targets else writes
                 yield from self._path("write" if written else "read", word, setting)
@@ -90,9 +90,9 @@ class Needs:
                 return
             while not os.path.lexists(full):
                 full = os.path.dirname(full)
-        whole = within(self._place.home, full) or within(full, self._place.whet_home)
-        wanted = Opening("write" if kind == "write" else "read", full)
-        yield _OUTSIDE if whole and not in_temporary(full) else wanted
+        is_whole_home = within(self._place.home, full) or within(full, self._place.whet_home)
+        opening = Opening("write" if kind == "write" else "read", full)
+        yield _OUTSIDE if is_whole_home and not in_temporary(full) else opening
 
 
 def _hosts(name: str, words: Sequence[Word], setting: CommandPlace) -> list[str]:
@@ -102,14 +102,18 @@ def _hosts(name: str, words: Sequence[Word], setting: CommandPlace) -> list[str]
     # for these, the text after an @ is a version, not a host
     has_versions = "verb-tells" in kinds and name != "git"
     written = (host for word in words for host in _HOST.finditer(word.text))
-    found = [host[1] for host in written if not has_versions or "://" in host[0]]
-    if not found and "network" in kinds:
+    names = [host[1] for host in written if not has_versions or "://" in host[0]]
+    if not names and "network" in kinds:
         bare = [match for word in operands(words) if (match := _BARE_HOST.fullmatch(word.text))]
-        found = [one[1] for one in bare if not os.path.lexists(absolute(one[0], setting.cwd) or "")]
-    if not found and name == "git" and setting.cwd is not None:
-        found = [host[1] for url in remote_urls(setting.cwd) for host in _HOST.finditer(url)]
-        found = found or [""]
-    if not found and "network" not in kinds:
-        found = list(package_indexes(os.environ))
-    hosts = [host.strip("[]").lower() for host in found or [ANY_HOST]]
+        names = [
+            bare_match[1]
+            for bare_match in bare
+            if not os.path.lexists(absolute(bare_match[0], setting.cwd) or "")
+        ]
+    if not names and name == "git" and setting.cwd is not None:
+        names = [host[1] for url in remote_urls(setting.cwd) for host in _HOST.finditer(url)]
+        names = names or [""]
+    if not names and "network" not in kinds:
+        names = list(package_indexes(os.environ))
+    hosts = [host.strip("[]").lower() for host in names or [ANY_HOST]]
     return [host for host in hosts if not is_here(host)]

@@ -79,8 +79,8 @@ def zone_of(path: str, cwd: str | None, place: RiskScope) -> Zone:
     if first not in ("workspace", "temp"):
         return first
     # Resolve the path as written: after a link, `..` is the parent of the link's target.
-    leads = real(os.path.join(cwd or "/", path))
-    second = _zone(leads, place) if leads else "unknown"
+    target = real(os.path.join(cwd or "/", path))
+    second = _zone(target, place) if target else "unknown"
     return first if second in ("workspace", "temp") else second
 
 

@@ -48,13 +48,13 @@ class PatternRule(msgspec.Struct, frozen=True):
 
 def parse_rule(text: str, origin: str) -> PatternRule:
     """Parse a rule. `origin` is the setting that contains it. Raises ConfigError naming both."""
-    found = RULE.fullmatch(text)
-    if found is None:
+    match = RULE.fullmatch(text)
+    if match is None:
         raise ConfigError(
             f"{origin}: {text!r} is no rule",
             hint="write tool or tool(pattern), e.g. terminal(git commit *), write_file(docs/*), web_fetch",
         )
-    return PatternRule(found[1], found[2] and found[2].strip(), text)
+    return PatternRule(match[1], match[2] and match[2].strip(), text)
 
 
 def has_wildcard(pattern: str) -> bool:

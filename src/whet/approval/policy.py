@@ -60,15 +60,17 @@ class GatePolicy:
         if level == "forbidden":
             worst = dict.fromkeys(why for p in action.pieces if p.level == "forbidden" for why in p.reasons)
             return Ruling("deny", f"it is never allowed: {'; '.join(worst)}")
-        asked = _first(self._ask, action)
-        if asked is not None:
-            return self._needs_person(f"the rule ask: {asked.source} wants a person's decision", False, True)
+        ask_rule = _first(self._ask, action)
+        if ask_rule is not None:
+            return self._needs_person(
+                f"the rule ask: {ask_rule.source} wants a person's decision", False, True
+            )
         if asks:
             return self._needs_person(asks, False, True)
-        held = tuple(grants)
+        active_grants = tuple(grants)
         if level == "safe":
             return Ruling("allow")
-        if all(self._covered(action.tool, piece, held) for piece in action.pieces):
+        if all(self._covered(action.tool, piece, active_grants) for piece in action.pieces):
             return Ruling("allow", by_rule=True)
         if self.mode == "auto" and level == "normal":
             return Ruling("allow")

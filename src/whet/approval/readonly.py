@@ -23,18 +23,18 @@ def only_reads(words: Sequence[Word]) -> bool:
     if first.dynamic or first.glob or ("/" in first.text and not standard(first.text)):
         return False
     name = name_of(first)
-    known = program(name)
-    if "reads" in known.kinds:
+    facts = program(name)
+    if "reads" in facts.kinds:
         return True
     texts = [word.text for word in words[1:]]
-    if "versioned" in known.kinds and texts in (["--version"], ["-V"], ["-version"], ["version"]):
+    if "versioned" in facts.kinds and texts in (["--version"], ["-V"], ["-version"], ["version"]):
         return name != "npm" or texts != ["version"]
     check = _CHECKED.get(name)
-    if check is None and known.reads_if is None:
+    if check is None and facts.reads_if is None:
         return False
     if any(w.may_be_flag for w in before_dashes(words[1:])):
         return False
-    return check(words[1:]) if check is not None else fits(known.reads_if, words[1:])
+    return check(words[1:]) if check is not None else fits(facts.reads_if, words[1:])
 
 
 def fits(reading: Reading | None, words: Sequence[Word]) -> bool:
@@ -65,11 +65,11 @@ def _sed(words: Sequence[Word]) -> bool:
     options = (word.text for word in words if word.text[:1] == "-" and word.text not in ("-", "-e"))
     script = sed_script(words)
     if script.dynamic or not all(
-        re.fullmatch(r"-[nErzu]+|--quiet|--regexp-extended", one) for one in options
+        re.fullmatch(r"-[nErzu]+|--quiet|--regexp-extended", option) for option in options
     ):
         return False
     commands = script.commands or ()
-    return bool(commands) and all(one.name in _SED_PLAIN and not one.runs for one in commands)
+    return bool(commands) and all(option.name in _SED_PLAIN and not option.runs for option in commands)
 
 
 def _awk(words: Sequence[Word]) -> bool:
@@ -94,11 +94,11 @@ def _git(words: Sequence[Word]) -> bool:
         at += 2 if words[at].text == "-C" else 1
     if at >= len(words):
         return False
-    verb, rest = words[at].text, words[at + 1 :]
-    if words[at].dynamic or has_option(rest, "", "output", "ext-diff", "exec", "upload-pack"):
+    verb, arguments = words[at].text, words[at + 1 :]
+    if words[at].dynamic or has_option(arguments, "", "output", "ext-diff", "exec", "upload-pack"):
         return False
-    known = git_verb(verb)
-    return known.reads or fits(known.reads_if, rest)
+    facts = git_verb(verb)
+    return facts.reads or fits(facts.reads_if, arguments)
 
 
 _CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = by_name(

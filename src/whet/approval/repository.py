@@ -51,22 +51,22 @@ def remote_urls(folder: str) -> list[str]:
     """Return the addresses of the remotes of the repository at `folder`, or an empty list if they can't be
     read."""
     try:
-        found = _settings(folder, "") if _repository(folder) else ()
-        return [value for key, value in found if key.startswith("remote.") and key.endswith("url")]
+        settings = _settings(folder, "") if _repository(folder) else ()
+        return [value for key, value in settings if key.startswith("remote.") and key.endswith("url")]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []
 
 
 def _found(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Iterator[str]:
-    place = git_dir or _repository(folder)
-    if not place:
+    git_path = git_dir or _repository(folder)
+    if not git_path:
         return
-    if _may_run(place, verb, reads):
+    if _may_run(git_path, verb, reads):
         for key, value in _settings(folder, git_dir):
             if _is_run(key, value, verb, reads):
                 yield f"{key}={value}"
     if depth < _DEEPEST:
-        for inner in _inner(place):
+        for inner in _inner(git_path):
             yield from _found(inner, "", verb, reads, depth + 1)
 
 
@@ -134,11 +134,11 @@ def _inner(place: str) -> Sequence[str]:
 
 
 def _git(folder: str, arguments: Sequence[str]) -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(
         ["git", "-c", "core.fsmonitor=false", *arguments],
         cwd=folder,
-        env={**kept, "GIT_OPTIONAL_LOCKS": "0", "PATH": outside(folder)},
+        env={**environment, "GIT_OPTIONAL_LOCKS": "0", "PATH": outside(folder)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_LIMIT_S,

@@ -48,10 +48,14 @@ def refusal(
 
     A sandboxed command may name the service, since it can't reach it.
     """
-    if jailed is not None and not any(one.kind == "run" for one in (*jailed.held, *jailed.wanted)):
+    if jailed is not None and not any(opening.kind == "run" for opening in (*jailed.held, *jailed.wanted)):
         return ""
-    found = touched(call, action, place, sealed)
-    return f"no call may touch the confirmation service, whose people decide on it: {found}" if found else ""
+    touched_name = touched(call, action, place, sealed)
+    return (
+        f"no call may touch the confirmation service, whose people decide on it: {touched_name}"
+        if touched_name
+        else ""
+    )
 
 
 def touched(call: GateCall, action: ActionView, place: RiskScope, sealed: Sealed) -> str:
@@ -61,14 +65,14 @@ def touched(call: GateCall, action: ActionView, place: RiskScope, sealed: Sealed
         return next((str(path) for path in paths if sealed.forbids(path)), "")
     folder = os.path.normpath(os.path.join(place.workspace, str(call.arguments.get("workdir", ""))))
     for text in _texts(call.arguments):
-        whole = _expanded(text, place)
-        if found := sealed.touched_by(whole) or _by_path(whole, folder, sealed):
-            return found
+        expanded = _expanded(text, place)
+        if touched_name := sealed.touched_by(expanded) or _by_path(expanded, folder, sealed):
+            return touched_name
     if "command" not in call.tool.tags:
         return ""
     for path in _scripts(action, folder):
-        if found := sealed.touched_by(_expanded(_content(path), place)):
-            return f"{found} (in {os.path.basename(path)})"
+        if touched_name := sealed.touched_by(_expanded(_content(path), place)):
+            return f"{touched_name} (in {os.path.basename(path)})"
     return ""
 
 
@@ -77,11 +81,11 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value[:_MOST_BYTES]
     elif isinstance(value, dict):
-        for one in value.values():  # pyright: ignore[reportUnknownVariableType]
-            yield from _texts(one)
+        for item in value.values():  # pyright: ignore[reportUnknownVariableType]
+            yield from _texts(item)
     elif isinstance(value, list):
-        for one in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _texts(one)
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _texts(item)
 
 
 def _expanded(text: str, place: RiskScope) -> str:
@@ -101,8 +105,10 @@ def _by_path(text: str, folder: str, sealed: Sealed) -> str:
     for word in words:
         for base in folders[:8]:
             full = os.path.normpath(os.path.join(base, word))
-            ways = islice(glob.iglob(full), _MOST_MATCHES) if any(mark in word for mark in "*?[") else (full,)
-            if any(sealed.forbids(Path(way)) for way in ways if "\0" not in way):
+            paths = (
+                islice(glob.iglob(full), _MOST_MATCHES) if any(mark in word for mark in "*?[") else (full,)
+            )
+            if any(sealed.forbids(Path(path)) for path in paths if "\0" not in path):
                 return word
     return ""
 
@@ -113,12 +119,12 @@ def _scripts(action: ActionView, folder: str) -> Iterator[str]:
         words = piece.text.split()
         if not words:
             continue
-        known = program(os.path.basename(words[0]))
-        runs = known.kinds & {"shell"} or known.code is not None or piece.program in (".", "source")
-        named = words if runs else words[:1]
+        facts = program(os.path.basename(words[0]))
+        runs = facts.kinds & {"shell"} or facts.code is not None or piece.program in (".", "source")
+        candidates = words if runs else words[:1]
         if os.path.basename(words[0]) in ("make", "gmake"):
-            named = [*words, *_MAKEFILES]
-        for word in named:
+            candidates = [*words, *_MAKEFILES]
+        for word in candidates:
             path = os.path.join(folder, word.strip("'\""))
             if ("/" in word or word != words[0]) and os.path.isfile(path):
                 yield path

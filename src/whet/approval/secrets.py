@@ -68,10 +68,10 @@ def is_secret(path: str, place: RiskScope | None = None) -> bool:
     home."""
     if place is not None and within(path, place.whet_home):
         return _SHOWN_OF_WHET.match(path[len(place.whet_home) :]) is None
-    secret, shown = _patterns()
+    secret, public = _patterns()
     if place is not None and within(path, "/root") and within(place.home, "/root"):
         path = "~" + path.removeprefix("/root")  # root's own home is treated like other homes
-    return secret.search(path) is not None and shown.search(path) is None
+    return secret.search(path) is not None and public.search(path) is None
 
 
 def holds_secrets(path: str, place: RiskScope) -> bool:
@@ -102,21 +102,21 @@ def named(word: Word, setting: CommandPlace) -> str:
 
 
 def _is_named(text: str, word: Word, setting: CommandPlace) -> bool:
-    place = setting.place
+    scope = setting.place
     if text.startswith("~/"):
-        text = place.home + text[1:]
-    if is_secret(text, place) or _asks_for_secrets(text):
+        text = scope.home + text[1:]
+    if is_secret(text, scope) or _asks_for_secrets(text):
         return True
     if (word.dynamic and text == word.text) or text.startswith("-"):
         return False
     full = absolute(text, setting.cwd)
     if full is None:
         return False
-    if is_secret(full, place) or is_secret(real(full), place):
+    if is_secret(full, scope) or is_secret(real(full), scope):
         return True
     if any(mark in text for mark in "*?["):
-        return word.glob and _matches_secret(full, place)
-    return text == word.text and full != place.workspace and holds_secrets(full, place)
+        return word.glob and _matches_secret(full, scope)
+    return text == word.text and full != scope.workspace and holds_secrets(full, scope)
 
 
 def in_code(code: str, setting: CommandPlace) -> str:

@@ -89,8 +89,8 @@ class _Judge:
             level = "normal"
             pieces.append(Piece(command, "", "normal"))
         ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
-        found = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
-        reasons = tuple(map(_cut, found))[:_MAX_REASONS]
+        all_reasons = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
+        reasons = tuple(map(_cut, all_reasons))[:_MAX_REASONS]
         return ShellRisk(
             level,
             reasons,
@@ -135,9 +135,9 @@ class _Judge:
                     for level, reason in self.exposure.shown("cat", [target], setting):
                         self.whole(level, reason)
             else:
-                found = [writes_to(target, setting) for setting in self.places(redirect.folders)]
+                findings = [writes_to(target, setting) for setting in self.places(redirect.folders)]
                 self.needs.written(target, CommandPlace(next(iter(redirect.folders), None), self.place))
-                level, reason = max(found, key=lambda finding: rank(finding[0]))
+                level, reason = max(findings, key=lambda finding: rank(finding[0]))
                 text = f"{redirect.operator} {target.shown}"
                 if level != "safe":
                     self.pieces.append(Piece(text, ">", level, (reason,) if reason else (), exactly(text)))
@@ -211,43 +211,45 @@ class _Judge:
             other = _Judge(self.place)
             other.words(command, Invocation(command, [], invocation.folders), nesting + 1)
             self.exposure.network = self.exposure.network or other.exposure.network
-            found = [piece for piece in other.pieces if rank(piece.level) >= rank("dangerous")]
-            self.pieces.extend(found)
+            dangerous = [piece for piece in other.pieces if rank(piece.level) >= rank("dangerous")]
+            self.pieces.extend(dangerous)
             self.wholes.extend(finding for finding in other.wholes if finding not in self.wholes)
 
     def findings(
         self, words: Sequence[Word], invocation: Invocation, inside: WrappedCommand | None
     ) -> Iterator[Finding]:
         """Yield the findings of the tables about one simple command."""
-        name, rest = name_of(words[0]), words[1:]
+        name, arguments = name_of(words[0]), words[1:]
         kinds = program(name).kinds
         for setting in self.places(invocation.folders):
             if name in FILE_RULES:
-                yield from FILE_RULES[name](rest, setting)
-            yield from reach(name, rest, setting)
+                yield from FILE_RULES[name](arguments, setting)
+            yield from reach(name, arguments, setting)
             reads = only_reads(words)
             if not reads:
-                yield from writes_by_option(name, rest, setting)
-                yield from handed_outside(name, rest, setting) if inside is None else ()
-            self.needs.command(name, rest, setting, reads=reads)
-            yield from self.exposure.shown(name, rest, setting)
+                yield from writes_by_option(name, arguments, setting)
+                yield from handed_outside(name, arguments, setting) if inside is None else ()
+            self.needs.command(name, arguments, setting, reads=reads)
+            yield from self.exposure.shown(name, arguments, setting)
             yield from self.exposure.runs_download(name, words, setting)
-        yield from self.exposure.reaches(name, rest)
-        names = "subscripts" in kinds and (name != "printf" or any(w.text.startswith("-v") for w in rest))
-        if names and any(_SUBSCRIPT.search(word.text) for word in rest):
+        yield from self.exposure.reaches(name, arguments)
+        names = "subscripts" in kinds and (
+            name != "printf" or any(w.text.startswith("-v") for w in arguments)
+        )
+        if names and any(_SUBSCRIPT.search(word.text) for word in arguments):
             yield "dangerous", "bash runs what stands in a subscript"
         if "shell" in kinds and inside is not None and inside.fed:
             self.fed(invocation)
-        yield from self.interpreter(name, rest, invocation)
-        text = " ".join((name, *(w.text for w in rest[:3])))
+        yield from self.interpreter(name, arguments, invocation)
+        text = " ".join((name, *(w.text for w in arguments[:3])))
         if "network" in kinds or VERBS.match(text):
             self.exposure.network = True
             for setting in self.places(invocation.folders):
-                self.needs.network(name, rest, setting)
+                self.needs.network(name, arguments, setting)
 
     def interpreter(self, name: str, rest: Sequence[Word], invocation: Invocation) -> Iterator[Finding]:
         """Judge code passed to a language or a database client on the line or as input."""
-        given = invocation.stdin
+        text_input = invocation.stdin
         if name in ("source", "."):
             if rest and re.fullmatch(r"/dev/stdin|/dev/fd/0|/proc/self/fd/0", rest[0].text):
                 self.fed(invocation)
@@ -255,18 +257,20 @@ class _Judge:
                 yield "dangerous", "runs a script made at run time"
         elif "database" in program(name).kinds:
             sources = (
-                [given] if given is not None else [w for i in invocation.piped_from for w in joined(i.words)]
+                [text_input]
+                if text_input is not None
+                else [w for i in invocation.piped_from for w in joined(i.words)]
             )
             yield from filter(None, (database_text(source.text) for source in sources))
         yield from self.codes(interpreter_code(name, rest), invocation)
 
     def codes(self, codes: list[Word] | None, invocation: Invocation) -> Iterator[Finding]:
         """Judge an interpreter's code. An empty list means that it reads its input."""
-        given = invocation.stdin
+        text_input = invocation.stdin
         if codes is None:
             return
-        if not codes and given is not None:
-            codes = [given]
+        if not codes and text_input is not None:
+            codes = [text_input]
         elif not codes and invocation.piped_from:
             self.whole("dangerous", _piped(invocation))
         for code in codes:
@@ -278,27 +282,29 @@ class _Judge:
 
     def fed(self, invocation: Invocation) -> None:
         """Judge the input of a shell that runs it, if the text is known."""
-        given = invocation.stdin
-        if given is None and invocation.piped_from:
+        text_input = invocation.stdin
+        if text_input is None and invocation.piped_from:
             self.whole("dangerous", _piped(invocation))
-            given = _made_by(invocation.piped_from[-1])
-        if given is None:
+            text_input = _made_by(invocation.piped_from[-1])
+        if text_input is None:
             return
-        if given.dynamic:
+        if text_input.dynamic:
             self.whole("dangerous", "can't tell what it runs: its text is made at run time")
-        self.text(given.text, invocation.folders, "", 1)
+        self.text(text_input.text, invocation.folders, "", 1)
 
     def piece(self, words: Sequence[Word], findings: list[Finding], at_random: bool = False) -> None:
         """Record one simple command with its level."""
         text = normal_text(words)
-        found = [finding for finding in findings if finding[0] != "safe"]
-        level = worst(level for level, _ in found)
+        problems = [finding for finding in findings if finding[0] != "safe"]
+        level = worst(level for level, _ in problems)
         if level == "safe":
             level = "safe" if only_reads(words) and not at_random else "normal"
-        reasons = tuple(dict.fromkeys(reason for _, reason in found if reason))
+        reasons = tuple(dict.fromkeys(reason for _, reason in problems if reason))
         name = name_of(words[0])
-        named = name if words[0].text == name or standard(words[0].text) else words[0].text
-        self.pieces.append(Piece(text, named, level, reasons, grant_for(named, words[1:], text, level)))
+        program_name = name if words[0].text == name or standard(words[0].text) else words[0].text
+        self.pieces.append(
+            Piece(text, program_name, level, reasons, grant_for(program_name, words[1:], text, level))
+        )
 
 
 def _cut(reason: str) -> str:
@@ -331,8 +337,8 @@ def _program_doubt(program: Word) -> str:
 
 
 def _strange(text: str) -> str:
-    found = next(character for character in text if not character.isascii())
-    return unicodedata.name(found, f"U+{ord(found):04X}").lower()
+    letter = next(character for character in text if not character.isascii())
+    return unicodedata.name(letter, f"U+{ord(letter):04X}").lower()
 
 
 def _made_by(source: Invocation) -> Word | None:
@@ -340,8 +346,8 @@ def _made_by(source: Invocation) -> Word | None:
     name = name_of(source.words[0]) if source.words else ""
     if name == "cat" and len(source.words) == 1:
         return source.stdin
-    rest = [word for word in source.words[1:] if word.text not in ("-n", "-e")]
-    return joined(rest)[0] if name in ("echo", "printf") and rest else None
+    arguments = [word for word in source.words[1:] if word.text not in ("-n", "-e")]
+    return joined(arguments)[0] if name in ("echo", "printf") and arguments else None
 
 
 def _piped(invocation: Invocation) -> str:

@@ -164,11 +164,17 @@ class Discord:
         Raises SendFailed, StoreError.
         """
         path = f"/channels/{chat.channel}/messages?after={chat.last}&limit={_PAGE}"
-        found = read(await self._api.call("GET", path), list[_Message]) or []
-        messages = sorted(found, key=lambda one: int(one.id))
+        page = read(await self._api.call("GET", path), list[_Message]) or []
+        messages = sorted(page, key=lambda one: int(one.id))
         # The history does not include a channel's server; the events did.
-        placed = [msgspec.structs.replace(one, guild_id=chat.guild) for one in messages]
-        await take([update for one in placed if (update := self._incoming(one, is_edit=False)) is not None])
+        complete_messages = [msgspec.structs.replace(one, guild_id=chat.guild) for one in messages]
+        await take(
+            [
+                update
+                for one in complete_messages
+                if (update := self._incoming(one, is_edit=False)) is not None
+            ]
+        )
         return msgspec.structs.replace(chat, last=messages[-1].id) if messages else None
 
     async def said(self, message: _Message, take: Take, memo: Memo) -> None:
@@ -189,16 +195,16 @@ class Discord:
         elif kind == "MESSAGE_UPDATE" and message.edited_timestamp:  # otherwise Discord has added a preview
             update = self._incoming(message, is_edit=True)
             await missed.take([update] if update is not None else [])
-        elif kind == "MESSAGE_DELETE" and (place := self._seen.pop(message.id, None)) is not None:
-            gone = Incoming(place, f"x{message.id}", "edit", ref=message.id, mentions_us=True)
-            await missed.take([gone])
+        elif kind == "MESSAGE_DELETE" and (chat_place := self._seen.pop(message.id, None)) is not None:
+            deletion = Incoming(chat_place, f"x{message.id}", "edit", ref=message.id, mentions_us=True)
+            await missed.take([deletion])
 
     def _incoming(self, message: _Message, *, is_edit: bool) -> Incoming | None:
         author = message.author
         if author is None or author.bot or message.type not in _WRITTEN:
             return None
         quoted = message.referenced_message
-        named = any(user.id == self._me.id for user in message.mentions)
+        is_named = any(user.id == self._me.id for user in message.mentions)
         is_reply = quoted is not None and quoted.author.id == self._me.id
         files = tuple(FileRef(a.url, a.filename, a.content_type, a.size) for a in message.attachments)
         return Incoming(
@@ -208,7 +214,7 @@ class Discord:
             author.username,
             _without_mention(message.content, self._me.id),
             files,
-            mentions_us=named or is_reply,
+            mentions_us=is_named or is_reply,
             ref=message.id,
             at_s=0.0 if is_edit else _said_at_s(message.id),
         )
@@ -260,8 +266,8 @@ class _Missed:
 
     async def begin(self) -> None:
         """Start to catch up with every known channel."""
-        known = await self.memo.all()
-        self._behind = {channel: _Read.of(channel, text) for channel, text in known.items()}
+        positions = await self.memo.all()
+        self._behind = {channel: _Read.of(channel, text) for channel, text in positions.items()}
         self._work.set()
 
     def holds(self, message: _Message) -> bool:
@@ -277,9 +283,9 @@ class _Missed:
             await self._work.wait()
             self._work.clear()
             wait_s = _RETRY_S
-            while waiting := list(self._behind):
-                caught_up = [channel for channel in waiting if await self._catch_up(channel)]
-                if len(caught_up) < len(waiting):  # some failed; the others did not wait for them
+            while channels := list(self._behind):
+                caught_up = [channel for channel in channels if await self._catch_up(channel)]
+                if len(caught_up) < len(channels):  # some failed; the others did not wait for them
                     wait_s = _RETRY_S if caught_up else min(wait_s * 2, _LONGEST_RETRY_S)
                     await asyncio.sleep(wait_s)
 
@@ -288,8 +294,8 @@ class _Missed:
         again."""
         if not await self._fetch(channel):
             return False
-        while held := self._held.pop(channel, []):
-            for message in held:
+        while messages := self._held.pop(channel, []):
+            for message in messages:
                 await self._discord.said(message, self.take, self.memo)
         self._behind.pop(channel, None)
         return True
@@ -326,12 +332,12 @@ def _said_at_s(number: str) -> float:
 def _body(message: Outgoing) -> dict[str, Any]:
     buttons = [_component(button) for button in message.buttons]
     if message.card is not None:
-        shown: dict[str, Any] = {"content": "", "embeds": [_embed(message.card)]}
+        content: dict[str, Any] = {"content": "", "embeds": [_embed(message.card)]}
     else:
         flags = _NO_PREVIEWS | (_SILENT if message.quiet else 0)
-        shown = {"content": message.text or ("" if message.file else "…"), "flags": flags}
+        content = {"content": message.text or ("" if message.file else "…"), "flags": flags}
     return {
-        **shown,
+        **content,
         "allowed_mentions": {"parse": []},
         "components": [
             {"type": 1, "components": buttons[start : start + 5]} for start in range(0, len(buttons), 5)
@@ -340,10 +346,10 @@ def _body(message: Outgoing) -> dict[str, Any]:
 
 
 def _component(button: MessageButton) -> dict[str, Any]:
-    shown = {"type": 2, "label": button.label[:80]}
+    fields = {"type": 2, "label": button.label[:80]}
     if button.url:
-        return {**shown, "style": _LINK, "url": button.url}
-    return {**shown, "style": _STYLES[button.style], "custom_id": button.data}
+        return {**fields, "style": _LINK, "url": button.url}
+    return {**fields, "style": _STYLES[button.style], "custom_id": button.data}
 
 
 def _embed(card: MessageCard) -> dict[str, Any]:
@@ -373,14 +379,14 @@ def plain(text: str) -> str:
 
 def block(text: str) -> str:
     """Put text into a code block that it can't end: the third backtick of a run becomes its code point."""
-    kept: list[str] = []
+    characters: list[str] = []
     run = 0
     for character in text:
         run = run + 1 if character == "`" else 0
-        kept.append("<U+0060>" if run == 3 else character)
+        characters.append("<U+0060>" if run == 3 else character)
         run = 0 if run == 3 else run
     # A backtick at either end would join the fence.
-    return "```\n" + "".join(kept) + "\n```"
+    return "```\n" + "".join(characters) + "\n```"
 
 
 def _without_mention(text: str, us: str) -> str:

@@ -82,8 +82,8 @@ def account_of(kind: str, fields: Mapping[str, object], tokens: Sequence[str]) -
     Two channels of the same account can't both listen: the platform would send each update to one of them,
     or to both.
     """
-    rest = sorted((name, repr(value)) for name, value in fields.items() if not name.endswith("_env"))
-    return (kind, *tokens, *rest)
+    other_fields = sorted((name, repr(value)) for name, value in fields.items() if not name.endswith("_env"))
+    return (kind, *tokens, *other_fields)
 
 
 # ruff: noqa: PLC0415 - only what is configured is imported: Discord and Slack need an extra, the webhook uvicorn
@@ -111,9 +111,9 @@ def _loaded(kind: str) -> Platform:
     failure of the package."""
     for entry in entry_points(group=GROUP, name=kind):
         with _contained(kind):
-            found: object = entry.load()
-            if isinstance(found, Platform):
-                return found
+            platform: object = entry.load()
+            if isinstance(platform, Platform):
+                return platform
             raise TypeError(f"{entry.value} is no whet.contract.channels.Platform")
     raise ConfigError(
         f"there is no platform {kind!r}", hint=f"kind is {', '.join(kinds())}, or install its package"
@@ -121,11 +121,11 @@ def _loaded(kind: str) -> Platform:
 
 
 def _settings(name: str, shape: type[msgspec.Struct], fields: Mapping[str, object]) -> msgspec.Struct:
-    known = {field.encode_name for field in msgspec.structs.fields(shape)}
+    field_names = {field.encode_name for field in msgspec.structs.fields(shape)}
     for field in fields:
-        if field not in known:
+        if field not in field_names:
             raise ConfigError(
-                f"channel {name}: unknown field `{field}`", hint=f"it takes {', '.join(sorted(known))}"
+                f"channel {name}: unknown field `{field}`", hint=f"it takes {', '.join(sorted(field_names))}"
             )
     try:
         return from_values(fields, shape)
@@ -135,12 +135,12 @@ def _settings(name: str, shape: type[msgspec.Struct], fields: Mapping[str, objec
 
 def secret_of(channel: str, variable: str, secrets: Mapping[str, str]) -> str:
     """Return the value of an environment variable. Raises ConfigError if it is not set."""
-    found = secrets.get(variable, "").strip()
-    if not found or not found.isprintable() or not found.isascii():
+    secret = secrets.get(variable, "").strip()
+    if not secret or not secret.isprintable() or not secret.isascii():
         raise ConfigError(
             f"channel {channel}: {variable} is not set", hint="set it in the environment or in .env"
         )
-    return found
+    return secret
 
 
 @contextmanager
@@ -179,8 +179,8 @@ class IsolatedChannel:
         """Take only the updates that are wanted."""
 
         async def wanted(updates: Sequence[Incoming]) -> None:
-            if kept := [update for update in updates if update.verb in wants]:
-                await take(kept)
+            if selected := [update for update in updates if update.verb in wants]:
+                await take(selected)
 
         with _contained(self.name):
             await self._channel.listen(wanted, memo, wants)

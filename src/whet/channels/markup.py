@@ -91,16 +91,16 @@ def _blocks(
     inside: list[str] | None = None
     fence = language = ""
     for row in text.replace("\x00", "").split("\n"):
-        found = _FENCE.match(row)
+        match = _FENCE.match(row)
         if inside is not None:
-            closes = found is not None and found[1].startswith(fence) and not found[2]
+            closes = match is not None and match[1].startswith(fence) and not match[2]
             if closes:
                 out.append(code("\n".join(inside) or " ", language))
                 inside = None
             else:
                 inside.append(row)
-        elif found is not None:
-            inside, fence, language = [], found[1], found[2]
+        elif match is not None:
+            inside, fence, language = [], match[1], match[2]
         elif title := _HEADING.match(row):
             out.append(heading(line(title[1].replace("**", ""))))
         else:
@@ -113,11 +113,11 @@ def _blocks(
 def _inline(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
     """Convert one line. Finished parts are replaced by numbered placeholders, so that they are not converted
     again."""
-    held: list[str] = []
+    finished: list[str] = []
 
     def hold(text: str) -> str:
-        held.append(text)
-        return f"\x00{len(held) - 1}\x00"
+        finished.append(text)
+        return f"\x00{len(finished) - 1}\x00"
 
     row = _CODE.sub(lambda m: hold(f"{marks.code[0]}{escape(m[2].strip())}{marks.code[1]}"), row)
     row = _LINK.sub(lambda m: hold(marks.link(escape(m[1]), m[2])), row)
@@ -125,7 +125,7 @@ def _inline(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
     row = _STRONG.sub(lambda m: hold(marks.strong[0]) + m[2] + hold(marks.strong[1]), row)
     row = _EM.sub(lambda m: hold(marks.em[0]) + (m[1] or m[2]) + hold(marks.em[1]), row)
     row = _STRIKE.sub(lambda m: hold(marks.strike[0]) + m[1] + hold(marks.strike[1]), row)
-    return _HELD.sub(lambda m: _put_back(held, int(m[1])), row)
+    return _HELD.sub(lambda m: _put_back(finished, int(m[1])), row)
 
 
 def _put_back(held: list[str], index: int) -> str:

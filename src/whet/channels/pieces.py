@@ -21,12 +21,12 @@ def pieces(text: str, limit: int) -> list[str]:
     """
     limit = max(limit, 200)
     text = text.strip("\n")
-    found: list[str] = []
+    parts: list[str] = []
     fence = ""
     while text:
         head = f"{fence}\n" if fence else ""
         if len(head) + len(text) <= limit and len(head) + _units(text) <= limit:
-            found.append(head + text)
+            parts.append(head + text)
             break
         room = _fitting(text, limit - len(head) - _ROOM)
         cut = _cut(text, room, in_code=bool(_after(fence, text[:room])))
@@ -36,9 +36,9 @@ def pieces(text: str, limit: int) -> list[str]:
         piece = piece.rstrip("\n") if now else piece.rstrip()
         tail = f"\n{_closing(now)}" if now else ""
         if piece.strip() or now:
-            found.append(f"{head}{piece}{tail}")
+            parts.append(f"{head}{piece}{tail}")
         fence = now
-    return found or [""]
+    return parts or [""]
 
 
 def _units(text: str) -> int:
@@ -74,11 +74,11 @@ def _joins(left: str, right: str) -> bool:
 def _after(fence: str, piece: str) -> str:
     """Return the opening line of the fence that is open after a piece, or an empty string."""
     for line in piece.split("\n"):
-        found = _FENCE.match(line)
-        if found is None:
+        match = _FENCE.match(line)
+        if match is None:
             continue
         if not fence:
-            fence = line.strip() if len(line.strip()) <= _ROOM - 10 else found[1]
+            fence = line.strip() if len(line.strip()) <= _ROOM - 10 else match[1]
         elif _closes(line, fence):
             fence = ""
     return fence
@@ -90,5 +90,5 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def _closing(fence: str) -> str:
-    found = _FENCE.match(fence)
-    return found[1] if found else "```"
+    match = _FENCE.match(fence)
+    return match[1] if match else "```"

@@ -160,13 +160,15 @@ class Slack:
         if press is None or not press.data:
             return None
         chat, user, message = press.channel.id, press.user, press.message
-        place = ChatPlace(self.name, chat, message.thread_ts, user.id, _is_group(chat))
-        return Incoming(place, f"p{envelope.envelope_id}", "press", user.username, press.data, ref=message.ts)
+        chat_place = ChatPlace(self.name, chat, message.thread_ts, user.id, _is_group(chat))
+        return Incoming(
+            chat_place, f"p{envelope.envelope_id}", "press", user.username, press.data, ref=message.ts
+        )
 
     def _slash(self, said: _Slash) -> Incoming:
-        place = ChatPlace(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
+        chat_place = ChatPlace(self.name, said.channel_id, "", said.user_id, _is_group(said.channel_id))
         text = f"/{said.text.strip().lstrip('/!') or 'help'}"
-        return Incoming(place, f"c{said.trigger_id}", "message", said.user_name, text, mentions_us=True)
+        return Incoming(chat_place, f"c{said.trigger_id}", "message", said.user_name, text, mentions_us=True)
 
     def _of_history(self, chat: str, body: bytes) -> Incoming | None:
         message = read(body, _Event)
@@ -179,8 +181,8 @@ class Slack:
                 return None  # Slack has added a preview to it
             return self._said(event.message, event, "edit")
         if event.subtype == "message_deleted" and before is not None:
-            gone = msgspec.structs.replace(before, text="", files=[])
-            return self._said(gone, event, "edit")
+            deleted_message = msgspec.structs.replace(before, text="", files=[])
+            return self._said(deleted_message, event, "edit")
         if event.type in ("message", "app_mention") and event.subtype in ("", "file_share"):
             return self._said(event, event, "message")
         return None
@@ -189,7 +191,7 @@ class Slack:
         if not said.user or said.bot_id or said.user == self._me:
             return None
         group = event.channel_type != "im" if event.channel_type else _is_group(event.channel)
-        named = f"<@{self._me}>" in said.text or event.type == "app_mention" or verb == "edit"
+        is_named = f"<@{self._me}>" in said.text or event.type == "app_mention" or verb == "edit"
         text = said.text.replace(f"<@{self._me}>", "").strip()
         text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
         if text.startswith("!"):
@@ -203,7 +205,7 @@ class Slack:
             said.user,
             text,
             files,
-            mentions_us=named,
+            mentions_us=is_named,
             ref=said.ts,
             at_s=_seconds(said.ts) if verb == "message" else 0.0,
         )
@@ -268,10 +270,10 @@ def _body(message: Outgoing) -> dict[str, Any]:
 
 
 def _element(button: MessageButton, number: int) -> dict[str, Any]:
-    shown = {"type": "button", "text": _plain_text(button.label[:75])}
+    fields = {"type": "button", "text": _plain_text(button.label[:75])}
     if button.url:
-        return {**shown, "action_id": "page", "url": button.url}
-    return {**shown, "action_id": f"press-{number}", "value": button.data, **_STYLES[button.style]}
+        return {**fields, "action_id": "page", "url": button.url}
+    return {**fields, "action_id": f"press-{number}", "value": button.data, **_STYLES[button.style]}
 
 
 def _blocks(card: MessageCard) -> list[dict[str, Any]]:
@@ -320,7 +322,7 @@ def _sections(text: str) -> list[str]:
     """Convert Markdown to sections of Slack's size. Escaping can make a text five times as long."""
     room = _SECTION_CHARS
     while True:
-        found = [slack_mrkdwn(piece) or "…" for piece in pieces(text, room)]
-        if room < _LEAST_CHARS or max(map(len, found)) <= _MOST_SECTION_CHARS:
-            return found
+        sections = [slack_mrkdwn(piece) or "…" for piece in pieces(text, room)]
+        if room < _LEAST_CHARS or max(map(len, sections)) <= _MOST_SECTION_CHARS:
+            return sections
         room //= 2

@@ -42,11 +42,13 @@ class SlackHistory:
 
     async def heard(self, update: Incoming, memo: Memo) -> None:
         """Store that a message was taken, and so its conversation was read up to it."""
-        place = update.place
-        is_reply = bool(place.thread) and place.thread != update.ref
-        await self._keep(f"{place.chat}/{place.thread}" if is_reply else place.chat, update.ref, memo)
-        if place.thread and not is_reply and update.mentions_us:
-            await self._keep(f"{place.chat}/{place.thread}", update.ref, memo)
+        chat_place = update.place
+        is_reply = bool(chat_place.thread) and chat_place.thread != update.ref
+        await self._keep(
+            f"{chat_place.chat}/{chat_place.thread}" if is_reply else chat_place.chat, update.ref, memo
+        )
+        if chat_place.thread and not is_reply and update.mentions_us:
+            await self._keep(f"{chat_place.chat}/{chat_place.thread}", update.ref, memo)
 
     async def _catch_up(self, key: str, take: Take, memo: Memo, reading: Reading) -> None:
         chat, _, thread = key.partition("/")
@@ -60,8 +62,8 @@ class SlackHistory:
             self._refused.add(key)
             _LOG.warning("channel %s: %s can't be read: %s", self._name, chat, error.reason)
             return
-        found = [(stamp, bytes(raw)) for raw in pages if (stamp := _stamp(bytes(raw))) > self._read[key]]
-        for stamp, body in sorted(found):
+        messages = [(stamp, bytes(raw)) for raw in pages if (stamp := _stamp(bytes(raw))) > self._read[key]]
+        for stamp, body in sorted(messages):
             update = reading(chat, body)
             if update is not None:
                 await take([update])

@@ -31,10 +31,12 @@ def convert_tables(
     """
     tables: Any = dict(raw)
     if isinstance(channels := raw.get("channel"), list):
-        tables["channel"] = [_gathered(one, channel, "settings") for one in cast(list[Any], channels)]
+        tables["channel"] = [_gathered(table, channel, "settings") for table in cast(list[Any], channels)]
     if isinstance(people := raw.get("people"), dict):
-        named = cast(dict[str, Any], people).items()
-        tables["people"] = {name: _gathered(one, person, "ids", is_id=name) for name, one in named}
+        people_tables = cast(dict[str, Any], people).items()
+        tables["people"] = {
+            name: _gathered(table, person, "ids", is_id=name) for name, table in people_tables
+        }
     return from_values(tables, file)
 
 
@@ -49,10 +51,13 @@ def _gathered(table: Any, shape: type[msgspec.Struct], into: str, *, is_id: str 
     if not isinstance(table, dict):
         return table
     fields = dict(cast(dict[str, Any], table))
-    own = {field.name for field in msgspec.structs.fields(shape)}
-    rest = {name: fields.pop(name) for name in [*fields] if name not in own}
-    for name in rest if is_id else ():
+    field_names = {field.name for field in msgspec.structs.fields(shape)}
+    extra_fields = {name: fields.pop(name) for name in [*fields] if name not in field_names}
+    for name in extra_fields if is_id else ():
         if not is_known(name):
             raise ConfigError(f"people.{is_id}: `{name}` is neither a platform nor a setting")
     inner = fields.get(into, {})
-    return {**fields, into: {**rest, **cast(dict[str, Any], inner)} if isinstance(inner, dict) else inner}
+    return {
+        **fields,
+        into: {**extra_fields, **cast(dict[str, Any], inner)} if isinstance(inner, dict) else inner,
+    }

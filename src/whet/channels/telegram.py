@@ -146,8 +146,8 @@ class Telegram:
                 self._me = read(await self._api.call("getMe", {}), _User) or _User(0)
 
         async def heard(updates: list[bytes]) -> None:
-            known = [update for one in updates if (update := read(one, _Update)) is not None]
-            await take([one for update in known if (one := self._incoming(update)) is not None])
+            parsed_updates = [update for raw in updates if (update := read(raw, _Update)) is not None]
+            await take([raw for update in parsed_updates if (raw := self._incoming(update)) is not None])
 
         await self._api.hear([name for verb, name in _WANTED.items() if verb in wants], heard, ready)
 
@@ -159,8 +159,8 @@ class Telegram:
         if message.file:
             return await self._send_file(where, message)
         sent = await self._write("sendMessage", where, message)
-        found = read(sent, _Message)
-        return str(found.message_id) if found else ""
+        sent_message = read(sent, _Message)
+        return str(sent_message.message_id) if sent_message else ""
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Edit a message, buttons included."""
@@ -179,12 +179,12 @@ class Telegram:
 
     async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
         """Download a file; bots can get at most 20 MB."""
-        found = read(await self._api.call("getFile", {"file_id": file.where}), _Path) or _Path()
-        if not found.file_path:
+        file_info = read(await self._api.call("getFile", {"file_id": file.where}), _Path) or _Path()
+        if not file_info.file_path:
             raise SendFailed("Telegram gave no path for the file", is_final=True)
-        if found.file_size > most_bytes:
+        if file_info.file_size > most_bytes:
             raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
-        return await self._api.http.download(f"{self._api.files_url}/{found.file_path}", most_bytes)
+        return await self._api.http.download(f"{self._api.files_url}/{file_info.file_path}", most_bytes)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """End the button's spinner. An alert stays until it is dismissed."""
@@ -199,9 +199,9 @@ class Telegram:
         if (query := update.callback_query) is not None:
             if query.message is None:
                 return None
-            place = self._place(query.message, query.user)
+            chat_place = self._place(query.message, query.user)
             return Incoming(
-                place,
+                chat_place,
                 f"u{update.update_id}",
                 "press",
                 query.user.shown,
@@ -251,8 +251,8 @@ class Telegram:
         data, name = await read_file(message), message.file_name or Path(message.file).name
         fields = {**{key: str(value) for key, value in where.items()}, "caption": message.text[:1000]}
         content, kind = form(fields, "document", name, data)
-        found = read(await self._api.upload("sendDocument", content, kind), _Message)
-        return str(found.message_id) if found else ""
+        sent_message = read(await self._api.upload("sendDocument", content, kind), _Message)
+        return str(sent_message.message_id) if sent_message else ""
 
 
 PLATFORM = Platform(TelegramSettings, lambda name, given, tokens: Telegram(name, tokens[0], given.base_url))
@@ -303,10 +303,10 @@ def mentions(text: str, name: str) -> bool:
 
 def _without_name(text: str, name: str) -> str:
     """Remove the bot's name from a command: in groups it is written /stop@name."""
-    head, space, rest = text.partition(" ")
+    head, space, arguments = text.partition(" ")
     if name and head.startswith("/") and head.lower().endswith(f"@{name.lower()}"):
         head = head[: -len(name) - 1]
-    return f"{head}{space}{rest}"
+    return f"{head}{space}{arguments}"
 
 
 class _Bare(msgspec.Struct):
@@ -353,11 +353,11 @@ class TelegramApi:
                 wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
                 continue
             wait_s = _RETRY_S
-            updates = [bytes(one) for one in read(answer, list[msgspec.Raw]) or []]
+            updates = [bytes(raw) for raw in read(answer, list[msgspec.Raw]) or []]
             if not updates:
                 continue
             await take(updates)
-            numbers = [bare.update_id for one in updates if (bare := read(one, _Bare)) is not None]
+            numbers = [bare.update_id for raw in updates if (bare := read(raw, _Bare)) is not None]
             offset = max([offset, *(number + 1 for number in numbers)])
 
     async def aclose(self) -> None:
@@ -376,7 +376,7 @@ class TelegramApi:
 
 
 def _checked(answer: VendorAnswer) -> bytes:
-    said = answer.read(_ApiAnswer) or _ApiAnswer()
-    if answer.status == 200 and said.ok:
-        return bytes(said.result)
-    raise refused("Telegram", answer, said.description, said.parameters.retry_after)
+    reply = answer.read(_ApiAnswer) or _ApiAnswer()
+    if answer.status == 200 and reply.ok:
+        return bytes(reply.result)
+    raise refused("Telegram", answer, reply.description, reply.parameters.retry_after)

@@ -20,9 +20,9 @@ def form(fields: Mapping[str, str], name: str, file_name: str, data: bytes) -> t
         f'--{mark}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'.encode()
         for field, value in fields.items()
     ]
-    shown = "".join(c if c.isprintable() and c not in '"\\' else "_" for c in file_name)
+    safe_name = "".join(c if c.isprintable() and c not in '"\\' else "_" for c in file_name)
     head = (
-        f'--{mark}\r\nContent-Disposition: form-data; name="{name}"; filename="{shown}"\r\n'
+        f'--{mark}\r\nContent-Disposition: form-data; name="{name}"; filename="{safe_name}"\r\n'
         "Content-Type: application/octet-stream\r\n\r\n"
     )
     body = b"".join([*parts, head.encode(), data, f"\r\n--{mark}--\r\n".encode()])

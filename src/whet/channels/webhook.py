@@ -168,14 +168,14 @@ class Webhook:
         if not self._is_signed(message_id, headers, bytes(body)):
             return _no(401, "the signature is missing, wrong or too old")
         try:
-            said = from_json(bytes(body), _Body)
+            message = from_json(bytes(body), _Body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return _no(400, str(error)[:200])
-        if not said.data.conversation or not said.data.user:
+        if not message.data.conversation or not message.data.user:
             return _no(400, "conversation and user may not be empty")
         assert self._take is not None  # set before the socket listens
         try:
-            await self._take([self._incoming(message_id, said)])
+            await self._take([self._incoming(message_id, message)])
         except StoreError as error:
             _LOG.warning("channel %s: %s", self.name, error.message)
             return _no(503, "it could not be stored; try again")
@@ -188,8 +188,10 @@ class Webhook:
         if abs(time.time() - int(stamp)) > _TOLERANCE_S:
             return False
         expected = signed(self._key, message_id, int(stamp), body)["webhook-signature"]
-        given = headers.get("webhook-signature", "").split()
-        return any(hmac.compare_digest(expected.encode(), one.encode()) for one in given[:10])
+        signatures = headers.get("webhook-signature", "").split()
+        return any(
+            hmac.compare_digest(expected.encode(), signature.encode()) for signature in signatures[:10]
+        )
 
     def _incoming(self, message_id: str, said: _Body) -> Incoming:
         data = said.data

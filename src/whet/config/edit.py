@@ -66,8 +66,8 @@ def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[
     set_value does."""
     setting = check_file(home, paths.read_small(home.config) or "").get(key)
     before = setting.value if setting and isinstance(setting.value, tuple) else ()
-    kept = [one for one in before if one not in remove]
-    return _apply(home, known(key), tuple(dict.fromkeys([*kept, *add])))
+    remaining = [item for item in before if item not in remove]
+    return _apply(home, known(key), tuple(dict.fromkeys([*remaining, *add])))
 
 
 def put_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> bool:
@@ -156,14 +156,14 @@ def _apply(home: Home, field: Field, value: Value | None) -> SettingChange:
 
 
 def _insist(home: Home, new: str, key: str, before: dict[str, SettingOrigin], value: Value | None) -> None:
-    wanted = {name: _flat(known(name), one.value) for name, one in before.items() if name != key}
+    expected = {name: _flat(known(name), origin.value) for name, origin in before.items() if name != key}
     if value is not None:
-        wanted[key] = _flat(known(key), value)
+        expected[key] = _flat(known(key), value)
     try:
         got = {name: _flat(known(name), setting.value) for name, setting in check_file(home, new).items()}
     except ConfigError:
         got = {}
-    if got != wanted:
+    if got != expected:
         raise _by_hand(home, key)
 
 
@@ -282,7 +282,7 @@ class _Page:
 
     def remove_part(self, entry: YamlEntry, name: str) -> str:
         """Remove a table's entry with its whole lines."""
-        part = next(one for one in entry.parts if one.name == name)
+        part = next(candidate for candidate in entry.parts if candidate.name == name)
         del self.lines[part.key.line : max(self._end(part.span)[0], part.key.line) + 1]
         return "".join(self.lines)
 
@@ -292,10 +292,10 @@ class _Page:
         return "".join([*self.lines, *gap, f"{name}:{self.newline}", f"  {line}{self.newline}"])
 
     def _after_colon(self, entry: YamlEntry) -> int:
-        found = self.lines[entry.key.end_line].find(":", entry.key.end_column)
-        if found < 0:
+        colon = self.lines[entry.key.end_line].find(":", entry.key.end_column)
+        if colon < 0:
             raise _NoColon
-        return found + 1
+        return colon + 1
 
     def _end(self, span: Span) -> tuple[int, int]:
         """Return the real end of a value. The parser puts a block's end before the next key, after any

@@ -96,12 +96,12 @@ def sections() -> dict[str, type[msgspec.Struct]]:
 @cache
 def fields() -> dict[str, Field]:
     """Return every setting by key, in the schema's order."""
-    found: dict[str, Field] = {}
+    by_key: dict[str, Field] = {}
     for section, struct in sections().items():
         for field in msgspec.structs.fields(struct):
             key = f"{section}.{field.name}"
-            found[key] = _field(key, field.type, field.default)
-    return found
+            by_key[key] = _field(key, field.type, field.default)
+    return by_key
 
 
 def _field(key: str, kind: Any, default: Any) -> Field:
@@ -148,22 +148,22 @@ def read_text(field: Field, text: str) -> Value:
 def read_table(field: Field, text: str) -> str:
     """Check a table written as the text of a JSON object. Raises ValueError naming the wrong part."""
     section, _, name = field.key.partition(".")
-    kinds = {one.name: one.type for one in msgspec.structs.fields(sections()[section])}
+    kinds = {field_info.name: field_info.type for field_info in msgspec.structs.fields(sections()[section])}
     part_kind: Any = get_args(kinds[name])[1]
     try:
-        given = from_json(text, dict[str, Any])
+        table = from_json(text, dict[str, Any])
     except msgspec.DecodeError as error:
         raise ValueError(f"allowed: {field.allowed}, as JSON") from error
-    for part, value in given.items():
+    for part, value in table.items():
         try:
             from_values(value, part_kind, strict=False)
         except msgspec.ValidationError as error:
-            wrong, _, place = str(error).replace("Object contains", "there is an").partition(" - at ")
-            inner = place.strip("`").removeprefix("$").strip(".")
+            wrong, _, position = str(error).replace("Object contains", "there is an").partition(" - at ")
+            inner = position.strip("`").removeprefix("$").strip(".")
             raise ValueError(
                 f"{part}{'.' + inner if inner else ''}: {wrong[:1].lower()}{wrong[1:]}"
             ) from error
-    return msgspec.json.encode(given).decode()
+    return msgspec.json.encode(table).decode()
 
 
 def _number(field: Field, text: str) -> float | int | None:
@@ -220,8 +220,8 @@ def helps() -> dict[str, str]:
     texts: dict[str, str] = {}
     for section, struct in sections().items():
         node = by_class[struct.__name__]
-        own = inspect.cleandoc(ast.get_docstring(node) or "")
-        texts[section] = " ".join(own.split())
+        section_help = inspect.cleandoc(ast.get_docstring(node) or "")
+        texts[section] = " ".join(section_help.split())
         for line, after in zip(node.body, [*node.body[1:], None], strict=True):
             if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
                 texts[f"{section}.{line.target.id}"] = _docstring(after) or texts[section]

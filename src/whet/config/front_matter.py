@@ -32,15 +32,15 @@ def fields(text: str) -> dict[str, Any]:
     """Return the front matter's fields. Raises ConfigError, with the line if it is not valid YAML."""
     if len(text) > _LARGEST_CHARS:
         raise ConfigError(f"the front matter has more than {_LARGEST_CHARS:,} characters")
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for line in text.split("\n"):
         if not line.strip():
             continue
         plain = re.match(_PLAIN, line.rstrip())
-        if plain is None or plain[1] in found or " #" in plain[2]:
+        if plain is None or plain[1] in parsed or " #" in plain[2]:
             return _parse(text)
-        found[plain[1]] = plain[2].strip()
-    return found
+        parsed[plain[1]] = plain[2].strip()
+    return parsed
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -54,16 +54,22 @@ def is_theirs(url: str, root: str) -> bool:
 
     A platform's own files and sockets are on such hosts and need its token.
     """
-    here, there = origin(root), origin(re.sub(r"^ws(s?)://", r"http\1://", url))
-    if here is None or there is None or (here[0], here[2]) != (there[0], there[2]):
+    root_origin, url_origin = origin(root), origin(re.sub(r"^ws(s?)://", r"http\1://", url))
+    if (
+        root_origin is None
+        or url_origin is None
+        or (root_origin[0], root_origin[2]) != (url_origin[0], url_origin[2])
+    ):
         return False
-    return there[1] == here[1] or there[1].endswith(f".{here[1]}")
+    return url_origin[1] == root_origin[1] or url_origin[1].endswith(f".{root_origin[1]}")
 
 
 def is_this_machine(url: str) -> bool:
     """Return whether a URL leads to this machine's loopback."""
-    found = origin(url)
-    return found is not None and (found[1] in _LOOPBACK or bool(re.fullmatch(r"127(\.\d{1,3}){3}", found[1])))
+    url_origin = origin(url)
+    return url_origin is not None and (
+        url_origin[1] in _LOOPBACK or bool(re.fullmatch(r"127(\.\d{1,3}){3}", url_origin[1]))
+    )
 
 
 def goes_home(name: str, url: str) -> bool:
@@ -90,28 +96,28 @@ def key_names(model: ModelSettings) -> tuple[str, ...]:
     that.
     """
     home = HOMES.get(model.provider, KeyHome(""))
-    named = split_names(model.api_key_env)
-    if named and model.base_url:
-        return named
+    configured = split_names(model.api_key_env)
+    if configured and model.base_url:
+        return configured
     address = model.base_url or home.url
-    return tuple(name for name in named or home.keys if goes_home(name, address))
+    return tuple(name for name in configured or home.keys if goes_home(name, address))
 
 
 def search_server(search: SearchSettings) -> KeyHome:
     """Return a search engine's address, empty if unknown, and the variables whose keys may be sent there."""
     home = SEARCH_HOMES.get(search.provider, KeyHome(""))
     address = search.base_url or home.url
-    named = split_names(search.api_key_env)
-    if named and search.base_url:  # settings are paired only if one layer sets both
-        return KeyHome(address, named)
-    return KeyHome(address, tuple(name for name in named or home.keys if goes_home(name, address)))
+    configured = split_names(search.api_key_env)
+    if configured and search.base_url:  # settings are paired only if one layer sets both
+        return KeyHome(address, configured)
+    return KeyHome(address, tuple(name for name in configured or home.keys if goes_home(name, address)))
 
 
 def withheld(model: ModelSettings) -> tuple[str, ...]:
     """Return the variables that would hold the provider's keys but must not be sent to this address."""
     sent = key_names(model)
-    wanted = split_names(model.api_key_env) or HOMES.get(model.provider, KeyHome("")).keys
-    return tuple(name for name in wanted if name not in sent)
+    candidates = split_names(model.api_key_env) or HOMES.get(model.provider, KeyHome("")).keys
+    return tuple(name for name in candidates if name not in sent)
 
 
 def beside(model: ModelSettings, other: FallbackSettings | ReviewSettings | JudgeSettings) -> ModelSettings:
@@ -120,9 +126,9 @@ def beside(model: ModelSettings, other: FallbackSettings | ReviewSettings | Judg
         server = (other.provider, other.base_url, other.format, other.api_key_env)
     else:
         address = model.base_url or HOMES.get(model.provider, KeyHome("")).url
-        own = ",".join(name for name in split_names(other.api_key_env) if goes_home(name, address))
+        usable = ",".join(name for name in split_names(other.api_key_env) if goes_home(name, address))
         wire = other.format if other.format != "auto" else model.format
-        server = (model.provider, model.base_url, wire, own or model.api_key_env)
+        server = (model.provider, model.base_url, wire, usable or model.api_key_env)
     return msgspec.structs.replace(
         model,
         model=other.model,
@@ -176,20 +182,22 @@ def settle(section: str, named: Named, first: Named | None = None) -> Settled:
     `first` is the settled block of the first model, whose server this one inherits if it names none.
     """
     block, dropped = _one_server(named)
-    place = block if block.names_server or first is None else first
+    server_block = block if block.names_server or first is None else first
     names = split_names(block.api_key_env[0])
     is_paired = block.base_url[0] and block.base_url[1] == block.api_key_env[1] == 1
-    if block.api_key_env[1] < place.strength:
-        kept: tuple[str, ...] = ()
+    if block.api_key_env[1] < server_block.strength:
+        usable: tuple[str, ...] = ()
     elif is_paired:
-        kept = names
+        usable = names
     else:
-        kept = tuple(name for name in names if goes_home(name, place.address))
-    if kept != names:
-        block = msgspec.structs.replace(block, api_key_env=(",".join(kept), place.strength))
-        dropped["api_key_env"] = ",".join(kept)
-    lost = _lost(named, block, [name for name in names if name not in kept])
-    return Settled(block, dropped, _note(section, place, lost) if lost and place.address else "")
+        usable = tuple(name for name in names if goes_home(name, server_block.address))
+    if usable != names:
+        block = msgspec.structs.replace(block, api_key_env=(",".join(usable), server_block.strength))
+        dropped["api_key_env"] = ",".join(usable)
+    lost = _lost(named, block, [name for name in names if name not in usable])
+    return Settled(
+        block, dropped, _note(section, server_block, lost) if lost and server_block.address else ""
+    )
 
 
 def _one_server(named: Named) -> tuple[Named, dict[str, str]]:
@@ -220,9 +228,9 @@ def _lost(named: Named, block: Named, names: Sequence[str]) -> tuple[str, ...]:
 def _note(section: str, place: Named, lost: Sequence[str]) -> str:
     where = origin(place.address)
     host = f"{where[1]}:{where[2]}" if where else "this address"
-    whose = "belong to another server" if len(lost) > 1 else "belongs to another server"
+    explanation = "belong to another server" if len(lost) > 1 else "belongs to another server"
     return (
-        f"no key is sent to {host}: {' and '.join(lost)} {whose}."
+        f"no key is sent to {host}: {' and '.join(lost)} {explanation}."
         f" To send a key there, set {section}.base_url and {section}.api_key_env, both in config.yaml"
         + ("; or for this run: --api-key-env NAME, a variable of its own" if section == "model" else "")
     )

@@ -43,13 +43,13 @@ def fetch(home: Home, name: str) -> str:
     """Return a key of this home from the keyring. Raises ConfigError if it can't be read."""
     ring, fails = _ring()
     try:
-        found = ring.get_password(_service(home), name)
+        key_text = ring.get_password(_service(home), name)
     except fails as error:
         problem = f"{name} is in the keyring, which can't be read: {error}"
         raise ConfigError(problem, hint="unlock it") from error
-    if not found:
+    if not key_text:
         raise ConfigError(f"{name} is not in the keyring any more", hint=f"set it in {home.env}")
-    return found
+    return key_text
 
 
 def _ring() -> tuple[_Ring, tuple[type[Exception], ...]]:

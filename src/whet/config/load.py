@@ -82,8 +82,8 @@ def _settle_servers(
     notices for the person."""
     first: Named | None = None
     for section in ("model", "fallback", "review", "judge", "search"):
-        own = chosen | {"search.format": SettingOrigin("auto", "default")}
-        parts = {name: own[f"{section}.{name}"] for name in Named.__struct_fields__}
+        available = chosen | {"search.format": SettingOrigin("auto", "default")}
+        parts = {name: available[f"{section}.{name}"] for name in Named.__struct_fields__}
         if section == "search":
             first = None
         settled = settle(
@@ -94,10 +94,10 @@ def _settle_servers(
             key = f"{section}.{name}"
             decided_by = "base_url" if name != "base_url" else "provider"
             overridden[key] = (chosen[key], *overridden[key])
-            place = chosen[f"{section}.{decided_by}"].origin
-            if place == "default" and section != "search":
-                place = chosen[f"model.{decided_by}"].origin
-            chosen[key] = SettingOrigin(value, place)
+            deciding_origin = chosen[f"{section}.{decided_by}"].origin
+            if deciding_origin == "default" and section != "search":
+                deciding_origin = chosen[f"model.{decided_by}"].origin
+            chosen[key] = SettingOrigin(value, deciding_origin)
         if settled.note:
             yield settled.note
 
@@ -128,7 +128,7 @@ def parse_file(home: Home, text: str) -> tuple[SectionNode, ...]:
 
 def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:
     """Parse the text of a config.yaml and return its settings by key. Raises ConfigError."""
-    found: dict[str, SettingOrigin] = {}
+    settings: dict[str, SettingOrigin] = {}
     for section in parse_file(home, text):
         if section.name not in sections():
             raise _unknown(section.name, list(sections()), f"{home.config.name} line {section.key.line + 1}")
@@ -138,8 +138,8 @@ def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:
             if key not in fields():
                 raise _unknown(key, list(fields()), where)
             if entry.value is not None:
-                found[key] = SettingOrigin(_convert(fields()[key], entry.value, where), where)
-    return found
+                settings[key] = SettingOrigin(_convert(fields()[key], entry.value, where), where)
+    return settings
 
 
 def _from_file(home: Home) -> Mapping[str, SettingOrigin]:
@@ -186,21 +186,21 @@ def _convert(spec: Field, value: str | tuple[str, ...], where: str) -> Value:
 
 
 def _wrong(spec: Field, value: str | tuple[str, ...], where: str) -> ConfigError:
-    shown = nameless(f"[{', '.join(value)}]" if isinstance(value, tuple) else value)
-    shown = shown if len(shown) <= 60 else shown[:60] + "..."
+    value_text = nameless(f"[{', '.join(value)}]" if isinstance(value, tuple) else value)
+    value_text = value_text if len(value_text) <= 60 else value_text[:60] + "..."
     return ConfigError(
-        f"{where}: {spec.key} is {shown!r}; allowed: {spec.allowed}", hint=f"whet config why {spec.key}"
+        f"{where}: {spec.key} is {value_text!r}; allowed: {spec.allowed}", hint=f"whet config why {spec.key}"
     )
 
 
 def _unknown(key: str, candidates: list[str], where: str) -> ConfigError:
     close = nearest(key, candidates)
-    place = f"{where}: " if where else ""
+    prefix = f"{where}: " if where else ""
     last = key.rpartition(".")[2].lower()
     if last.endswith(("api_key", "apikey", "token", "secret", "password")):
-        return ConfigError(f"{place}{key} is not a setting", hint="keys go into the environment or .env")
+        return ConfigError(f"{prefix}{key} is not a setting", hint="keys go into the environment or .env")
     hint = f"did you mean {close}?" if close else "whet config list shows every key"
-    return ConfigError(f"{place}{key} is not a setting", hint=hint)
+    return ConfigError(f"{prefix}{key} is not a setting", hint=hint)
 
 
 def _strangers(environ: Mapping[str, str]) -> Iterator[str]:

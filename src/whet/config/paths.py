@@ -150,8 +150,8 @@ def read_whole(path: Path, limit_bytes: int, *, through_links: bool = True) -> b
             f"can't read {path}: {error.strerror}", hint=f"check the owner and mode of {path}"
         ) from error
     if not stat.S_ISREG(facts.st_mode):
-        what = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a plain file"
-        raise ConfigError(f"{path} is {what}", hint=f"move {path} away")
+        problem = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a plain file"
+        raise ConfigError(f"{path} is {problem}", hint=f"move {path} away")
     if (size := max(facts.st_size, len(raw))) > limit_bytes:
         raise ConfigError(
             f"{path} has {size:,} bytes, more than the {limit_bytes:,} that are read",

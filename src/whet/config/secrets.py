@@ -73,10 +73,10 @@ def env_warnings(home: Home) -> list[str]:
     mode = paths.mode_of(home.env)
     if mode is None:
         return []
-    found = [f"{home.env} line {n} is not NAME=VALUE and is ignored" for n in read_env(home).bad_lines]
+    warnings = [f"{home.env} line {n} is not NAME=VALUE and is ignored" for n in read_env(home).bad_lines]
     if mode & 0o077:
-        found.append(f"{home.env} can be read by others (mode {mode:04o}); run: chmod 600 {home.env}")
-    return found
+        warnings.append(f"{home.env} can be read by others (mode {mode:04o}); run: chmod 600 {home.env}")
+    return warnings
 
 
 def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
@@ -111,8 +111,8 @@ def set_secret(home: Home, name: str, value: str) -> None:
     quoted = re.sub(r'([\\"])', r"\\\1", value)
     line = f"{name}={value}" if re.fullmatch(r"[A-Za-z0-9._:/+=@-]*", value) else f'{name}="{quoted}"'
     lines = (paths.read_small(home.env) or "").splitlines()
-    kept = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
-    paths.replace(home.env, "\n".join([*kept, line]) + "\n", mode=0o600)
+    others = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
+    paths.replace(home.env, "\n".join([*others, line]) + "\n", mode=0o600)
 
 
 def keep_secret(home: Home, name: str, value: str) -> str:

@@ -152,15 +152,15 @@ def _plain(node: Any, where: str, name: str) -> Any:
 
 
 def _pairs(node: Any, where: str, prefix: str) -> list[tuple[Any, Any]]:
-    seen: dict[str, int] = {}
+    lines_by_name: dict[str, int] = {}
     pairs: list[tuple[Any, Any]] = list(node.value)
     for key, _ in pairs:
         if not isinstance(key, yaml.ScalarNode):
             raise _wrong(where, key, "a key must be a plain word")
         name = str(key.value)
-        if name in seen:
-            raise _wrong(where, key, f"`{prefix}{name}` is already set in line {seen[name]}")
-        seen[name] = key.start_mark.line + 1
+        if name in lines_by_name:
+            raise _wrong(where, key, f"`{prefix}{name}` is already set in line {lines_by_name[name]}")
+        lines_by_name[name] = key.start_mark.line + 1
     return pairs
 
 
@@ -180,6 +180,6 @@ def _wrong(where: str, node: Any, problem: str) -> ConfigError:
 def _unreadable(error: yaml.YAMLError, where: str) -> ConfigError:
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).splitlines()[0]
-    place = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    position = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     hint = "a value with `: `, ` #` or a leading special character needs quotes; indent with spaces"
-    return ConfigError(f"{where}{place} is not valid YAML: {problem}", hint=hint)
+    return ConfigError(f"{where}{position} is not valid YAML: {problem}", hint=hint)

@@ -35,10 +35,10 @@ def taken_apart(url: str) -> SplitResult:
     """Parse a webhook address. Raises AddressRefused if it is not a plain http or https address."""
     try:
         parts = urlsplit(url)
-        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError as error:  # brackets, letters or a port that no valid address has
         raise AddressRefused(_NONE) from error
-    if not is_one or parts.username is not None or not url.isascii() or not url.isprintable() or " " in url:
+    if not is_valid or parts.username is not None or not url.isascii() or not url.isprintable() or " " in url:
         raise AddressRefused(_NONE)
     return parts
 
@@ -52,8 +52,8 @@ async def resolve(url: str, *, allow_private: bool) -> Target:
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [ipaddress.ip_address(str(row[4][0]).partition("%")[0]) for row in found]
+    rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [ipaddress.ip_address(str(row[4][0]).partition("%")[0]) for row in rows]
     if not addresses:
         raise AddressRefused(f"{host} has no address")
     if not allow_private and not all(is_public(str(address)) for address in addresses):

@@ -64,8 +64,8 @@ def read_keys(path: Path) -> dict[str, PublicKey]:
     text = read_small(path)
     if text is None:
         raise NotFound(f"there is no public key file {path}", hint="it is made by: whet confirm serve")
-    found = [PublicKey.parse(line) for line in text.splitlines() if line.strip()]
-    return {key.id: key for key in found}
+    keys = [PublicKey.parse(line) for line in text.splitlines() if line.strip()]
+    return {key.id: key for key in keys}
 
 
 def read_checkpoints(path: Path) -> list[Checkpoint]:
@@ -187,7 +187,7 @@ def export(db: apsw.Connection, after_id: int = 0, until_id: int = 1 << 62) -> I
     sql = "SELECT * FROM events WHERE id > ? AND id <= ? ORDER BY id"
     for row in db.execute(sql, (after_id, until_id)):
         number, at_s, kind, request_id, principal, owner, data, digest = row
-        shown = {
+        event = {
             "id": number,
             "at": at_s,
             "kind": kind,
@@ -197,4 +197,4 @@ def export(db: apsw.Connection, after_id: int = 0, until_id: int = 1 << 62) -> I
             "data": msgspec.Raw(data.encode()),
             "hash": digest.hex(),
         }
-        yield _encode(shown) + b"\n"
+        yield _encode(event) + b"\n"

@@ -72,10 +72,10 @@ def _keys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolled]:
     )}  # fmt: skip
     logged: dict[str, _Enrolled] = {}
     for (data,) in db.execute("SELECT data FROM events WHERE kind = 'passkey_enrolled'"):
-        one = from_json(data, _Enrolled)
-        logged[one.passkey] = one
-        if table.get(one.passkey) != one:
-            problems.append(f"the passkey of {one.name} is not the one in the log")
+        enrolment = from_json(data, _Enrolled)
+        logged[enrolment.passkey] = enrolment
+        if table.get(enrolment.passkey) != enrolment:
+            problems.append(f"the passkey of {enrolment.name} is not the one in the log")
     return table | logged
 
 

@@ -47,28 +47,28 @@ def _record_problem(db: apsw.Connection, row: tuple[Any, ...], is_pruned: bool) 
     request_id, *content, digest, status, by, at, reason, used = row
     if problem := _content_problem(request_id, content, digest):
         return problem
-    told = _told(db, request_id)
-    if not told.digest:
+    logged = _told(db, request_id)
+    if not logged.digest:
         return "" if is_pruned and _may_be_pruned(db, request_id) else "the log says nothing of it"
-    if told.digest != digest:
+    if logged.digest != digest:
         return "its digest is not the one in the log"
-    if told.end is None:
+    if logged.end is None:
         if status != "pending":
             return f"it says {status}, the log says pending"
-        return _row_problem(db, request_id, told.record) or _votes_problem(db, request_id, told)
+        return _row_problem(db, request_id, logged.record) or _votes_problem(db, request_id, logged)
     names = ("status", "resolved_by", "resolved_at", "reason")
-    for name, here, said in zip(names, (status, by, at, reason), told.end, strict=True):
-        if here != said:
-            return f"its {name} says {here or 'nothing'}, the log says {said or 'nothing'}"
-    if told.is_used != (used is not None):
+    for name, stored_value, logged_value in zip(names, (status, by, at, reason), logged.end, strict=True):
+        if stored_value != logged_value:
+            return f"its {name} says {stored_value or 'nothing'}, the log says {logged_value or 'nothing'}"
+    if logged.is_used != (used is not None):
         return "whether it was consumed is not what the log says"
-    return _row_problem(db, request_id, told.record) or _votes_problem(db, request_id, told)
+    return _row_problem(db, request_id, logged.record) or _votes_problem(db, request_id, logged)
 
 
 def _content_problem(request_id: str, content: list[Any], digest: str) -> str:
     action, details, requester, session_key, expires_at = content
-    found = stored_digest(request_id, action, details, requester, session_key, expires_at)
-    return "" if found == digest else "its content was altered: it does not fit its digest"
+    actual_digest = stored_digest(request_id, action, details, requester, session_key, expires_at)
+    return "" if actual_digest == digest else "its content was altered: it does not fit its digest"
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -119,10 +119,10 @@ class _Told(msgspec.Struct):
 
 
 def _told(db: apsw.Connection, request_id: str) -> _Told:
-    told = _Told()
+    logged = _Told()
     for kind, principal, at_s, data in db.execute(_EVENTS, (request_id,)):
-        told.hear(kind, principal, at_s, _said(data))
-    return told
+        logged.hear(kind, principal, at_s, _said(data))
+    return logged
 
 
 def _may_be_pruned(db: apsw.Connection, request_id: str) -> bool:
@@ -145,10 +145,10 @@ def _row_problem(db: apsw.Connection, request_id: str, said: str) -> str:
 def _votes_problem(db: apsw.Connection, request_id: str, told: _Told) -> str:
     sql = "SELECT principal, verdict, at, reason FROM votes WHERE request_id = ?"
     stored = {row[0]: row[1:] for row in db.execute(sql, (request_id,))}
-    odd = sorted(
+    differing = sorted(
         name for name in stored.keys() | told.votes.keys() if stored.get(name) != told.votes.get(name)
     )
-    return f"the vote of {odd[0]} is not the one in the log" if odd else ""
+    return f"the vote of {differing[0]} is not the one in the log" if differing else ""
 
 
 def request_problem(db: apsw.Connection, request_id: str) -> str:

@@ -66,11 +66,11 @@ def _schema_problems(db: apsw.Connection) -> list[str]:
     if not isinstance(db, apsw.Connection):  # pyright: ignore[reportUnnecessaryIsInstance] a team's has the same calls
         return []
     version = int(db.pragma("user_version"))
-    with closing(apsw.Connection(":memory:")) as made:
+    with closing(apsw.Connection(":memory:")) as reference:
         for step in STEPS[:version]:
-            made.execute(step)
-        ours, here = _schema(made), _schema(db)
-    odd = sorted({name for _, name, _ in ours ^ here if not name.startswith("sqlite_")})
+            reference.execute(step)
+        expected, actual = _schema(reference), _schema(db)
+    odd = sorted({name for _, name, _ in expected ^ actual if not name.startswith("sqlite_")})
     return [f"the schema was altered: {', '.join(odd[:5])}"] if odd else []
 
 

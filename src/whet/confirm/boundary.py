@@ -43,9 +43,12 @@ class ServiceBoundary(msgspec.Struct, frozen=True):
     def forbids(self, path: Path) -> bool:
         """Return whether a path, after following its links, belongs to the service."""
         real = Path(os.path.realpath(path))
-        if any(real == Path(os.path.realpath(one)) for one in self.open_paths):
+        if any(real == Path(os.path.realpath(candidate)) for candidate in self.open_paths):
             return False
-        return any(real == one or one in real.parents for one in map(_real, (*self.paths, *self.sockets)))
+        return any(
+            real == candidate or candidate in real.parents
+            for candidate in map(_real, (*self.paths, *self.sockets))
+        )
 
     def touched_by(self, text: str) -> str:
         """Return the part of the service that a command's text names, or an empty string.
@@ -55,8 +58,8 @@ class ServiceBoundary(msgspec.Struct, frozen=True):
         """
         if re.search(self.secrets, text):
             return "a secret of the confirmation service"
-        if found := _DECIDING.search(text):
-            return found[0]
+        if match := _DECIDING.search(text):
+            return match[0]
         for name in (*map(str, self.paths), *map(str, self.sockets), *_FILES, "WHET_HOME/confirm"):
             if name in text:
                 return name

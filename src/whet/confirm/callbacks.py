@@ -161,11 +161,11 @@ class Callbacks:
         async with aclosing(client), asyncio.TaskGroup() as group:
             while True:
                 try:
-                    left_over = self._begin(lambda item: group.create_task(self._send(client, item)))
+                    has_waiting = self._begin(lambda item: group.create_task(self._send(client, item)))
                 except StoreError as error:
                     _logger.warning("what webhooks are due can't be read, trying again: %s", error.message)
-                    left_over = False
-                await self._slots.pause(left_over)
+                    has_waiting = False
+                await self._slots.pause(has_waiting)
 
     def _begin(self, send: Callable[[DueCallback], object]) -> bool:
         """Start the due webhooks that have a slot. Return whether some due webhook must wait for others to
@@ -173,7 +173,7 @@ class Callbacks:
 
         A long queue is read over several polls, so that one receiver's many webhooks don't hide another's.
         """
-        now_s, left_over = self._service.timeline.now_s(), False
+        now_s, has_waiting = self._service.timeline.now_s(), False
         for _ in range(_MOST_PAGES):
             bound = (now_s, *self._place)
             rows = self._service.database.read_now(
@@ -187,13 +187,13 @@ class Callbacks:
                     continue
                 run_after, number, url, principal = row
                 self._place = (run_after, number)
-                taken = self._slots.take(number, (receiver_of(url), principal or ""))
-                left_over = left_over or not taken
-                if taken and (item := self._service.database.read_one(_ONE, (number,))):
+                has_slot = self._slots.take(number, (receiver_of(url), principal or ""))
+                has_waiting = has_waiting or not has_slot
+                if has_slot and (item := self._service.database.read_one(_ONE, (number,))):
                     send(DueCallback(*item))  # type: ignore[arg-type]
             if len(rows) < _PAGE:
                 self._place = _START
-                return left_over
+                return has_waiting
         return True
 
     async def _send(self, client: HttpClient, item: DueCallback) -> None:
@@ -254,8 +254,8 @@ class Callbacks:
             return False
         if request is None:
             return False
-        said = (item.message_id, item.url, data)
-        return said == (f"msg_{request.id}", request.callback_url, outcome_of(request))
+        content = (item.message_id, item.url, data)
+        return content == (f"msg_{request.id}", request.callback_url, outcome_of(request))
 
     def _note(self, db: apsw.Connection, now_s: float, item: DueCallback, result: tuple[str, bool]) -> None:
         problem, is_final = result

@@ -39,11 +39,11 @@ def stored_digest(
 
     The text is not encoded again, so the digest stays the same whichever version wrote it.
     """
-    whole = (
+    text = (
         f'{{"action":{_quote(action)},"details":{details_json},"expiry":{_number(expiry_s)},'
         f'"id":{_quote(request_id)},"requester":{_quote(requester)},"session_key":{_quote(session_key)}}}'
     )
-    return hashlib.sha256(whole.encode()).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _write(value: object, parts: list[str]) -> None:

@@ -243,14 +243,14 @@ class ConfirmClient:
         With a `digest`, the call is refused if the request is not the one that was viewed. `code` is the
         second factor's.
         """
-        given = {"reason": reason, "digest": digest, "code": code}
-        body = {name: value for name, value in given.items() if value}
+        fields = {"reason": reason, "digest": digest, "code": code}
+        body = {name: value for name, value in fields.items() if value}
         return await self.call("POST", f"/confirm/{request_id}/{verdict}", body)
 
     async def list(self, status: str = "pending", limit: int = 50) -> list[dict[str, Any]]:
         """Return requests, newest first."""
-        found = await self.call("GET", f"/confirm?status={status}&limit={limit}")
-        return cast("list[dict[str, Any]]", found["requests"])
+        answer = await self.call("GET", f"/confirm?status={status}&limit={limit}")
+        return cast("list[dict[str, Any]]", answer["requests"])
 
     async def events(self, after_id: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """Yield events as they arrive, after `after_id` or from now on. A lost connection is resumed without
@@ -286,24 +286,24 @@ class ConfirmClient:
         """Make one call and return its JSON. Raises Failed for a status of 400 or more, or Unreachable."""
         try:
             answer = await self._http.request(method, path, json=body, headers=headers, timeout=timeout_s)
-            read: object = msgspec.json.decode(answer.content)
+            decoded: object = msgspec.json.decode(answer.content)
         except (httpx2.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except msgspec.DecodeError as error:
             raise Unreachable(f"{self.url} is not a confirmation service") from error
         except (ValueError, RecursionError) as error:  # NaN, a lone surrogate, thousands of nesting levels
             raise Failed(f"this can't be asked: {error}", status=400, body={}) from error
-        shown = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+        content = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
         if answer.status_code >= 400:
-            message = str(shown.get("error") or f"answered {answer.status_code}")
+            message = str(content.get("error") or f"answered {answer.status_code}")
             wait = answer.headers.get("retry-after", "0")
             raise Failed(
                 message,
                 status=answer.status_code,
-                body=shown,
+                body=content,
                 retry_after_s=float(wait) if wait.isdigit() else 0.0,
             )
-        return shown
+        return content
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(
@@ -382,17 +382,17 @@ def requires_confirmation(
     """
 
     def wrap(function: Callable[P, T]) -> Callable[P, T]:
-        shape = inspect.signature(function)
+        signature = inspect.signature(function)
 
         async def guarded(call: Callable[[], Any], *args: P.args, **kwargs: P.kwargs) -> Any:
-            details = _arguments(shape, args, kwargs)
-            text = describe.format_map(details) if describe else f"{function.__qualname__}{shape}"
+            details = _arguments(signature, args, kwargs)
+            text = describe.format_map(details) if describe else f"{function.__qualname__}{signature}"
             async with ConfirmClient(url, token) as client:
                 ticket = await client.confirm(action, text, details, ask)
                 try:
-                    if _arguments(shape, args, kwargs) != details:
-                        said = "the arguments changed while a person decided"
-                        raise ConfirmationRefused(said, status="refused", request_id=ticket.id)
+                    if _arguments(signature, args, kwargs) != details:
+                        message = "the arguments changed while a person decided"
+                        raise ConfirmationRefused(message, status="refused", request_id=ticket.id)
                     result = call()
                     if inspect.isawaitable(result):
                         result = await result
@@ -438,8 +438,10 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
-        named = {str(key): _plain(item) for key, item in items.items()}
-        return named if len(named) == len(items) else repr(items)  # show both if two keys have the same text
+        members = {str(key): _plain(item) for key, item in items.items()}
+        return (
+            members if len(members) == len(items) else repr(items)
+        )  # show both if two keys have the same text
     if isinstance(value, list | tuple):
         return [_plain(item) for item in cast("list[Any]", value)]
     return repr(value)

@@ -90,8 +90,8 @@ class ConfirmDatabase(DatabaseFile):
         ours.
         """
         try:
-            found = os.stat(self._place)  # a str: formatting a Path runs Python code before each commit
-            now = found.st_dev, found.st_ino
+            status = os.stat(self._place)  # a str: formatting a Path runs Python code before each commit
+            now = status.st_dev, status.st_ino
         except OSError:
             now = (0, 0)
         self._identity = self._identity or now
@@ -102,13 +102,13 @@ class ConfirmDatabase(DatabaseFile):
             )
 
     def _connect(self) -> apsw.Connection:
-        made = super()._connect()
+        connection = super()._connect()
         try:
             self._check_place()
         except StoreCorrupt:
-            made.close()
+            connection.close()
             raise
-        return made
+        return connection
 
     @classmethod
     def advised(cls, error: StoreError, path: Path) -> StoreError:

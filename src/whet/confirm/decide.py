@@ -113,8 +113,8 @@ def _people(votes: list[Vote], verdict: Verdict) -> list[str]:
 
     A person who changed the details counts like everyone else.
     """
-    said = [vote.principal for vote in votes if vote.verdict == verdict]
-    return [*{person_key(name): name for name in said}.values()] if len(said) > 1 else said
+    names = [vote.principal for vote in votes if vote.verdict == verdict]
+    return [*{person_key(name): name for name in names}.values()] if len(names) > 1 else names
 
 
 def _not_allowed(
@@ -169,8 +169,8 @@ def _signed(
     if not ballot.passkey:
         if not request.plan.needs_passkey or ballot.verdict != "approve":
             return None, None
-        said = "it takes your passkey, on the web page"
-        return None, RequestOutcome("passkey", said, request)
+        message = "it takes your passkey, on the web page"
+        return None, RequestOutcome("passkey", message, request)
     vote = ballot.verdict, request.digest
     site = request.id, passkeys.PasskeyOrigin(ballot.origin)
     proof, problem = passkeys.use(tx, who.name, ballot.passkey, vote, site)
@@ -352,25 +352,25 @@ def reveal(tx: Tx, request_id: str, who: Caller) -> None:
 
 def expire(tx: Tx, limit: int) -> int:
     """Expire overdue requests, at most `limit`, and return their number."""
-    found = requests.due(tx.connection, tx.now_s, limit)
-    for request in found:
+    overdue = requests.due(tx.connection, tx.now_s, limit)
+    for request in overdue:
         requests.settle(tx, request, "expired", BY_TIMEOUT, is_altered=bool(_problem(tx, request)))
-    return len(found)
+    return len(overdue)
 
 
 def end_all(tx: Tx, limit: int) -> int:
     """Expire pending requests now, regardless of their deadline, at most `limit`, and return their number."""
-    found = requests.due(tx.connection, math.inf, limit)
+    pending = requests.due(tx.connection, math.inf, limit)
     why = "the service's clock was corrected"
-    for request in found:
+    for request in pending:
         requests.settle(tx, request, "expired", BY_TIMEOUT, why, is_altered=bool(_problem(tx, request)))
-    return len(found)
+    return len(pending)
 
 
 def escalate(tx: Tx, limit: int) -> int:
     """Escalate overdue requests to the next group, at most `limit`, and return their number."""
-    found = requests.to_escalate(tx.connection, tx.now_s, limit)
-    for request in found:
+    overdue = requests.to_escalate(tx.connection, tx.now_s, limit)
+    for request in overdue:
         group = request.plan.escalate_to
         is_altered = not group or _problem(tx, request)
         tx.connection.execute("UPDATE requests SET escalated_at = ? WHERE seq = ?", (tx.now_s, request.seq))
@@ -378,7 +378,7 @@ def escalate(tx: Tx, limit: int) -> int:
             tx.sealer.newest.pop("requests", None)
         if group:
             tx.record("escalated", request.id, "system:policy", request.principal, {"group": group})
-    return len(found)
+    return len(overdue)
 
 
 def _open_request(

@@ -41,8 +41,8 @@ class EventLog:
 
     def newer(self, after_id: int) -> Sequence[AuditEvent]:
         """Return the next events after `after_id`, from memory if possible, otherwise from the database."""
-        kept = self.hub.after(after_id)
-        return self.history(after_id=after_id) if kept is None else kept
+        recent = self.hub.after(after_id)
+        return self.history(after_id=after_id) if recent is None else recent
 
     def history(self, *, request_id: str = "", after_id: int = 0, limit: int = _PAGE) -> list[AuditEvent]:
         """Return events, oldest first, after `after_id`: of one request, or of all."""
@@ -80,10 +80,10 @@ class EventLog:
 
     def catch_up(self, timeline: Timeline) -> None:
         """Publish the events that other processes wrote, and advance the clock past them."""
-        found = self.history(after_id=self.hub.last_id)
-        if found:
-            timeline.raise_floor(found[-1].at)
-            self._make_known(found)
+        events = self.history(after_id=self.hub.last_id)
+        if events:
+            timeline.raise_floor(events[-1].at)
+            self._make_known(events)
 
     def publish(self, result: tuple[object, list[AuditEvent]] | None, error: BaseException | None) -> None:
         """Publish the events that a finished write committed, or nothing if it failed."""
@@ -109,9 +109,9 @@ class EventLog:
         if event.kind == "submitted":
             self.pending_by[event.owner] = self.pending_by.get(event.owner, 0) + 1
         elif event.kind in ("decided", "expired", "cancelled"):
-            left = self.pending_by.get(event.owner, 0) - 1
-            if left > 0:
-                self.pending_by[event.owner] = left
+            remaining = self.pending_by.get(event.owner, 0) - 1
+            if remaining > 0:
+                self.pending_by[event.owner] = remaining
             else:
                 self.pending_by.pop(event.owner, None)
 

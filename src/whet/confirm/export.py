@@ -54,21 +54,21 @@ class LogDestination(Protocol):
 
 def parse_destination(address: str, variables: Mapping[str, str]) -> LogDestination:
     """Parse an address from the command line. Raises ConfigError."""
-    kind, _, rest = address.partition(":")
+    kind, _, target = address.partition(":")
     parts = urlsplit(address)
     try:
         port = parts.port
     except ValueError:
         kind = ""
         port = None
-    if kind == "otlp" and rest.startswith(("http://", "https://")) and urlsplit(rest).hostname:
-        return OtlpLogs(rest, _headers(variables.get("OTEL_EXPORTER_OTLP_HEADERS", "")))
+    if kind == "otlp" and target.startswith(("http://", "https://")) and urlsplit(target).hostname:
+        return OtlpLogs(target, _headers(variables.get("OTEL_EXPORTER_OTLP_HEADERS", "")))
     if kind == "syslog+tcp" and parts.hostname:
         return SyslogStream(parts.hostname, port or 601)
     if kind == "syslog+udp" and parts.hostname:
         return SyslogDatagrams((parts.hostname, port or 514))
-    if kind == "syslog+unix" and rest.startswith("/"):
-        return SyslogDatagrams(f"/{rest.lstrip('/')}")
+    if kind == "syslog+unix" and target.startswith("/"):
+        return SyslogDatagrams(f"/{target.lstrip('/')}")
     raise ConfigError(
         f"{address!r} is no destination of the log",
         hint="otlp:http://127.0.0.1:4318/v1/logs, syslog+udp://host:514, syslog+tcp://host:601,"
@@ -77,7 +77,7 @@ def parse_destination(address: str, variables: Mapping[str, str]) -> LogDestinat
 
 
 def _headers(text: str) -> dict[str, str]:
-    pairs = (one.partition("=") for one in text.split(",") if "=" in one)
+    pairs = (pair.partition("=") for pair in text.split(",") if "=" in pair)
     return {name.strip().lower(): unquote(value.strip()) for name, _, value in pairs}
 
 
@@ -119,7 +119,7 @@ def otlp_logs(events: Sequence[AuditEvent]) -> object:
 
 def _record(event: AuditEvent) -> dict[str, object]:
     is_alarming = event.kind in _ALARMING
-    named = {
+    attributes = {
         "event.name": f"whet.confirm.{event.kind}",
         "whet.confirm.event_id": event.id,
         "whet.confirm.request_id": event.request_id,
@@ -134,7 +134,7 @@ def _record(event: AuditEvent) -> dict[str, object]:
         "severityNumber": 13 if is_alarming else 9,
         "severityText": "WARN" if is_alarming else "INFO",
         "body": {"stringValue": event.data},
-        "attributes": [_attribute(name, value) for name, value in named.items() if value != ""],
+        "attributes": [_attribute(name, value) for name, value in attributes.items() if value != ""],
     }
 
 
@@ -198,8 +198,8 @@ class SyslogDatagrams:
             family, address = socket.AF_UNIX, self._where
         else:
             loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(*self._where, type=socket.SOCK_DGRAM)
-            family, address = found[0][0], found[0][4]
+            rows = await loop.getaddrinfo(*self._where, type=socket.SOCK_DGRAM)
+            family, address = rows[0][0], rows[0][4]
         sock = socket.socket(family, socket.SOCK_DGRAM)
         sock.setblocking(False)
         try:
@@ -220,11 +220,11 @@ def syslog_line(event: AuditEvent) -> bytes:
     """Format an event as an RFC 5424 message. The event's data, JSON, is the text."""
     severity = _WARNING if event.kind in _ALARMING else _INFO
     at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    named = {
+    params = {
         "id": str(event.id), "request": event.request_id, "principal": event.principal,
         "owner": event.owner, "hash": event.hash.hex(),
     }  # fmt: skip
-    pairs = "".join(f' {name}="{_quoted(value)}"' for name, value in named.items() if value)
+    pairs = "".join(f' {name}="{_quoted(value)}"' for name, value in params.items() if value)
     host = "".join(sign for sign in socket.gethostname() if "!" <= sign <= "~")[:255] or "-"
     head = f"<{_FACILITY * 8 + severity}>1 {at} {host} whet-confirm {os.getpid()} {event.kind[:32]}"
     return f"{head} [whet@32473{pairs}] \N{ZERO WIDTH NO-BREAK SPACE}{event.data}".encode()

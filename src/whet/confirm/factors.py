@@ -101,8 +101,8 @@ def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
         "UPDATE second_factors SET failures = ?, failed_at = ? WHERE name = ?", (failures + 1, tx.now_s, name)
     )
     tx.record("factor_failed", request_id, name, data={"why": why})
-    said = "this code was used before: wait for the next one" if step else "this code is wrong"
-    return CodeCheck(said, _pause_s(failures + 1))
+    message = "this code was used before: wait for the next one" if step else "this code is wrong"
+    return CodeCheck(message, _pause_s(failures + 1))
 
 
 def _pause_s(failures: int) -> float:
@@ -114,12 +114,12 @@ def _pause_s(failures: int) -> float:
 
 def _step_of(secret: bytes, code: str, now_s: float) -> int | None:
     """Return the newest step that a code belongs to, within one step of clock drift, or None."""
-    here = int(now_s) // STEP_S
-    found = None
-    for step in range(here - _DRIFT_STEPS, here + _DRIFT_STEPS + 1):
+    current = int(now_s) // STEP_S
+    match = None
+    for step in range(current - _DRIFT_STEPS, current + _DRIFT_STEPS + 1):
         if hmac.compare_digest(code_at(secret, step).encode(), code.encode()):
-            found = step
-    return found
+            match = step
+    return match
 
 
 def _box(key: SigningKey) -> AESGCM:

@@ -20,10 +20,10 @@ def run_hook(text: str, *, url: str, patterns: Sequence[str], timeout_s: int) ->
     """Return the hook's output: the decision as JSON, or an empty object for a tool that needs no
     confirmation."""
     try:
-        read: object = json.loads(text)
+        decoded: object = json.loads(text)
     except (ValueError, RecursionError):
-        read = None
-    event = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+        decoded = None
+    event = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
     name = event.get("hook_event_name")
     tool = event.get("tool_name")
     if name not in ("PreToolUse", _PERMISSION) or not isinstance(tool, str):
@@ -40,8 +40,8 @@ def run_hook(text: str, *, url: str, patterns: Sequence[str], timeout_s: int) ->
 
 
 def _ask(event: dict[str, Any], tool: str, url: str, timeout_s: int) -> str:
-    given = event.get("tool_input")
-    details = cast("dict[str, Any]", given) if isinstance(given, dict) else {"input": given}
+    tool_input = event.get("tool_input")
+    details = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {"input": tool_input}
     session = str(event.get("session_id", ""))
     call = str(event.get("tool_use_id", ""))
     ask = ConfirmOptions(
@@ -58,10 +58,10 @@ def _ask(event: dict[str, Any], tool: str, url: str, timeout_s: int) -> str:
 
 def _answer(name: str, decision: str, reason: str) -> str:
     if name == _PERMISSION:
-        shown: dict[str, Any] = {"behavior": decision}
+        answer: dict[str, Any] = {"behavior": decision}
         if decision == "deny":
-            shown["message"] = reason
-        specific: dict[str, Any] = {"hookEventName": name, "decision": shown}
+            answer["message"] = reason
+        specific: dict[str, Any] = {"hookEventName": name, "decision": answer}
     else:
         specific = {
             "hookEventName": "PreToolUse",

@@ -122,10 +122,10 @@ class Hub:
             await asyncio.sleep(attended_s)
             return
         loop = asyncio.get_running_loop()
-        self._rest = rest = loop.create_future()
-        timer = loop.call_later(in_step(alone_s), wake, (rest,))
+        self._rest = future = loop.create_future()
+        timer = loop.call_later(in_step(alone_s), wake, (future,))
         try:
-            await rest
+            await future
         finally:
             self._rest = None
             timer.cancel()

@@ -101,9 +101,9 @@ def load_key(path: Path, *, may_make: bool) -> SigningKey:
                 f"the signing key {path} is missing, and the audit log was signed with it",
                 hint="restore it from your backup, or start with --new-key to sign with a new one",
             )
-        made = SigningKey.new()
-        made.write(path)
-        return made
+        key = SigningKey.new()
+        key.write(path)
+        return key
     mode = mode_of(path) or 0
     if mode & 0o077:
         raise ConfigError(

@@ -28,8 +28,8 @@ def action_key(action: str) -> str:
     if _PLAIN.fullmatch(action):
         return action
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", action).casefold())
-    kept = "".join(c for c in folded if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
-    return " ".join(kept.split())
+    visible = "".join(c for c in folded if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    return " ".join(visible.split())
 
 
 @lru_cache(maxsize=4096)
@@ -51,8 +51,8 @@ def is_same_person(one: str, other: str) -> bool:
 
 def new_request_id(now_s: float) -> str:
     """Return a new id for a request that is submitted at `now_s` (Unix seconds)."""
-    rest, digit = divmod(int(now_s * 1000), len(_DIGITS))
-    return f"{_time_part(rest)}{_DIGITS[digit]:c}{_random_part()}"
+    quotient, digit = divmod(int(now_s * 1000), len(_DIGITS))
+    return f"{_time_part(quotient)}{_DIGITS[digit]:c}{_random_part()}"
 
 
 @lru_cache(maxsize=1)  # changes every 62 ms
@@ -65,7 +65,7 @@ def _time_part(rest: int) -> str:
 
 
 def _random_part() -> str:
-    found = b""
-    while len(found) < _RANDOM_DIGITS:
-        found += secrets.token_bytes(24).translate(_AS_DIGIT, _UNEVEN)
-    return found[:_RANDOM_DIGITS].decode()
+    digits = b""
+    while len(digits) < _RANDOM_DIGITS:
+        digits += secrets.token_bytes(24).translate(_AS_DIGIT, _UNEVEN)
+    return digits[:_RANDOM_DIGITS].decode()

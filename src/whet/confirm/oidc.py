@@ -97,17 +97,17 @@ def read_oidc(path: Path, is_named: bool = False) -> OidcSettings | None:
             raise ConfigError(f"there is no file {path}", hint="docs/confirm-people.md shows one")
         return None
     try:
-        found = from_values(tomllib.loads(text), OidcSettings)
+        settings = from_values(tomllib.loads(text), OidcSettings)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {error}", hint="docs/confirm-people.md shows the file") from error
-    if not _is_safe(found.issuer):
-        raise ConfigError(f"{path}: issuer must be an https address", hint=found.issuer)
-    if not found.approve_groups and not found.audit_groups:
+    if not _is_safe(settings.issuer):
+        raise ConfigError(f"{path}: issuer must be an https address", hint=settings.issuer)
+    if not settings.approve_groups and not settings.audit_groups:
         raise ConfigError(f"{path}: nobody may come in", hint='approve_groups = ["release-managers"]')
-    if "openid" not in found.scopes or not 0 < found.session_hours <= 168:
+    if "openid" not in settings.scopes or not 0 < settings.session_hours <= 168:
         raise ConfigError(f"{path}: scopes must have openid, session_hours be at most 168")
     load()
-    return found
+    return settings
 
 
 def load() -> None:
@@ -132,10 +132,10 @@ class OidcProvider:
 
     async def begin(self) -> SignInAttempt:
         """Return the URL to send a person to, with the values that must come back. Raises SignInRefused."""
-        found = await self._discover()
+        endpoints = await self._discover()
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
-        asked = {
+        parameters = {
             "response_type": "code",
             "client_id": self.settings.client_id,
             "redirect_uri": self._redirect,
@@ -145,14 +145,14 @@ class OidcProvider:
             "code_challenge": challenge.decode(),
             "code_challenge_method": "S256",
         }
-        joint = "&" if urlsplit(found.authorization_endpoint).query else "?"
+        joint = "&" if urlsplit(endpoints.authorization_endpoint).query else "?"
         return SignInAttempt(
-            state, nonce, verifier, f"{found.authorization_endpoint}{joint}{urlencode(asked)}"
+            state, nonce, verifier, f"{endpoints.authorization_endpoint}{joint}{urlencode(parameters)}"
         )
 
     async def finish(self, attempt: SignInAttempt, code: str) -> OidcPerson:
         """Exchange `code` and return the person who logged in. Raises SignInRefused."""
-        found = await self._discover()
+        endpoints = await self._discover()
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -161,8 +161,8 @@ class OidcProvider:
             "code_verifier": attempt.verifier,
         }
         auth = httpx2.BasicAuth(self.settings.client_id, self._secret) if self._secret else None
-        body = await self._call("POST", found.token_endpoint, data=form, auth=auth)
-        claims = await self._claims(found, _read(body, _Tokens).id_token)
+        body = await self._call("POST", endpoints.token_endpoint, data=form, auth=auth)
+        claims = await self._claims(endpoints, _read(body, _Tokens).id_token)
         if not secrets.compare_digest(
             str(claims.get("nonce", "")).encode("utf-8", "replace"), attempt.nonce.encode()
         ):
@@ -177,12 +177,12 @@ class OidcProvider:
         if settings.name_claim == "email" and claims.get("email_verified") is not True:
             raise SignInRefused("the provider has not verified this e-mail address")
         groups = tuple(_listed(claims.get(settings.groups_claim)))
-        opens: dict[Role, tuple[str, ...]] = {
+        groups_by_role: dict[Role, tuple[str, ...]] = {
             "approve": settings.approve_groups,
             "audit": settings.audit_groups,
         }
-        for role, those in opens.items():
-            if set(those) & set(groups):
+        for role, role_groups in groups_by_role.items():
+            if set(role_groups) & set(groups):
                 return OidcPerson(settings.issuer, str(claims["sub"]), name, role, groups)
         raise SignInRefused(f"{name[:60]} is in no group that may come in here")
 
@@ -207,7 +207,7 @@ class OidcProvider:
             )
         except jwt.PyJWTError as error:
             raise SignInRefused(f"the provider's signature or claims don't hold: {error}") from error
-        others = [one for one in _listed(claims["aud"]) if one != self.settings.client_id]
+        others = [client for client in _listed(claims["aud"]) if client != self.settings.client_id]
         if others and claims.get("azp") != self.settings.client_id:
             raise SignInRefused("the provider's answer is for somebody else, too")
         return claims
@@ -228,13 +228,13 @@ class OidcProvider:
         if self._found is None or now_s - self._found[0] > _KNOWN_FOR_S:
             issuer = self.settings.issuer
             raw = await self._call("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-            found = _read(raw, _Discovered)
-            if found.issuer != issuer:
+            endpoints = _read(raw, _Discovered)
+            if endpoints.issuer != issuer:
                 raise SignInRefused("the provider calls itself by another address than oidc.toml does")
-            addresses = (found.authorization_endpoint, found.token_endpoint, found.jwks_uri)
-            if not all(_is_safe(one) for one in addresses):
+            addresses = (endpoints.authorization_endpoint, endpoints.token_endpoint, endpoints.jwks_uri)
+            if not all(_is_safe(address) for address in addresses):
                 raise SignInRefused("the provider names an address that is not https")
-            self._found, self._keys = (now_s, found), {}
+            self._found, self._keys = (now_s, endpoints), {}
         return self._found[1]
 
     async def _call(self, method: str, url: str, **given: Any) -> bytes:
@@ -258,7 +258,7 @@ def _read(body: bytes, shape: type[Any]) -> Any:
 def _listed(value: object) -> list[str]:
     """Return the strings in a list, or an empty list for any other value."""
     return (
-        [one for one in cast("list[object]", value) if isinstance(one, str)]
+        [item for item in cast("list[object]", value) if isinstance(item, str)]
         if isinstance(value, list)
         else []
     )

@@ -160,13 +160,13 @@ def make_first_tokens(service: ConfirmService, where: Places) -> list[Path]:
         tx = Tx(db, service.timeline.now_s(), service.key)
         if tokens.TOKENS.all(db):
             return {}
-        made = {"submit": "agent", "approve": "owner"}
-        return {role: tokens.create(tx, name, role, by=BY_START)[1] for role, name in made.items()}
+        names = {"submit": "agent", "approve": "owner"}
+        return {role: tokens.create(tx, name, role, by=BY_START)[1] for role, name in names.items()}
 
-    made = service.database.write_now(make)
-    for role, secret in made.items():
+    secrets = service.database.write_now(make)
+    for role, secret in secrets.items():
         replace(where.token(role), secret + "\n", mode=0o600)
-    return [where.token(role) for role in made]
+    return [where.token(role) for role in secrets]
 
 
 def _settle_new_key(where: Places, database: ConfirmDatabase) -> None:
@@ -198,16 +198,16 @@ def _last_key(where: Places) -> dict[str, PublicKey]:
 def _publish(path: Path, key: SigningKey) -> None:
     """Store every public key that was ever in use, one per line, so that old checkpoints can be checked. The
     last one is the current key."""
-    known = (read_small(path) or "").split()
-    if known[-1:] != [key.public.text]:
-        others = [text for text in known if text != key.public.text]
+    texts = (read_small(path) or "").split()
+    if texts[-1:] != [key.public.text]:
+        others = [text for text in texts if text != key.public.text]
         replace(path, "\n".join([*others, key.public.text]) + "\n", mode=0o644)
 
 
 def known_keys(where: Places) -> dict[str, PublicKey]:
     """Return every public key that was ever in use here, by id. The last one is the current key."""
-    found = [PublicKey.parse(line) for line in (read_small(where.public_key) or "").split()]
-    return {key.id: key for key in found}
+    keys = [PublicKey.parse(line) for line in (read_small(where.public_key) or "").split()]
+    return {key.id: key for key in keys}
 
 
 def _has_checkpoints(db: apsw.Connection) -> bool:
@@ -216,10 +216,10 @@ def _has_checkpoints(db: apsw.Connection) -> bool:
 
 def _marks(where: Places, watermark: Watermark, terms: StartTerms) -> list[LogMark]:
     """Return how far the log went according to the last run, exported checkpoints and witnesses."""
-    seen = watermark.read()
-    files = (where.checkpoints, *terms.witnesses) if seen or not where.is_elsewhere else terms.witnesses
-    found = [seen, *(last_mark(path) for path in files)]
-    return [mark for mark in found if mark is not None]
+    latest = watermark.read()
+    files = (where.checkpoints, *terms.witnesses) if latest or not where.is_elsewhere else terms.witnesses
+    marks = [latest, *(last_mark(path) for path in files)]
+    return [mark for mark in marks if mark is not None]
 
 
 def _put_away(where: Places) -> None:

@@ -113,7 +113,7 @@ def enrolling_options(name: str, csrf: str, site: PasskeyOrigin, known: list[str
         authenticator_selection=AuthenticatorSelectionCriteria(
             user_verification=UserVerificationRequirement.REQUIRED
         ),
-        exclude_credentials=[PublicKeyCredentialDescriptor(id=unbase64(one)) for one in known],
+        exclude_credentials=[PublicKeyCredentialDescriptor(id=unbase64(passkey_id)) for passkey_id in known],
     )
     return json.loads(options_to_json(options))
 
@@ -124,7 +124,7 @@ def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
     from webauthn.helpers.exceptions import WebAuthnException
 
     try:
-        found = verify_registration_response(
+        registration = verify_registration_response(
             credential=text,
             expected_challenge=enrolling_challenge(csrf),
             expected_rp_id=site.host,
@@ -133,12 +133,12 @@ def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
         )
     except (WebAuthnException, ValueError, KeyError, TypeError) as error:
         return f"the passkey was not taken: {error}"
-    id_, key = base64url(found.credential_id), base64url(found.credential_public_key)
+    id_, key = base64url(registration.credential_id), base64url(registration.credential_public_key)
     if tx.connection.execute("SELECT 1 FROM passkeys WHERE id = ?", (id_,)).fetchone():
         return "this passkey is known already"
     tx.connection.execute(
         "INSERT INTO passkeys VALUES (?, ?, ?, ?, ?, ?, NULL)",
-        (id_, name, key, site.host, found.sign_count, tx.now_s),
+        (id_, name, key, site.host, registration.sign_count, tx.now_s),
     )
     data: dict[str, object] = {"name": name, "passkey": id_, "public_key": key, "host": site.host}
     tx.record("passkey_enrolled", principal=name, data=data)
@@ -197,9 +197,9 @@ def use(
 
 def _proof(said: _Assertion) -> PasskeyProof:
     """Decode the browser's assertion and normalise each base64url text. Raises ValueError."""
-    given = said.response
-    texts = (said.id, given.client_data_JSON, given.authenticator_data, given.signature)
-    return PasskeyProof(*(base64url(unbase64(one)) for one in texts))
+    response = said.response
+    texts = (said.id, response.client_data_JSON, response.authenticator_data, response.signature)
+    return PasskeyProof(*(base64url(unbase64(text)) for text in texts))
 
 
 def _was_used(db: apsw.Connection, request_id: str, name: str, proof: PasskeyProof) -> bool:
@@ -210,7 +210,9 @@ def _was_used(db: apsw.Connection, request_id: str, name: str, proof: PasskeyPro
     )
     sql = checked_select("data", "events", where, "id")
     before = (from_json(row[0], _Vote).proof for row in db.execute(sql, (request_id, name)))
-    return any(_mark(one.signature) == _mark(proof.signature) for one in before if one is not None)
+    return any(
+        _mark(earlier.signature) == _mark(proof.signature) for earlier in before if earlier is not None
+    )
 
 
 def _mark(signature: str) -> bytes | int:
@@ -247,7 +249,7 @@ def _checked(
 
     key, host, count = known
     try:
-        found = verify_authentication_response(
+        verification = verify_authentication_response(
             credential={
                 "id": proof.credential,
                 "rawId": proof.credential,
@@ -267,4 +269,4 @@ def _checked(
         )
     except (WebAuthnException, ValueError, KeyError, TypeError) as error:
         return f"the passkey's signature does not fit: {error}", 0
-    return "", found.new_sign_count
+    return "", verification.new_sign_count

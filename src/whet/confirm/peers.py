@@ -18,18 +18,18 @@ def peers_of(approvers: Iterable[str], submitters: Iterable[str]) -> Peers:
 
     Raises ConfigError for an unknown user name, and for a user who would both submit and decide.
     """
-    found: dict[int, Caller] = {}
-    given: tuple[tuple[Role, Iterable[str]], ...] = (("approve", approvers), ("submit", submitters))
-    for role, names in given:
+    peers: dict[int, Caller] = {}
+    groups: tuple[tuple[Role, Iterable[str]], ...] = (("approve", approvers), ("submit", submitters))
+    for role, names in groups:
         for name in names:
             uid, user = _user(name)
-            if uid in found and found[uid].role != role:
+            if uid in peers and peers[uid].role != role:
                 raise ConfigError(
                     f"{user} would ask and decide",
                     hint="let agents run as a user of their own: --submitter NAME",
                 )
-            found[uid] = Caller(user, role, f"uid:{uid}")
-    return found
+            peers[uid] = Caller(user, role, f"uid:{uid}")
+    return peers
 
 
 def _user(name: str) -> tuple[int, str]:

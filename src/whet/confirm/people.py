@@ -47,9 +47,9 @@ def enter(tx: Tx, person: OidcPerson, valid_s: float) -> str:
     until_s = tx.now_s + valid_s
     values = (name, person.issuer, person.subject, person.role, tx.now_s, until_s)
     db.execute("INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?, ?)", values)
-    stand_ins.set_groups(tx, name, (f"oidc:{one}" for one in person.groups), until_s)
-    said: dict[str, object] = {"issuer": person.issuer, "subject": person.subject, "role": person.role}
-    tx.record("login", principal=name, data=said)
+    stand_ins.set_groups(tx, name, (f"oidc:{group}" for group in person.groups), until_s)
+    details: dict[str, object] = {"issuer": person.issuer, "subject": person.subject, "role": person.role}
+    tx.record("login", principal=name, data=details)
     return ""
 
 
@@ -68,10 +68,10 @@ def stands(tx: Tx, who: Caller) -> bool:
     if token_id.startswith(PREFIX):
         now = find(tx.connection, who.name, tx.now_s)
     else:
-        kept = tx.sealer.kept("tokens")
-        row = kept.get(token_id)
+        cached = tx.sealer.kept("tokens")
+        row = cached.get(token_id)
         if row is None and (row := tx.connection.execute(TOKENS.by_id, (token_id,)).fetchone()):
-            kept[token_id] = row
+            cached[token_id] = row
         now = as_principal(row, tx.now_s)
     return now is not None and now.name == who.name and now.role == who.role
 

@@ -142,21 +142,21 @@ def matches(rule: ConfirmRule, facts: Facts) -> bool:
 
 def without_effect(policy: ConfirmPolicy) -> list[str]:
     """Return one line for a person per rule that allows actions which always need a person."""
-    found: list[str] = []
+    lines: list[str] = []
     for rule in policy.rules:
         if rule.effect != "allow":
             continue
-        fitting = {name for name in HIGH_RISK_ACTIONS if _any_glob(rule.actions, name)}
-        names = sorted(fitting | {pattern for pattern in rule.actions if is_high_risk(pattern)})
+        matching = {name for name in HIGH_RISK_ACTIONS if _any_glob(rule.actions, name)}
+        names = sorted(matching | {pattern for pattern in rule.actions if is_high_risk(pattern)})
         if not names:
             continue
-        what = "high-risk actions" if len(fitting) == len(HIGH_RISK_ACTIONS) else ", ".join(names)
+        actions = "high-risk actions" if len(matching) == len(HIGH_RISK_ACTIONS) else ", ".join(names)
         needs = f"always need{'s' if len(names) == 1 else ''} a person"
         if rule.actions and all(is_high_risk(pattern) for pattern in rule.actions):
-            found.append(f"rule {rule.name!r} has no effect: {what} {needs}")
+            lines.append(f"rule {rule.name!r} has no effect: {actions} {needs}")
         else:
-            found.append(f"rule {rule.name!r} has no effect on {what}, which {needs}")
-    return found
+            lines.append(f"rule {rule.name!r} has no effect on {actions}, which {needs}")
+    return lines
 
 
 def _any_glob(patterns: Sequence[str], text: str) -> bool:
@@ -184,13 +184,13 @@ def _is_time(rule: ConfirmRule, now_s: float) -> bool:
 def parse_path(text: str) -> tuple[str | int, ...]:
     """Parse a JSON path: `$.a.b[0]`, `$.items[*].name`, `$["odd key"]`. Raises ValueError."""
     steps: list[str | int] = []
-    rest = text.removeprefix("$")
-    if rest and rest[0] not in ".[":
-        rest = f".{rest}"
+    remaining = text.removeprefix("$")
+    if remaining and remaining[0] not in ".[":
+        remaining = f".{remaining}"
     pattern = re.compile(r"""\.([^.\[\]]+)|\[(\d+)\]|\[\*\]|\["([^"]*)"\]|\['([^']*)'\]""")
     at = 0
-    while at < len(rest):
-        match = pattern.match(rest, at)
+    while at < len(remaining):
+        match = pattern.match(remaining, at)
         if match is None:
             raise ValueError(f"{text!r} is not a path like $.a.b[0] or $.items[*].name")
         if match[2] is not None:
@@ -207,33 +207,33 @@ def _values(value: Any, path: Sequence[str | int]) -> list[Any]:
     """Return every value at a path."""
     if not path:
         return [value]
-    step, rest = path[0], path[1:]
+    step, remaining = path[0], path[1:]
     if step == "*":
         inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
         items = list(inner) if isinstance(value, dict | list) else []
-        return [found for item in items for found in _values(item, rest)]
+        return [match for item in items for match in _values(item, remaining)]
     if isinstance(step, int):
         if isinstance(value, list) and step < len(cast("list[Any]", value)):
-            return _values(value[step], rest)
+            return _values(value[step], remaining)
         return []
     if isinstance(value, dict) and step in value:
-        return _values(value[step], rest)
+        return _values(value[step], remaining)
     return []
 
 
 def _holds(condition: Condition, details: dict[str, Any]) -> bool:
-    found = _values(details, condition.path)
-    wanted = condition.wanted
-    if isinstance(wanted, dict) and "exists" in wanted:
-        return bool(found) is bool(cast("dict[str, Any]", wanted)["exists"])
-    return any(_fits(value, wanted) for value in found)
+    values = _values(details, condition.path)
+    expected = condition.wanted
+    if isinstance(expected, dict) and "exists" in expected:
+        return bool(values) is bool(cast("dict[str, Any]", expected)["exists"])
+    return any(_fits(value, expected) for value in values)
 
 
 def _fits(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, dict):
         return all(_compares(value, sign, bound) for sign, bound in cast("dict[str, Any]", wanted).items())
     if isinstance(wanted, list):
-        return any(_fits(value, one) for one in cast("list[Any]", wanted))
+        return any(_fits(value, option) for option in cast("list[Any]", wanted))
     if isinstance(wanted, str) and isinstance(value, str):
         return _glob(wanted).fullmatch(value) is not None
     return type(value) is type(wanted) and value == wanted

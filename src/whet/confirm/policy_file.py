@@ -91,14 +91,14 @@ def parse_policy(text: str, path: Path) -> ConfirmPolicy:
     position."""
     try:
         raw: object = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
-        read = from_values(raw or {}, PolicyText)
-        groups = {name: tuple(people) for name, people in read.groups.items()}
-        rules = tuple(_rule(rule, number, groups) for number, rule in enumerate(read.rules, 1))
+        policy_text = from_values(raw or {}, PolicyText)
+        groups = {name: tuple(people) for name, people in policy_text.groups.items()}
+        rules = tuple(_rule(rule, number, groups) for number, rule in enumerate(policy_text.rules, 1))
     except (tomllib.TOMLDecodeError, yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
         line = " ".join(str(error).split())
         raise ConfigError(f"{path}: {line}", hint=f"whet confirm policy check {path}") from error
     version = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return ConfirmPolicy(version, rules, groups, tuple(read.redact), read.approval_valid_s)
+    return ConfirmPolicy(version, rules, groups, tuple(policy_text.redact), policy_text.approval_valid_s)
 
 
 def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> ConfirmRule:
@@ -106,11 +106,11 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Co
     try:
         _check_bounds(text)
         quorum = parse_quorum(text.quorum)
-        named = groups_in(quorum) | {
+        group_names = groups_in(quorum) | {
             e.removeprefix("group:") for e in text.approvers if e.startswith("group:")
         }
-        named |= {text.escalate_to} - {""}
-        if unknown := sorted(named - set(groups)):
+        group_names |= {text.escalate_to} - {""}
+        if unknown := sorted(group_names - set(groups)):
             raise ValueError(f"there is no group {unknown[0]!r} under [groups]")
         plan = ApprovalPlan(
             rule=name,
@@ -131,7 +131,7 @@ def _rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]]) -> Co
             principals=_many(text.principal),
             requesters=_many(text.requester),
             sessions=_many(text.session),
-            conditions=tuple(_condition(path, wanted) for path, wanted in text.details.items()),
+            conditions=tuple(_condition(path, expected) for path, expected in text.details.items()),
             minutes=_minutes(text.hours),
             days=frozenset(_DAYS.index(day.lower()[:3]) for day in text.days),
             timezone=_zone(text.timezone),
@@ -164,8 +164,8 @@ def _many(patterns: Patterns) -> tuple[str, ...]:
 
 def _condition(path: str, wanted: Any) -> Condition:
     if isinstance(wanted, dict) and "exists" in wanted:
-        found = cast("dict[str, Any]", wanted)
-        if len(found) > 1 or not isinstance(found["exists"], bool):
+        test = cast("dict[str, Any]", wanted)
+        if len(test) > 1 or not isinstance(test["exists"], bool):
             raise ValueError(f"{path} exists takes true or false, and no other test beside it")
     else:
         _check_test(path, wanted)
@@ -175,8 +175,8 @@ def _condition(path: str, wanted: Any) -> Condition:
 def _check_test(path: str, wanted: Any) -> None:
     """Raise ValueError for a test that no value can be compared with, also inside a list or under `not`."""
     if isinstance(wanted, list):
-        for one in cast("list[Any]", wanted):
-            _check_test(path, one)
+        for option in cast("list[Any]", wanted):
+            _check_test(path, option)
     if not isinstance(wanted, dict):
         return
     tests = cast("dict[str, Any]", wanted)

@@ -64,19 +64,19 @@ def _fits(person: str, group: str, groups: Groups) -> bool:
 
 def _can_seat(needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Groups) -> bool:
     """Return whether each needed approval can be assigned to a different person (bipartite matching)."""
-    seats = [need.group for need in needs for _ in range(need.count)]
-    if len(seats) > len(people) or not any(seats):
-        return len(seats) <= len(people)  # no need names a group
-    taken: dict[str, int] = {}
+    slots = [need.group for need in needs for _ in range(need.count)]
+    if len(slots) > len(people) or not any(slots):
+        return len(slots) <= len(people)  # no need names a group
+    assignments: dict[str, int] = {}
 
     def seat(index: int, tried: set[str]) -> bool:
         for person in people:
-            if person in tried or not _fits(person, seats[index], groups):
+            if person in tried or not _fits(person, slots[index], groups):
                 continue
             tried.add(person)
-            if person not in taken or seat(taken[person], tried):
-                taken[person] = index
+            if person not in assignments or seat(assignments[person], tried):
+                assignments[person] = index
                 return True
         return False
 
-    return all(seat(index, set()) for index in range(len(seats)))
+    return all(seat(index, set()) for index in range(len(slots)))

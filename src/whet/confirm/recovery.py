@@ -37,8 +37,8 @@ def rolled_back(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
                 f"the database is older than it was: its log ends at event {last}, but event {mark.size} was"
                 " there before"
             )
-        found = db.execute("SELECT hash FROM events WHERE id = ?", (mark.size,)).fetchone()
-        if found is not None and found[0].hex() != mark.head:
+        row = db.execute("SELECT hash FROM events WHERE id = ?", (mark.size,)).fetchone()
+        if row is not None and row[0].hex() != mark.head:
             return f"the database has another history: event {mark.size} is not the one that was there before"
     return ""
 

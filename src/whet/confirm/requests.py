@@ -167,13 +167,13 @@ def rows_of(
         return db.execute(f"SELECT {columns} FROM {table} WHERE {where}", tuple(values)).fetchall()  # type: ignore[arg-type]
     except UnicodeDecodeError:
         keys = db.execute(f"SELECT {key} FROM {table} WHERE {where}", tuple(values)).fetchall()  # type: ignore[arg-type]
-    found: list[tuple[Any, ...]] = []
-    for one in keys:
+    rows: list[tuple[Any, ...]] = []
+    for key_row in keys:
         try:
-            found += db.execute(f"SELECT {columns} FROM {table} WHERE {key} = ?", one).fetchall()
+            rows += db.execute(f"SELECT {columns} FROM {table} WHERE {key} = ?", key_row).fetchall()
         except UnicodeDecodeError:
-            found.append(one)
-    return found
+            rows.append(key_row)
+    return rows
 
 
 def find(db: apsw.Connection, request_id: str, now_s: float) -> ConfirmRequest | None:
@@ -384,15 +384,15 @@ def select(db: apsw.Connection, wanted: RequestFilter, now_s: float) -> Iterator
         check_details(request)
         return request
 
-    before, left = wanted.before_seq, wanted.limit
-    while left > 0:
+    before, remaining = wanted.before_seq, wanted.limit
+    while remaining > 0:
         where, values = _where(wanted, before, now_s)
-        rows = _rows(db, f"{where} ORDER BY seq DESC LIMIT ?", (*values, left))
-        found = [*_readable(rows, read)]
-        yield from found
-        if len(found) == len(rows):
+        rows = _rows(db, f"{where} ORDER BY seq DESC LIMIT ?", (*values, remaining))
+        page = [*_readable(rows, read)]
+        yield from page
+        if len(page) == len(rows):
             return
-        before, left = rows[-1][0], left - len(found)
+        before, remaining = rows[-1][0], remaining - len(page)
 
 
 def _where(wanted: RequestFilter, before_seq: int, now_s: float) -> tuple[str, list[object]]:

@@ -55,6 +55,6 @@ def take(db: apsw.Connection, cut: Cut) -> int:
     db.execute(
         "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id <= ? LIMIT ?)", (cut.size, _BATCH)
     )
-    gone = db.changes()
+    count = db.changes()
     db.execute("DELETE FROM checkpoints WHERE size < ?", (cut.size,))
-    return len(ids) + gone
+    return len(ids) + count

@@ -186,8 +186,8 @@ class Sealer:
         """Store the counter that the next transaction expects without other writers, and reset this one's
         state."""
         now = self._connection.data_version()
-        seen = self._seen_version
-        is_known = now == self._undisturbed if seen is None else seen == self._version
+        version = self._seen_version
+        is_known = now == self._undisturbed if version is None else version == self._version
         self._undisturbed = now + 1 if is_known else None  # this commit increments it by one
         self._forget()
 
@@ -202,16 +202,16 @@ class Sealer:
                     total = self._sums[name]
                     connection.execute(_KEEP_SUM, (name, total.rows, total.blob))
                 newer = _NONE
-            made = seals.sealed(*self.log_end(), self._pieces, key, is_signed=is_signed)
-            kept = seals.packed({name: self._sums[name] for name in newer})
-            values = (made.size, made.head, made.state, made.key_id, made.signature, kept)
+            seal = seals.sealed(*self.log_end(), self._pieces, key, is_signed=is_signed)
+            packed = seals.packed({name: self._sums[name] for name in newer})
+            values = (seal.size, seal.head, seal.state, seal.key_id, seal.signature, packed)
             connection.execute(_KEEP_SEAL, values)
         finally:
             connection.preupdate_hook(self._note)
         if is_signed:
             self._signed_at_s = now_s
         # If the commit fails after this, the next transaction notices and reads the stored seal again.
-        self._seal, self._had_seal, self._newer = made, True, newer
+        self._seal, self._had_seal, self._newer = seal, True, newer
 
     def _load(self, connection: apsw.Connection) -> None:
         """Read the last seal unless this process wrote it. Raises StoreCorrupt if it is not valid."""

@@ -138,8 +138,8 @@ def added_up(db: apsw.Connection, table: str) -> RowSum:
 
 def stored_sums(db: apsw.Connection) -> dict[str, RowSum]:
     """Return the sums that were written last: those in `seals`, replaced by newer ones in the seal."""
-    found = {str(name): (int(rows), bytes(total)) for name, rows, total in db.execute("SELECT * FROM seals")}
-    return {name: _row_sum(*given) for name, given in (found | newer_sums(db)).items()}
+    stored = {str(name): (int(rows), bytes(total)) for name, rows, total in db.execute("SELECT * FROM seals")}
+    return {name: _row_sum(*cells) for name, cells in (stored | newer_sums(db)).items()}
 
 
 def _row_sum(rows: int, total: bytes) -> RowSum:
@@ -159,7 +159,7 @@ def newer_sums(db: apsw.Connection) -> dict[str, tuple[int, bytes]]:
 
 def packed(sums: Mapping[str, RowSum]) -> bytes | None:
     """Encode sums for the seal, or return None if there are none."""
-    return _pack({name: (one.rows, one.blob) for name, one in sums.items()}) if sums else None
+    return _pack({name: (row_sum.rows, row_sum.blob) for name, row_sum in sums.items()}) if sums else None
 
 
 def stored_seal(db: apsw.Connection) -> Seal | None:

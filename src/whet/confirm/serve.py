@@ -106,12 +106,12 @@ async def serve(
         service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open, peers=settings.peers
     )
     page_port = ports[-1]
-    people = make_people(service, where, settings, page_port)
-    web = make_web(service, settings, people, page_port)
+    notifier = make_people(service, where, settings, page_port)
+    web = make_web(service, settings, notifier, page_port)
     api = Api(service, guard, page_url(settings, page_port), web=web, web_port=page_port)
     config = make_config(api, DRAIN_S)
     server = SiteServer(config, lambda: on_ready(ports), service.hub.close)
-    works = [*background(service, where, settings), people.run] if beside is None else beside
+    works = [*background(service, where, settings), notifier.run] if beside is None else beside
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work()) for work in works]
         if stop is not None:

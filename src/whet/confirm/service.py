@@ -104,23 +104,23 @@ class ConfirmService:
         `is_remembered`: accept a recent answer from memory, because the call's transaction checks again.
         """
         key = hash_of(secret)
-        if is_remembered and (who := self._callers.get(key)) is not None:
-            return who
+        if is_remembered and (caller := self._callers.get(key)) is not None:
+            return caller
         row = self._row(tokens.TOKENS.by_hash, key)
-        who = tokens.as_principal(row, self.timeline.now_s())
-        if who is None or len(self._callers) >= _KNOWN:
+        caller = tokens.as_principal(row, self.timeline.now_s())
+        if caller is None or len(self._callers) >= _KNOWN:
             self._callers.clear()
-        if who is not None:
-            self._callers[key] = who
-        return who
+        if caller is not None:
+            self._callers[key] = caller
+        return caller
 
     async def submit(self, who: Caller, submission: Submission) -> Submitted:
         """Store a submission, or return why not. Raises ValueError for details that are not JSON."""
         policy, now_s = self.policy_file.policy, self.timeline.now_s()
-        made = await beside(submission.size_bytes, submit.draft, submission, who, policy, now_s)
+        draft = await beside(submission.size_bytes, submit.draft, submission, who, policy, now_s)
         room = self.limits.most_pending - self.log.pending_by.get(who.name, 0)
         return await self.change(
-            lambda tx: submit.store(tx, made, self.limits.rate, room) if stands(tx, who) else submit.GONE
+            lambda tx: submit.store(tx, draft, self.limits.rate, room) if stands(tx, who) else submit.GONE
         )
 
     def get(self, request_id: str) -> ConfirmRequest | None:
@@ -211,8 +211,8 @@ class ConfirmService:
 
     async def mark_viewed(self, request: ConfirmRequest, who: Caller) -> None:
         """Record that a possible approver viewed this version of the request; the first view counts."""
-        seen = self.database.read_now(lambda db: requests.viewed_at(db, request.id, who.name))
-        if seen is None:
+        first_view = self.database.read_now(lambda db: requests.viewed_at(db, request.id, who.name))
+        if first_view is None:
             await self.change(lambda tx: decide.view(tx, request, who))
 
     async def wait(

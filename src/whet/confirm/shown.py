@@ -27,12 +27,12 @@ _TURNING = re.compile(r"R[ /]*1|R[ /]*/R")
 def fit(text: str, limit: int) -> tuple[str, bool]:
     """Make text visible and cut it at `limit` UTF-16 units, as vendors count. Return it and whether it was
     cut, as a pair."""
-    shown = visible(text, max(limit, 200) * 2)
-    if units(shown) <= limit:
-        return shown, "\n[... " in shown[-60:] and len(text) > max(limit, 200) * 2
+    visible_text = visible(text, max(limit, 200) * 2)
+    if units(visible_text) <= limit:
+        return visible_text, "\n[... " in visible_text[-60:] and len(text) > max(limit, 200) * 2
     room = limit - 44
-    kept = shown.encode("utf-16-le", "surrogatepass")[: room * 2].decode("utf-16-le", "ignore")
-    return f"{kept}\n[... cut, {len(text):,} characters in all]", True
+    start = visible_text.encode("utf-16-le", "surrogatepass")[: room * 2].decode("utf-16-le", "ignore")
+    return f"{start}\n[... cut, {len(text):,} characters in all]", True
 
 
 def units(text: str) -> int:
@@ -77,22 +77,22 @@ def hidden(details: dict[str, object], texts: Iterable[str], names: Iterable[str
     `texts` are the other texts that are shown. An approver must have seen everything.
     """
     patterns = tuple(name.lower() for name in names)
-    found = [f"the value of {name}" for name in _redacted_names(details, patterns)]
-    whole = pretty(details)
-    if mask(whole) != whole or any(mask(text) != text for text in texts):
-        found.append("a part that has the shape of a key")
-    if len(whole) > MOST_SHOWN or any(len(text) > MOST_TEXT for text in texts):
-        found.append("what is too long to be shown at once")
-    return found
+    parts = [f"the value of {name}" for name in _redacted_names(details, patterns)]
+    details_text = pretty(details)
+    if mask(details_text) != details_text or any(mask(text) != text for text in texts):
+        parts.append("a part that has the shape of a key")
+    if len(details_text) > MOST_SHOWN or any(len(text) > MOST_TEXT for text in texts):
+        parts.append("what is too long to be shown at once")
+    return parts
 
 
 def _redacted_names(value: object, patterns: tuple[str, ...]) -> list[str]:
     if isinstance(value, dict):
-        found: list[str] = []
+        names: list[str] = []
         for key, inner in cast("dict[str, object]", value).items():
             secret = _is_secret(key, inner, patterns)
-            found += [one_line(key, 200)[0]] if secret else _redacted_names(inner, patterns)
-        return found
+            names += [one_line(key, 200)[0]] if secret else _redacted_names(inner, patterns)
+        return names
     if isinstance(value, list):
         return [name for inner in cast("list[object]", value) for name in _redacted_names(inner, patterns)]
     return []
@@ -107,19 +107,19 @@ def unclear(request: ConfirmRequest) -> list[str]:
 
 def look_closely(request: ConfirmRequest) -> str:
     """Return a warning about the characters that `describe_unclear` names, or an empty string."""
-    found = ", ".join(_first(_odd(request), _MOST_NAMED))
-    warnings = [f"it holds characters that hide or look like others: {found}"] if found else []
+    characters = ", ".join(_first(_odd(request), _MOST_NAMED))
+    warnings = [f"it holds characters that hide or look like others: {characters}"] if characters else []
     warnings += [f"it holds {_TURNED}; as JSON it stands in the order that it has"] if _turns(request) else []
     return f"Look closely: {'; and '.join(warnings)}" if warnings else ""
 
 
 def _texts(request: ConfirmRequest) -> tuple[str, ...]:
-    shown = request.action, request.description, request.requester, request.session_key
-    return tuple(text[:MOST_SHOWN] for text in (*shown, request.details_json))
+    fields = request.action, request.description, request.requester, request.session_key
+    return tuple(text[:MOST_SHOWN] for text in (*fields, request.details_json))
 
 
 def _odd(request: ConfirmRequest) -> list[str]:
-    return sorted({one for text in _texts(request) for one in odd_characters(text)})
+    return sorted({character for text in _texts(request) for character in odd_characters(text)})
 
 
 def _turns(request: ConfirmRequest) -> bool:
@@ -138,8 +138,8 @@ def _turns(request: ConfirmRequest) -> bool:
 def _direction(character: str) -> str:
     if character.isspace():
         return " " if character != "\n" else "\n"
-    found = unicodedata.bidirectional(character)
-    return {"R": "R", "AL": "R", "L": "L", "EN": "1", "AN": "1", "NSM": ""}.get(found, "/")
+    category = unicodedata.bidirectional(character)
+    return {"R": "R", "AL": "R", "L": "L", "EN": "1", "AN": "1", "NSM": ""}.get(category, "/")
 
 
 def _first(odd: list[str], most: int) -> list[str]:

@@ -57,10 +57,10 @@ def delegate(tx: Tx, giver: str, stand_in: str, until_s: float, known: Iterable[
         "INSERT INTO delegations (giver, stand_in, until, created_by, created_at) VALUES (?, ?, ?, ?, ?)",
         (giver, name, until_s, giver, tx.now_s),
     )
-    made = Delegation(tx.connection.last_insert_rowid(), giver, name, until_s, giver, tx.now_s)
-    said: dict[str, object] = {"id": made.id, "stand_in": name, "until": until_s}
-    tx.record("delegated", principal=giver, data=said)
-    return made
+    delegation = Delegation(tx.connection.last_insert_rowid(), giver, name, until_s, giver, tx.now_s)
+    details: dict[str, object] = {"id": delegation.id, "stand_in": name, "until": until_s}
+    tx.record("delegated", principal=giver, data=details)
+    return delegation
 
 
 def end(tx: Tx, number: int, by: str, *, is_admin: bool) -> None:
@@ -89,8 +89,8 @@ def in_force(db: apsw.Connection, now_s: float) -> list[Delegation]:
 def substitutes(db: apsw.Connection, now_s: float, *, but_of: str = "") -> dict[str, str]:
     """Return the current stand-ins by the key of the absent person. `but_of` gets an empty stand-in."""
     return {
-        person_key(one.giver): "" if is_same_person(one.giver, but_of) else one.stand_in
-        for one in in_force(db, now_s)
+        person_key(delegation.giver): "" if is_same_person(delegation.giver, but_of) else delegation.stand_in
+        for delegation in in_force(db, now_s)
     }
 
 
@@ -99,10 +99,12 @@ def seated(db: apsw.Connection, policy: ConfirmPolicy, now_s: float, asked_by: s
     if not policy.rules:
         return policy
     away = substitutes(db, now_s, but_of=asked_by)
-    named = {one for people in policy.groups.values() for one in people if one.startswith(OUTSIDE)}
-    if not away and not named:
+    outside_groups = {
+        entry for people in policy.groups.values() for entry in people if entry.startswith(OUTSIDE)
+    }
+    if not away and not outside_groups:
         return policy
-    inside = {one: members(db, one, now_s) for one in named}
+    inside = {entry: members(db, entry, now_s) for entry in outside_groups}
     groups = {name: _seats(people, inside, away) for name, people in policy.groups.items()}
     return msgspec.structs.replace(policy, groups=groups, away=away)
 
@@ -110,17 +112,19 @@ def seated(db: apsw.Connection, policy: ConfirmPolicy, now_s: float, asked_by: s
 def _seats(
     people: Sequence[str], inside: Mapping[str, Sequence[str]], away: Mapping[str, str]
 ) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for entry in people:
         for name in inside.get(entry, (entry,)):
-            if sits := away.get(person_key(name), name):
-                found[sits] = None
-    return tuple(found)
+            if present := away.get(person_key(name), name):
+                names[present] = None
+    return tuple(names)
 
 
 def seats_of(db: apsw.Connection, name: str, now_s: float) -> list[str]:
     """Return the people for whom `name` decides now."""
-    return [one.giver for one in in_force(db, now_s) if is_same_person(one.stand_in, name)]
+    return [
+        delegation.giver for delegation in in_force(db, now_s) if is_same_person(delegation.stand_in, name)
+    ]
 
 
 def members(db: apsw.Connection, group: str, now_s: float) -> list[str]:
@@ -157,5 +161,5 @@ def _known(db: apsw.Connection, name: str, known: Iterable[str]) -> str | None:
         "SELECT name FROM tokens WHERE role IN ('approve', 'admin') AND revoked_at IS NULL"
         " UNION SELECT name FROM people NOT INDEXED"
     )
-    found = [*known, *(str(row[0]) for row in db.execute(sql))]
-    return next((one for one in found if is_same_person(one, name)), None)
+    names = [*known, *(str(row[0]) for row in db.execute(sql))]
+    return next((candidate for candidate in names if is_same_person(candidate, name)), None)

@@ -125,16 +125,16 @@ def store(tx: Tx, made: SubmissionDraft, rate_limit: int, room: int) -> Submitte
 
     `room` is how many more requests of this principal may be pending.
     """
-    given = made.submission
-    if given.idempotency_key and (replay := _replay(tx, made)):
+    submission = made.submission
+    if submission.idempotency_key and (replay := _replay(tx, made)):
         return replay
     request = _ruled(tx, made)
     number = None
     if request.status != "auto_approved":
         number, earlier_at = rates.next_rate(tx, request.principal, made.key, rate_limit)
-        if refused := _refused(request, rate_limit, tx.now_s - earlier_at, room):
-            return refused
-    keys = requests.RequestKeys(made.key, number, given.idempotency_key, given.body_hash)
+        if refusal := _refused(request, rate_limit, tx.now_s - earlier_at, room):
+            return refusal
+    keys = requests.RequestKeys(made.key, number, submission.idempotency_key, submission.body_hash)
     requests.insert(tx, request, keys)
     return Submitted(_kind(request), request)
 
@@ -199,10 +199,10 @@ def _replay(tx: Tx, made: SubmissionDraft) -> Submitted | None:
 
 
 def _whitelist_entry(tx: Tx, made: SubmissionDraft) -> int:
-    kept = tx.sealer.kept("whitelist")
-    if "until" not in kept:
-        (kept["until"],) = tx.connection.execute(_WHITELIST_ENDS).fetchone() or (0.0,)
-    if tx.now_s >= kept["until"]:
+    cache = tx.sealer.kept("whitelist")
+    if "until" not in cache:
+        (cache["until"],) = tx.connection.execute(_WHITELIST_ENDS).fetchone() or (0.0,)
+    if tx.now_s >= cache["until"]:
         return 0
     row = tx.connection.execute(
         "SELECT id FROM whitelist NOT INDEXED WHERE action_key = ? AND revoked_at IS NULL AND expires_at > ?"

@@ -112,8 +112,8 @@ class SealedPostgres(PostgresConnection):
             self._undone()
 
     def _tell(self, table: str) -> None:
-        taken = f"DELETE FROM {NOTED}.{table} WHERE xact = pg_current_xact_id() RETURNING *"
-        rows = self.raw.execute(taken.encode()).fetchall()
+        sql = f"DELETE FROM {NOTED}.{table} WHERE xact = pg_current_xact_id() RETURNING *"
+        rows = self.raw.execute(sql.encode()).fetchall()
         for row in sorted(rows, key=lambda one: one[-1]):
             cells, is_new = row[:-_EXTRA], row[-_EXTRA]
             if is_new:
@@ -209,12 +209,12 @@ class TeamConfirmDatabase(ConfirmDatabase):
         self._pool.close()
 
     def _connected(self) -> PostgresConnection:
-        made = SealedPostgres(self._pool.raw(), self._pool.texts)
+        connection = SealedPostgres(self._pool.raw(), self._pool.texts)
         if self._writer is not None:
-            made.sealer.go_on_from(self._writer.sealer)
-        self._writer = made
-        self.sealer: Sealer = made.sealer
-        return made
+            connection.sealer.go_on_from(self._writer.sealer)
+        self._writer = connection
+        self.sealer: Sealer = connection.sealer
+        return connection
 
     def _now_s(self) -> float:
         return time.time() + (self._writer.clock_off_s if self._writer is not None else 0.0)
@@ -222,7 +222,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
 
 def init(url: str) -> list[str]:
     """Create or migrate the service's tables and return the applied steps. Raises StoreError."""
-    made: list[str] = []
+    steps: list[str] = []
     with closing(ConnectionPool(url, "")) as pool:
-        pool.checked(lambda raw: made.extend(team_schema.init(raw)))
-    return made
+        pool.checked(lambda raw: steps.extend(team_schema.init(raw)))
+    return steps

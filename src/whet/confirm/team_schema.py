@@ -54,8 +54,8 @@ CREATE OR REPLACE TRIGGER noted AFTER INSERT OR UPDATE OR DELETE ON {HOME}.{{0}}
 
 def noted_tables() -> list[str]:
     """Return the tables whose rows are noted: the sealed ones, and the log."""
-    made = dict.fromkeys(_MADE.findall("\n".join(STEPS)))
-    return [name for name in made if name == "events" or (is_sealed(name) and name != "outbox")]
+    names = dict.fromkeys(_MADE.findall("\n".join(STEPS)))
+    return [name for name in names if name == "events" or (is_sealed(name) and name != "outbox")]
 
 
 def init(raw: psycopg.Connection) -> list[str]:
@@ -63,13 +63,13 @@ def init(raw: psycopg.Connection) -> list[str]:
     with raw.transaction():
         raw.execute("SELECT pg_advisory_xact_lock($1)", (SCHEMA_LOCK,))
         raw.execute(_BEGUN.encode())
-        known = _known(raw)
-        if _COMMITS not in known:
+        applied = _known(raw)
+        if _COMMITS not in applied:
             raw.execute(f"SET LOCAL search_path = {NOTED}".encode())
             raw.execute(commits.SCHEMA.encode())
             raw.execute(f"INSERT INTO {NOTED}.steps VALUES ($1)".encode(), (_COMMITS,))
         raw.execute(f"SET LOCAL search_path = {HOME}, public".encode())
-        missing = [number for number in range(1, len(STEPS) + 1) if f"c{number:03}" not in known]
+        missing = [number for number in range(1, len(STEPS) + 1) if f"c{number:03}" not in applied]
         for number in missing:
             raw.execute(in_postgres(_OLDER.sub("", STEPS[number - 1])).encode())
             raw.execute(f"INSERT INTO {NOTED}.steps VALUES ($1)".encode(), (f"c{number:03}",))
@@ -82,14 +82,14 @@ def init(raw: psycopg.Connection) -> list[str]:
 def check(raw: psycopg.Connection) -> None:
     """Raise StoreError if tables or steps are missing, or SchemaTooNew if there are unknown steps."""
     there = raw.execute(f"SELECT to_regclass('{NOTED}.steps')".encode()).fetchone()
-    known: set[str] = set() if there is None or there[0] is None else _known(raw)
-    wanted = {_COMMITS, *(f"c{number:03}" for number in range(1, len(STEPS) + 1))}
-    if wanted - known:
+    applied: set[str] = set() if there is None or there[0] is None else _known(raw)
+    expected = {_COMMITS, *(f"c{number:03}" for number in range(1, len(STEPS) + 1))}
+    if expected - applied:
         raise StoreError(
             "the team's database lacks the confirmation service's tables, or steps of them",
             hint="set it up: whet team init URL",
         )
-    if known - wanted:
+    if applied - expected:
         raise SchemaTooNew(
             "the confirmation service's tables are a newer Whet's", hint="upgrade Whet on this machine"
         )

@@ -41,10 +41,10 @@ TOKENS = TokenTable("tokens", "wct_", ConfirmTokenRow, "revoked_at IS NULL", che
 
 def as_principal(row: tuple[Any, ...] | None, now_s: float) -> Caller | None:
     """Convert a row found by `TOKENS` to a caller, or return None if there is no row or it has expired."""
-    found = ConfirmTokenRow(*row) if row else None
-    if found is None or (found.expires_at is not None and now_s >= found.expires_at):
+    token = ConfirmTokenRow(*row) if row else None
+    if token is None or (token.expires_at is not None and now_s >= token.expires_at):
         return None
-    return Caller(name=found.name, role=found.role, token_id=found.id)
+    return Caller(name=token.name, role=token.role, token_id=token.id)
 
 
 def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = None) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def rotate(tx: Tx, token_id: str, *, by: str, overlap_s: float = 0.0) -> tuple[s
     row = TOKENS.find(tx.connection, TOKENS.by_id, token_id)
     if row is None:
         raise NotFound(f"there is no token {token_id!r} in use", hint="whet confirm token list")
-    made = create(tx, row.name, row.role, by=by)
+    new_token = create(tx, row.name, row.role, by=by)
     if overlap_s > 0:
         tx.connection.execute(
             "UPDATE tokens NOT INDEXED SET expires_at = ? WHERE id = ?", (tx.now_s + overlap_s, token_id)
@@ -98,4 +98,4 @@ def rotate(tx: Tx, token_id: str, *, by: str, overlap_s: float = 0.0) -> tuple[s
         tx.record("token_expires", principal=by, data={"token": token_id, "at": tx.now_s + overlap_s})
     else:
         revoke(tx, token_id, by=by)
-    return made
+    return new_token

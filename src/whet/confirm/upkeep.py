@@ -68,8 +68,8 @@ class Upkeep:
         """Do everything that is due. If there is nothing, this costs next to nothing."""
         await self._reload_policy()
         service, now_s = self._service, self._service.timeline.now_s()
-        seen = service.database.other_writes()
-        is_quiet = seen == self._seen
+        counter = service.database.other_writes()
+        is_quiet = counter == self._seen
         if is_quiet and now_s < self._next_s and not self._owes:
             return
         service.log.catch_up(service.timeline)
@@ -88,7 +88,7 @@ class Upkeep:
         if now_s >= self._next_hour_s:
             self._next_hour_s = now_s + 3600.0
             await service.change(_forget_old_keys)
-        self._seen = seen
+        self._seen = counter
         due_s = min(self._next_hour_s, self._next_time())
         self._next_s = due_s if due_s > now_s else now_s + TICK_S  # retry work that failed
 
@@ -159,13 +159,13 @@ async def follow(service: ConfirmService) -> None:
 
     Without a waiting client such events are published with the next tick.
     """
-    seen: int | None = None
+    last_counter: int | None = None
     while True:
         try:
             now = service.database.other_writes()
-            if now != seen:
+            if now != last_counter:
                 service.log.catch_up(service.timeline)
-                seen = now
+                last_counter = now
         except StoreError as error:
             _logger.warning("what other processes write is heard of later: %s", error.message)
         await service.hub.pause(in_step(_GLANCE_S), _GLANCE_ALONE_S)

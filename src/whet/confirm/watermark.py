@@ -38,10 +38,10 @@ class Watermark:
     def read(self) -> LogMark | None:
         """Return the mark for this database, or None."""
         try:
-            found = from_json(read_small(self._path) or "", LogMark)
+            mark = from_json(read_small(self._path) or "", LogMark)
         except msgspec.DecodeError:
             return None
-        return found if found.where == self._database else None
+        return mark if mark.where == self._database else None
 
     def note(self, event: AuditEvent) -> None:
         """Record that `event` is in the log."""
@@ -62,7 +62,7 @@ def last_mark(path: Path) -> LogMark | None:
     """Return the newest checkpoint in a file, or None if none can be read."""
     try:
         lines = [line for line in path.read_bytes().splitlines() if line.strip()]
-        found = from_json(lines[-1], LogMark) if lines else None
+        mark = from_json(lines[-1], LogMark) if lines else None
     except (OSError, *NOT_JSON):
         return None
-    return found and LogMark(found.size, found.head, str(path))
+    return mark and LogMark(mark.size, mark.head, str(path))

@@ -34,11 +34,11 @@ class Witnesses(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, given: Sequence[str]) -> Witnesses:
         """Parse the command line's values. Raises ConfigError."""
-        urls = tuple(one for one in given if one.startswith(("http://", "https://")))
-        others = [one for one in given if one not in urls]
-        if odd := [one for one in others if "://" in one]:
+        urls = tuple(argument for argument in given if argument.startswith(("http://", "https://")))
+        others = [argument for argument in given if argument not in urls]
+        if odd := [argument for argument in others if "://" in argument]:
             raise ConfigError(f"{odd[0]} is no witness", hint="a file, or an http or https address")
-        return cls(tuple(Path(one) for one in others), urls)
+        return cls(tuple(Path(argument) for argument in others), urls)
 
 
 def append(path: Path, lines: bytes) -> bool:
@@ -77,7 +77,7 @@ class RemoteWitnesses:
     async def tell(self, row: dict[str, object]) -> None:
         """Post a checkpoint to every address that does not have it yet."""
         size = int(str(row["size"]))
-        for url in [url for url, told in self._told.items() if told < size]:
+        for url in [url for url, sent_size in self._told.items() if sent_size < size]:
             try:
                 async with httpx2.AsyncClient(
                     timeout=_TIMEOUT_S, verify=trust_for(url), trust_env=False

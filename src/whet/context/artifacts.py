@@ -38,7 +38,7 @@ class TrailEntry(msgspec.Struct, frozen=True):
 
 def collect(rows: ChatRows) -> list[TrailEntry]:
     """Return the trail of the calls in a paired list, oldest first."""
-    found: list[TrailEntry] = []
+    entries: list[TrailEntry] = []
     results = {str(row.get("tool_call_id")): row for row in rows if row.get("role") == "tool"}
     for row in rows:
         for call in chat.calls_of(row):
@@ -46,31 +46,31 @@ def collect(rows: ChatRows) -> list[TrailEntry]:
             seq = chat.seq_of(row)
             for item in touched(call.name, call.arguments):
                 value = chat.line(mask(item.value), _VALUE_CHARS)
-                found.append(TrailEntry(item.kind, value, outcome if item.kind == "command" else "", seq))
-    return found
+                entries.append(TrailEntry(item.kind, value, outcome if item.kind == "command" else "", seq))
+    return entries
 
 
 def outcome_of(tool: str, result: ChatRow | None) -> str:
     """Return "exit N" for a command's result, or an empty string if the text does not contain it."""
     if result is None:
         return ""
-    found = _EXIT.search(chat.text_of(result)[-400:])
-    if found:
-        return f"exit {found[1]}"
+    match = _EXIT.search(chat.text_of(result)[-400:])
+    if match:
+        return f"exit {match[1]}"
     return "exit 0" if "command" in tags_of(tool) else ""
 
 
 def merge(old: Iterable[TrailEntry], new: Iterable[TrailEntry]) -> list[TrailEntry]:
     """Merge two trails, oldest first. Each thing is listed once, at its newest position; a changed file stays
     changed."""
-    kept: dict[tuple[str, str], TrailEntry] = {}
+    merged: dict[tuple[str, str], TrailEntry] = {}
     for entry in (*old, *new):
         key = ("file" if entry.kind in ("changed", "read") else entry.kind, entry.value)
-        before = kept.pop(key, None)
+        before = merged.pop(key, None)
         if before is not None and before.kind == "changed" and entry.kind == "read":
             entry = msgspec.structs.replace(entry, kind="changed")
-        kept[key] = entry
-    return list(kept.values())
+        merged[key] = entry
+    return list(merged.values())
 
 
 def render(entries: list[TrailEntry], budget_tokens: int) -> str:
@@ -79,12 +79,12 @@ def render(entries: list[TrailEntry], budget_tokens: int) -> str:
         return ""
     newest = entries[::-1]
     ordered = sorted(newest, key=lambda entry: entry.kind != "changed")
-    lines, left = [TITLE], budget_tokens - text_tokens(TITLE) - text_tokens(_MORE)
+    lines, tokens_left = [TITLE], budget_tokens - text_tokens(TITLE) - text_tokens(_MORE)
     chosen: set[int] = set()
     for entry in ordered:
         cost = text_tokens(_write(entry)) + 1
-        if cost <= left:
-            left -= cost
+        if cost <= tokens_left:
+            tokens_left -= cost
             chosen.add(id(entry))
     lines += [_write(entry) for entry in newest if id(entry) in chosen]
     if len(chosen) < len(entries):
@@ -94,16 +94,16 @@ def render(entries: list[TrailEntry], budget_tokens: int) -> str:
 
 def parse(block: str) -> list[TrailEntry]:
     """Read a block that `render` wrote, oldest first. Other lines are ignored."""
-    found: list[TrailEntry] = []
+    entries: list[TrailEntry] = []
     for text in block.splitlines():
         match = _LINE.match(text)
         if match and text != _MORE:
             label, value, outcome, seq = match.groups()
-            found.append(TrailEntry(_KINDS[label], value, outcome or "", int(seq or 0)))
-    return found[::-1]
+            entries.append(TrailEntry(_KINDS[label], value, outcome or "", int(seq or 0)))
+    return entries[::-1]
 
 
 def _write(entry: TrailEntry) -> str:
     outcome = f" -> {entry.outcome}" if entry.outcome else ""
-    place = f" [{chat.ref(entry.seq)}]" if entry.seq else ""
-    return f"- {_LABELS[entry.kind]} {entry.value}{outcome}{place}"
+    reference = f" [{chat.ref(entry.seq)}]" if entry.seq else ""
+    return f"- {_LABELS[entry.kind]} {entry.value}{outcome}{reference}"

@@ -74,12 +74,14 @@ class CompactionRunner:
 
     async def announce(self, phase: str, tokens: int, emit: Emit) -> None:
         """Announce a compaction: it may take as long as a model's answer."""
-        seat, window = self._engines.chosen, self._engines.window
-        if phase == "preflight" and tokens < seat.threshold:
+        runner, window = self._engines.chosen, self._engines.window
+        if phase == "preflight" and tokens < runner.threshold:
             phase = BELOW
         default = f"making the context smaller ({tokens:,} of {window:,} tokens)"
-        facts = {"tokens": tokens, "threshold_tokens": seat.threshold, "context_length": window}
-        outcome = await seat.run("its status line", lambda: _status_line(seat.engine, phase, default, facts))
+        facts = {"tokens": tokens, "threshold_tokens": runner.threshold, "context_length": window}
+        outcome = await runner.run(
+            "its status line", lambda: _status_line(runner.engine, phase, default, facts)
+        )
         self._engines.flush(emit)
         if line := default if outcome.value is None else outcome.value:
             emit(Notice(line))
@@ -97,53 +99,53 @@ class CompactionRunner:
         keywords: dict[str, Any] = {"current_tokens": tokens, "focus_topic": focus or None}
         if phase == BY_HAND:
             keywords["force"] = True
-        if self.memory_context is not None and (known := await self.memory_context()):
-            keywords["memory_context"] = known
+        if self.memory_context is not None and (memory_text := await self.memory_context()):
+            keywords["memory_context"] = memory_text
         chosen = self._engines.chosen
-        seat: EngineRunner | None = chosen
-        while seat is not None:
-            result = await self._compress(seat, keywords)
+        runner: EngineRunner | None = chosen
+        while runner is not None:
+            result = await self._compress(runner, keywords)
             drops = result.read is not None and self._drops_request(result.read[1])
             if drops:
-                seat.note(f"{seat.name}: its compaction left out what is being asked and is not used")
-                self._engines.stray(seat)
-            elif result.read is not None and await self._record(seat, result.read, emit):
+                runner.note(f"{runner.name}: its compaction left out what is being asked and is not used")
+                self._engines.stray(runner)
+            elif result.read is not None and await self._record(runner, result.read, emit):
                 return True
-            goes_on = seat is chosen and (drops or result.failed or anyone)
-            seat = await self._engines.stand_in() if goes_on else None
+            try_spare = runner is chosen and (drops or result.failed or anyone)
+            runner = await self._engines.stand_in() if try_spare else None
         return False
 
     async def prune(self, tokens: int, emit: Emit) -> None:
         """Let the engine shorten only tool results. The result is recorded like a compaction."""
-        seat, known = self._engines.chosen, self._live.rows
-        sources, rows, prints = list(known.sources), list(known.rows), known.prints()
+        runner, live = self._engines.chosen, self._live.rows
+        sources, rows, prints = list(live.sources), list(live.rows), live.prints()
 
         def work() -> _Read | None:
-            returned = _pruned(seat.engine, rows, tokens)
+            returned = _pruned(runner.engine, rows, tokens)
             return None if returned is None else read_back(rows, sources, prints, returned)
 
-        outcome = await seat.run("prune_tool_results_only", work)
+        outcome = await runner.run("prune_tool_results_only", work)
         if outcome.value is None:
-            known.restore(prints)
-        elif len(outcome.value[0]) == len(rows) and list_tokens(outcome.value[1]) < known.tokens:
-            await self._record(seat, outcome.value, emit, counts=False)
+            live.restore(prints)
+        elif len(outcome.value[0]) == len(rows) and list_tokens(outcome.value[1]) < live.tokens:
+            await self._record(runner, outcome.value, emit, counts=False)
         else:
-            seat.note(f"{seat.name}: its pruned list is larger or has lost messages and is not used")
-            known.restore(prints)
+            runner.note(f"{runner.name}: its pruned list is larger or has lost messages and is not used")
+            live.restore(prints)
 
     async def select(self, view: Sequence[Message]) -> Sequence[Message]:
         """Let the engine choose the rows that this one request shows. The choice is not recorded."""
-        seat, rows, sources = self._engines.chosen, self._live.copy(), list(self._live.rows.sources)
-        budget = seat.threshold or self._engines.window
+        runner, rows, sources = self._engines.chosen, self._live.copy(), list(self._live.rows.sources)
+        budget = runner.threshold or self._engines.window
 
         def work() -> _Read | None:
-            choice = _selected(seat.engine, rows, budget)
+            choice = _selected(runner.engine, rows, budget)
             if choice is None:
                 return None
             copies, returned = choice
             return read_back(copies, sources, self._live.rows.prints(), returned)
 
-        outcome = await seat.run("select_context", work)
+        outcome = await runner.run("select_context", work)
         return view if outcome.value is None else repair(outcome.value[1])
 
     async def record_repair(self, summary: str, emit: Emit) -> None:
@@ -166,46 +168,46 @@ class CompactionRunner:
 
     async def catch_up(self, emit: Emit) -> None:
         """Use a compaction that the host stopped waiting for, once it is ready."""
-        begun = self._begun
-        if begun is None or begun.seat.lane.stuck:
+        pending = self._begun
+        if pending is None or pending.seat.lane.stuck:
             return
-        if not begun.done:
+        if not pending.done:
             emit(Notice("a compaction that was stopped is still under way; waiting for it"))
-            await begun.seat.run("compress", lambda: None, begun.seat.deadlines.compress_s)
-        if not begun.done:
+            await pending.seat.run("compress", lambda: None, pending.seat.deadlines.compress_s)
+        if not pending.done:
             return
         self._begun = None
-        if begun.read is None:
+        if pending.read is None:
             return
-        known, count = self._live.rows, len(begun.sources)
-        if extends(begun.sources, known.sources):
-            read = ([*begun.read[0], *known.rows[count:]], [*begun.read[1], *known.sources[count:]])
-            await self._record(begun.seat, read, emit)
+        live, count = self._live.rows, len(pending.sources)
+        if extends(pending.sources, live.sources):
+            returned = ([*pending.read[0], *live.rows[count:]], [*pending.read[1], *live.sources[count:]])
+            await self._record(pending.seat, returned, emit)
         else:
-            self._engines.stray(begun.seat)
+            self._engines.stray(pending.seat)
 
     async def _compress(self, seat: EngineRunner, keywords: dict[str, Any]) -> CompressResult:
         """Call the engine once, never again."""
-        engine, known = seat.engine, self._live.rows
-        sources, rows, prints = list(known.sources), list(known.rows), known.prints()
-        begun = self._begun = _Begun(seat, sources)
+        engine, live = seat.engine, self._live.rows
+        sources, rows, prints = list(live.sources), list(live.rows), live.prints()
+        pending = self._begun = _Begun(seat, sources)
 
         def work() -> tuple[_Read | None, str]:
             try:
                 returned = engine.compress(list(rows), **accepted(engine.compress, keywords))
-                begun.read = read_back(rows, sources, prints, returned)
+                pending.read = read_back(rows, sources, prints, returned)
             finally:
-                begun.done = True
-            return begun.read, _summary_error(engine)
+                pending.done = True
+            return pending.read, _summary_error(engine)
 
         outcome = await seat.run("compress", work, seat.deadlines.compress_s)
-        if begun.done or not seat.lane.stuck:
+        if pending.done or not seat.lane.stuck:
             self._begun = None
         if outcome.value is not None:
             seat.tell_of_summary(outcome.value[1])
             if outcome.value[0] is not None:
                 return CompressResult(outcome.value[0])
-        known.restore(prints)
+        live.restore(prints)
         return CompressResult(failed=outcome.error is not None)
 
     def _drops_request(self, messages: Sequence[Message]) -> bool:
@@ -216,17 +218,21 @@ class CompactionRunner:
         asks = [at for at, row in enumerate(rows) if sources[at].role == "user" and "_seq" in row]
         if not asks or asks[-1] == len(sources) - 1 or self._log.live.open_turn is None:
             return False
-        asked = sources[asks[-1]]
-        return not any(asked is kept or (asked.text and asked.text in kept.text) for kept in messages)
+        request = sources[asks[-1]]
+        return not any(
+            request is message or (request.text and request.text in message.text) for message in messages
+        )
 
     def _with_request(self, read: _Read) -> _Read:
         """Put unanswered messages of the person back if an engine left them out."""
-        known, rows, messages = self._live.rows, list(read[0]), list(read[1])
-        first = len(known.sources)
-        while first and known.sources[first - 1].role == "user":
+        live, rows, messages = self._live.rows, list(read[0]), list(read[1])
+        first = len(live.sources)
+        while first and live.sources[first - 1].role == "user":
             first -= 1
-        for row, source in zip(known.rows[first:], known.sources[first:], strict=True):
-            if not any(source is kept or (source.text and source.text in kept.text) for kept in messages):
+        for row, source in zip(live.rows[first:], live.sources[first:], strict=True):
+            if not any(
+                source is message or (source.text and source.text in message.text) for message in messages
+            ):
                 messages.append(source)
                 rows.append(row)
         return rows, messages
@@ -238,11 +244,11 @@ class CompactionRunner:
         little: its engine continues from it. `counts`: whether the circuit breaker counts this compaction.
         """
         rows, messages = self._with_request(read)
-        known = self._live.rows
-        before, after, count = known.tokens, list_tokens(messages), len(known.rows)
+        live = self._live.rows
+        before, after, count = live.tokens, list_tokens(messages), len(live.rows)
         tokens_before, tokens_after = self._live.scaled(before), self._live.scaled(after)
-        bearable = tokens_after < self._engines.window or after - before <= _GROWTH_TOKENS
-        if after > before and not (len(rows) < count and bearable):
+        is_tolerable = tokens_after < self._engines.window or after - before <= _GROWTH_TOKENS
+        if after > before and not (len(rows) < count and is_tolerable):
             seat.note(f"{seat.name}: its compaction was larger than what it replaced and is not used")
             if len(rows) != count:
                 self._engines.stray(seat)
@@ -274,8 +280,8 @@ def _status_line(engine: ContextEngine, phase: str, default: str, facts: dict[st
     if formatter is None:
         return default
     keywords = {"phase": phase, "default_message": default, **facts}
-    said = formatter(**accepted(formatter, keywords))
-    return said if isinstance(said, str) else ("" if said is None else default)
+    text = formatter(**accepted(formatter, keywords))
+    return text if isinstance(text, str) else ("" if text is None else default)
 
 
 def _pruned(engine: ContextEngine, rows: ChatRows, tokens: int) -> object | None:
@@ -311,8 +317,8 @@ def _selected(engine: ContextEngine, rows: ChatRows, budget_tokens: int) -> tupl
 
 def _summary_error(engine: object) -> str:
     """Return the engine's error about its last summary, or an empty string."""
-    said = getattr(engine, "_last_summary_error", None)
-    return " ".join(said.split())[:REASON_CHARS] if isinstance(said, str) else ""
+    error = getattr(engine, "_last_summary_error", None)
+    return " ".join(error.split())[:REASON_CHARS] if isinstance(error, str) else ""
 
 
 def _incoming(rows: ChatRows) -> ChatRow | None:

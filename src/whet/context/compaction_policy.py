@@ -154,5 +154,5 @@ def _reason(answer: object) -> str:
     """Return the reason from a (bool, reason) pair if the bool is False: something prevents a compaction."""
     if not isinstance(answer, tuple) or len(cast("tuple[object, ...]", answer)) != 2:
         return ""
-    wanted, reason = cast("tuple[object, object]", answer)
-    return " ".join(reason.split())[:REASON_CHARS] if not wanted and isinstance(reason, str) else ""
+    flag, reason = cast("tuple[object, object]", answer)
+    return " ".join(reason.split())[:REASON_CHARS] if not flag and isinstance(reason, str) else ""

@@ -131,13 +131,13 @@ class Compressor(ContextEngine):
         """
         if self.threshold_tokens <= 0 or self.is_exhausted:
             return False
-        given = prompt_tokens or 0
-        size = self._projected(given)
-        if given:
-            self._last_rough = given
+        tokens = prompt_tokens or 0
+        size = self._projected(tokens)
+        if tokens:
+            self._last_rough = tokens
         if self._awaits_verdict or self.last_prompt_tokens < 0:
             slack = min(max(4096, self.threshold_tokens // 20), self.threshold_tokens // 4)
-            return given > self.threshold_tokens and given > self.last_compression_rough_tokens + slack
+            return tokens > self.threshold_tokens and tokens > self.last_compression_rough_tokens + slack
         return size >= self.threshold_tokens
 
     def should_compress_preflight(self, messages: ChatRows) -> bool:
@@ -244,7 +244,7 @@ class Compressor(ContextEngine):
 
         settings = self._settings
         resting = self._resting if self._clock.monotonic_s() < self._rests_until_s else None
-        order = SummaryOrder(
+        options = SummaryOrder(
             summarise=self._summarise,
             again=self._again,
             timeout_s=settings.summary_timeout_s,
@@ -255,9 +255,9 @@ class Compressor(ContextEngine):
             can_recall=settings.can_recall,
             resting=resting,
         )
-        found = summarised(plan, order)
-        self._note_author(found.failure, asked=resting is None)
-        return found
+        result = summarised(plan, options)
+        self._note_author(result.failure, asked=resting is None)
+        return result
 
     def _note_author(self, failure: Failure | None, *, asked: bool) -> None:
         """Record who wrote the summary: a model, or code because no model could. The model is then not asked

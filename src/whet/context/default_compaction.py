@@ -78,8 +78,8 @@ def plan(messages: ChatRows, size: int, threshold_tokens: int, head_messages: in
     before = chat.estimate(messages)
     threshold = threshold_tokens or before
     room = max(threshold - max(size - before, 0), threshold // 4)
-    found = [summary.parse(row) for row in messages if summary.is_summary(row)]
-    previous = _joined(found)
+    summaries = [summary.parse(row) for row in messages if summary.is_summary(row)]
+    previous = _joined(summaries)
     tail = max(int(room * _TAIL_SHARE), 64)
     head = KeepLimits(0 if previous else head_messages, int(room * _HEAD_SHARE), tail)
     parts = split(rows, head)
@@ -107,17 +107,17 @@ def summarised(plan: CompactionPlan, order: SummaryOrder) -> SummarisedRows:
     latest = summary.latest_ask(plan.rows, plan.previous, ask_chars)
     todo = summary.open_list(plan.parts.middle, plan.parts.tail, plan.previous, plan.room // 4)
     trail_tokens = min(1500, max(60, int(plan.room * _TRAIL_SHARE)))
-    taken = trail_tokens + text_tokens(latest) + text_tokens(todo)
-    budget = _body_tokens(plan, taken, order.context_length)
+    fixed_tokens = trail_tokens + text_tokens(latest) + text_tokens(todo)
+    budget = _body_tokens(plan, fixed_tokens, order.context_length)
     answer = order.resting or ask(
         order.summarise, order.again, _request(plan, order, budget), order.timeout_s
     )
     former = plan.previous.body if plan.previous else ""
-    said = "" if isinstance(answer, Failure) else summary.kept_parts(summary.clean_body(answer), former)
-    allowed = budget + taken + _FRAME_TOKENS
+    model_body = "" if isinstance(answer, Failure) else summary.kept_parts(summary.clean_body(answer), former)
+    allowed = budget + fixed_tokens + _FRAME_TOKENS
     row: ChatRow = {}
     for _ in range(3):  # token counts of the parts do not add up exactly to that of the whole
-        body = summary.fit_body(said or _listed(plan, former, budget), budget)
+        body = summary.fit_body(model_body or _listed(plan, former, budget), budget)
         written = _summary_of(plan, latest, todo, body, order.today)
         row = summary.write(written, trail_tokens=trail_tokens, can_recall=order.can_recall)
         excess = chat.tokens_of(row) - allowed
@@ -132,8 +132,8 @@ def _fitted(parts: Split, room: int) -> Split:
     budget = max(int(room * _TAIL_SHARE * 1.5), 96)
     tail = parts.tail if chat.estimate(parts.tail) <= budget else shorten(parts.tail, budget)
     cap = max(int(room * _KEPT_SHARE), 96)
-    kept = [clip_text(row, cap) if row.get("role") == "assistant" else row for row in parts.kept]
-    return parts._replace(tail=tail, kept=kept)
+    clipped = [clip_text(row, cap) if row.get("role") == "assistant" else row for row in parts.kept]
+    return parts._replace(tail=tail, kept=clipped)
 
 
 def _body_tokens(plan: CompactionPlan, taken: int, context_length: int) -> int:
@@ -144,14 +144,14 @@ def _body_tokens(plan: CompactionPlan, taken: int, context_length: int) -> int:
     if plan.previous is not None:
         content += text_tokens(plan.previous.body)
     largest = min(10_000, max(context_length // 20, 2_000))
-    wanted = min(max(content // 5, 2_000), largest)
+    target = min(max(content // 5, 2_000), largest)
     fixed = chat.estimate((*parts.head, *parts.kept, *parts.tail)) + _FRAME_TOKENS + taken
     free = int(min(plan.room, plan.before) * _TARGET) - fixed
-    return max(min(wanted, free, content // 2), _BODY_MIN_TOKENS)
+    return max(min(target, free, content // 2), _BODY_MIN_TOKENS)
 
 
 def _request(plan: CompactionPlan, order: SummaryOrder, budget: int) -> SummaryRequest:
-    asks = [said for row in plan.rows if row.get("role") == "user" and (said := chat.said(row))]
+    asks = [text for row in plan.rows if row.get("role") == "user" and (text := chat.said(row))]
     return SummaryRequest(
         rows=plan.parts.middle,
         previous=plan.previous.body if plan.previous else "",
@@ -182,10 +182,10 @@ def _summary_of(plan: CompactionPlan, latest: str, todo: str, body: str, today: 
 
 def _newest(lines: list[str], budget_tokens: int) -> list[str]:
     """Return the newest lines that fit, at least one."""
-    kept = lines[-_PARTS_MAX:]
-    while len(kept) > 1 and sum(map(text_tokens, kept)) > budget_tokens:
-        kept = kept[1:]
-    return kept
+    newest = lines[-_PARTS_MAX:]
+    while len(newest) > 1 and sum(map(text_tokens, newest)) > budget_tokens:
+        newest = newest[1:]
+    return newest
 
 
 def _joined(found: list[Summary]) -> Summary | None:
@@ -211,17 +211,17 @@ def _listed(plan: CompactionPlan, former: str, budget: int) -> str:
     calls = {call.id: call for row in plan.parts.middle for call in chat.calls_of(row)}
     lines: list[str] = []
     for row in plan.parts.middle:
-        place = f" [{chat.ref(chat.seq_of(row))}]" if chat.seq_of(row) else ""
+        reference = f" [{chat.ref(chat.seq_of(row))}]" if chat.seq_of(row) else ""
         if row.get("role") == "tool":
-            lines.append(f"- {describe(row, calls.get(str(row.get('tool_call_id'))))}{place}")
+            lines.append(f"- {describe(row, calls.get(str(row.get('tool_call_id'))))}{reference}")
         elif text := chat.said(row):
-            who = "The person" if row.get("role") == "user" else "The assistant"
-            lines.append(f'- {who}: "{chat.line(mask(text), 240)}"{place}')
+            speaker = "The person" if row.get("role") == "user" else "The assistant"
+            lines.append(f'- {speaker}: "{chat.line(mask(text), 240)}"{reference}')
     room = min(max(budget - text_tokens(former) - _HEADING_TOKENS, budget // 3), _FALLBACK_TOKENS)
     sizes = [text_tokens(line) + 1 for line in lines]
-    first, left = 0, sum(sizes)
-    while first < len(lines) - 1 and left > room:
-        left -= sizes[first]
+    first, size_left = 0, sum(sizes)
+    while first < len(lines) - 1 and size_left > room:
+        size_left -= sizes[first]
         first += 1
     lines = lines[first:]
     pieces = summary.sections(former)

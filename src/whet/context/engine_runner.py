@@ -106,9 +106,9 @@ class EngineRunner:
         if outcome.value is None:
             lane.close()
             return _reason(outcome.error)
-        seat = cls(outcome.value[0], offer, lane, deadlines)
-        seat.origin = outcome.value[1]
-        return seat
+        runner = cls(outcome.value[0], offer, lane, deadlines)
+        runner.origin = outcome.value[1]
+        return runner
 
     @classmethod
     def of(
@@ -133,12 +133,12 @@ class EngineRunner:
                 self.threshold = _whole(attempt(lambda: self.engine.threshold_tokens).value)
 
         limit_s = deadline_s or self.deadlines.hook_s
-        known = self.lane.stuck
+        was_stuck = self.lane.stuck
         is_done_here = not deadline_s and self._needs_no_thread()
         try:
             outcome = attempt(measured) if is_done_here else await self.lane.run(measured, limit_s)
         except LaneTimeout as error:
-            if not known:
+            if not was_stuck:
                 self.note(f"{self.name} did not answer {hook} in {limit_s:g} s and is left out until it does")
             self._was_stuck = True
             return LaneOutcome(error=error)
@@ -172,17 +172,17 @@ class EngineRunner:
         failed."""
 
         def work() -> bool:
-            whole = True
+            succeeded = True
             for hook, call in steps:
                 outcome = attempt(call)
                 if outcome.error is not None:
-                    whole = False
+                    succeeded = False
                     self._failed(hook, outcome.error)
             if not self.offer.is_quick:
                 from whet.context.settling import settle  # noqa: PLC0415 - few have another engine
 
                 settle(self.engine)
-            return whole
+            return succeeded
 
         return bool((await self.run("a change of session", work)).value)
 
@@ -259,18 +259,18 @@ def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine,
     A prototype is shared only with a foreground agent. Raises the error of the last attempt.
     """
     prototype = offer.prototype
-    ways: list[tuple[EngineOrigin, Callable[[], object]]] = []
+    makers: list[tuple[EngineOrigin, Callable[[], object]]] = []
     # A fresh instance brings its own commands and hooks; those of a clone or a copy act on the prototype.
     if offer.fresh is not None:
-        ways.append(("fresh", offer.fresh))
+        makers.append(("fresh", offer.fresh))
     if prototype is not None:
         clone = getattr(prototype, "clone_for_agent", None)
         if callable(clone):
-            ways.append(("clone", cast("Callable[[], object]", clone)))
-        ways.append(("copy", lambda: copy.deepcopy(prototype)))
+            makers.append(("clone", cast("Callable[[], object]", clone)))
+        makers.append(("copy", lambda: copy.deepcopy(prototype)))
     failure: BaseException = TypeError(f"{offer.name} offers no way to make an engine")
-    for origin, way in ways:
-        outcome = attempt(way)
+    for origin, maker in makers:
+        outcome = attempt(maker)
         if isinstance(outcome.value, ContextEngine):
             return outcome.value, origin
         failure = outcome.error or TypeError(f"{origin} gave {type(outcome.value).__name__}, no engine")
@@ -281,8 +281,8 @@ def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine,
 
 def accepted(hook: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
     """Return the `keywords` that a hook's signature accepts, or all if it can't be read."""
-    named = _named(hook)
-    return keywords if named is None else {name: keywords[name] for name in keywords if name in named}
+    names = _named(hook)
+    return keywords if names is None else {name: keywords[name] for name in keywords if name in names}
 
 
 def _named(hook: Callable[..., Any]) -> frozenset[str] | None:
@@ -296,9 +296,11 @@ def _read_names(hook: Callable[..., Any]) -> frozenset[str] | None:
     if signature is None:
         return None
     parameters = signature.parameters.values()
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         return None
-    return frozenset(one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY)
+    return frozenset(
+        parameter.name for parameter in parameters if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
+    )
 
 
 # Each session asks for its engine's methods again, and reading a signature takes 0.1 ms.

@@ -64,11 +64,11 @@ NO_ENGINE = EngineOffer(
 
 def offers(*groups: Iterable[EngineOffer]) -> dict[str, EngineOffer]:
     """Combine offers by name. Earlier groups win."""
-    found: dict[str, EngineOffer] = {NONE: NO_ENGINE}
+    merged: dict[str, EngineOffer] = {NONE: NO_ENGINE}
     for group in groups:
         for offer in group:
-            found.setdefault(offer.name, offer)
-    return found
+            merged.setdefault(offer.name, offer)
+    return merged
 
 
 def built_in(available: Mapping[str, EngineOffer]) -> EngineOffer:
@@ -80,12 +80,12 @@ def choose(available: Mapping[str, EngineOffer], wanted: str) -> tuple[EngineOff
     """Return the offer of that name, or the built-in one and a line with the reason."""
     if wanted in available:
         return available[wanted], ""
-    standing_in = built_in(available)
+    default = built_in(available)
     if wanted == DEFAULT:
-        return standing_in, ""
+        return default, ""
     near = difflib.get_close_matches(wanted, list(available), 1)
     guess = f"; did you mean {near[0]}?" if near else "; `whet context engines` lists what there is"
-    return standing_in, f"{wanted!r} is not there, {standing_in.name} is used instead{guess}"
+    return default, f"{wanted!r} is not there, {default.name} is used instead{guess}"
 
 
 async def engine_tools(seat: EngineRunner, taken: Collection[str]) -> list[Tool]:

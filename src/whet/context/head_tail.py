@@ -74,13 +74,13 @@ def _take(waiting: list[tuple[int, ChatRow]], after: int, call: chat.RowCall) ->
 
 def groups(rows: ChatRows) -> list[ChatRows]:
     """Split a paired list into groups that must stay together."""
-    found: list[ChatRows] = []
+    pieces: list[ChatRows] = []
     for row in rows:
-        if row.get("role") == "tool" and found:
-            found[-1].append(row)
+        if row.get("role") == "tool" and pieces:
+            pieces[-1].append(row)
         else:
-            found.append([row])
-    return found
+            pieces.append([row])
+    return pieces
 
 
 def split(rows: ChatRows, limits: KeepLimits) -> Split:
@@ -94,9 +94,9 @@ def split(rows: ChatRows, limits: KeepLimits) -> Split:
     tail = [row for piece in pieces[end:] for row in piece]
     between = [row for piece in pieces[begin:end] for row in piece]
     anchors = _anchors(rows)
-    here = {id(row) for row in anchors} - {id(row) for row in (*head, *tail)}
-    kept = [row for row in between if id(row) in here]
-    return Split(head, [row for row in between if id(row) not in here], kept, tail)
+    anchor_ids = {id(row) for row in anchors} - {id(row) for row in (*head, *tail)}
+    kept_rows = [row for row in between if id(row) in anchor_ids]
+    return Split(head, [row for row in between if id(row) not in anchor_ids], kept_rows, tail)
 
 
 def _anchors(rows: ChatRows) -> list[ChatRow]:

@@ -107,9 +107,9 @@ class SessionEngines:
         """Store how far the engines have processed the session."""
         if self._positions is None:
             return
-        for seat in self.active:
-            if seat not in self._astray and not seat.lane.stuck:
-                await self._positions.remember(seat, rows)
+        for runner in self.active:
+            if runner not in self._astray and not runner.lane.stuck:
+                await self._positions.remember(runner, rows)
 
     async def _restore(
         self,
@@ -140,8 +140,8 @@ class SessionEngines:
 
     async def follow_model(self) -> None:
         """Inform the engines about the model and its window."""
-        for seat in self.active:
-            await seat.follow(self.facts.info(), self.window, self.facts)
+        for runner in self.active:
+            await runner.follow(self.facts.info(), self.window, self.facts)
 
     def narrow(self, limit_tokens: int) -> None:
         """Use the limit that the server named as the window from now on, if it is smaller."""
@@ -170,10 +170,10 @@ class SessionEngines:
 
     async def rejoin(self, rows: Callable[[], Sequence[ChatRow]]) -> None:
         """Inform marked engines that respond about the session again."""
-        for seat in [seat for seat in self._astray if not seat.lane.stuck]:
-            self._astray.remove(seat)
-            await seat.each(transition_calls(seat.engine, self._change()))
-            await self._restore(seat, rows())
+        for runner in [runner for runner in self._astray if not runner.lane.stuck]:
+            self._astray.remove(runner)
+            await runner.each(transition_calls(runner.engine, self._change()))
+            await self._restore(runner, rows())
 
     def say_stopped(self, why: str) -> None:
         """Notify the person that automatic compaction is off."""
@@ -184,8 +184,8 @@ class SessionEngines:
 
     def flush(self, emit: Emit) -> None:
         """Show the engines' notices."""
-        for seat in self.active:
-            seat.flush(emit)
+        for runner in self.active:
+            runner.flush(emit)
 
     async def hand_over(self, rows: Callable[[], list[ChatRow]]) -> None:
         """End only the spare engine: the chosen one now belongs to another session."""
@@ -195,9 +195,9 @@ class SessionEngines:
 
     async def aclose(self, rows: Callable[[], list[ChatRow]]) -> None:
         """End the session for all engines and let them close their resources."""
-        for seat in self.active:
-            await self._end(seat, rows())
-            seat.leave()
+        for runner in self.active:
+            await self._end(runner, rows())
+            runner.leave()
         self._unhook()
 
     def _unhook(self) -> None:
@@ -380,12 +380,12 @@ class EngineHost:
         """Return how full the window is. Window and threshold are the engine's own."""
         self._sync(None)
         await self._follow_model()
-        told = (await self.seat.status()).get("threshold_tokens")
+        threshold = (await self.seat.status()).get("threshold_tokens")
         return ContextStatus(
             engine=self.seat.name,
             source=self.seat.offer.source,
             window_tokens=self._engines.window,
-            threshold_tokens=told if isinstance(told, int) else self.seat.threshold,
+            threshold_tokens=threshold if isinstance(threshold, int) else self.seat.threshold,
             used_tokens=self._live.tokens(),
             counted=self._live.is_counted,
             messages=len(self._live.rows.rows),
@@ -439,21 +439,21 @@ class EngineHost:
             self._turn = self.log.live.turn_number
             self._brake.new_turn()
         tokens = self._live.tokens()
-        wish = await self._wish(self.seat, tokens, first=first)
-        if wish is None and (spare := await self._engines.stand_in()) is not None:
-            wish = await self._wish(spare, tokens, first=False)
-        if wish is None:
+        answer = await self._wish(self.seat, tokens, first=first)
+        if answer is None and (spare := await self._engines.stand_in()) is not None:
+            answer = await self._wish(spare, tokens, first=False)
+        if answer is None:
             return
-        if wish.wants and self._brake.allows(tokens):
-            await self._compactions.announce(wish.phase, tokens, emit)
-            done = await self._compactions.compact(emit, tokens, wish.phase)
+        if answer.wants and self._brake.allows(tokens):
+            await self._compactions.announce(answer.phase, tokens, emit)
+            done = await self._compactions.compact(emit, tokens, answer.phase)
             if not done and self._brake.idle(tokens, self._engines.window):
                 self._engines.say_stopped(self._brake.stopped)
         elif not first and self._can_prune():
             await self._compactions.prune(tokens, emit)
-        if wish.blocked and wish.blocked != self._blocked:
-            self.seat.note(f"{self.seat.name} should compact and can't now: {wish.blocked}")
-        self._blocked = wish.blocked
+        if answer.blocked and answer.blocked != self._blocked:
+            self.seat.note(f"{self.seat.name} should compact and can't now: {answer.blocked}")
+        self._blocked = answer.blocked
 
     def _can_prune(self) -> bool:
         can = optional_hook(self.seat.engine, "prune_tool_results_only") is not None
@@ -485,5 +485,5 @@ class EngineHost:
 
     def _sync(self, transcript: Sequence[Message] | None) -> None:
         if self._live.follow(transcript):
-            for seat in self._engines.active:
-                self._engines.stray(seat)
+            for runner in self._engines.active:
+                self._engines.stray(runner)

@@ -57,8 +57,8 @@ class LiveList:
 
     def follow(self, messages: Sequence[Message] | None = None) -> bool:
         """Follow the transcript's messages. Returns True if some known ones were removed."""
-        given = self._log.messages if messages is None else messages
-        return self.rows.sync(given, self._log.live.seqs)
+        current = self._log.messages if messages is None else messages
+        return self.rows.sync(current, self._log.live.seqs)
 
     def copy(self) -> list[ChatRow]:
         """Return the rows, the same objects, in a new list."""

@@ -44,22 +44,22 @@ class NestedInstructions:
             output = await tool.run(context, arguments)
             if output.error_kind in ("bad_input", "denied"):
                 return output
-            found = "\n\n".join(self._news(_places(arguments)))
-            if not found:
+            instructions = "\n\n".join(self._news(_places(arguments)))
+            if not instructions:
                 return output
-            room = max(tool.output_cap_chars - len(found) - 200, 2_000)
-            return msgspec.structs.replace(output, text=f"{clip(output.text, room)}\n\n{found}")
+            room = max(tool.output_cap_chars - len(instructions) - 200, 2_000)
+            return msgspec.structs.replace(output, text=f"{clip(output.text, room)}\n\n{instructions}")
 
         most = tool.output_cap_chars + _MOST_FILES * (_CAP_CHARS + 500)
         return msgspec.structs.replace(tool, run=run, output_cap_chars=most)
 
     def _news(self, places: Iterable[str]) -> Iterator[str]:
         count = 0
-        for place in places:
-            for folder in self._folders(place):
+        for path in places:
+            for folder in self._folders(path):
                 if count >= _MOST_FILES:
                     return
-                text = self._read(folder, place)
+                text = self._read(folder, path)
                 if text:
                     count += 1
                     yield text
@@ -73,18 +73,18 @@ class NestedInstructions:
             inside = last.relative_to(workspace).parts
         except (OSError, RuntimeError, ValueError):
             return []
-        found: list[Path] = []
+        folders_inside: list[Path] = []
         for part in inside:
-            folder = (found[-1] if found else workspace) / part
+            folder = (folders_inside[-1] if folders_inside else workspace) / part
             if part.startswith(".") or (folder / ".git").exists():
                 break
-            found.append(folder)
-        return found
+            folders_inside.append(folder)
+        return folders_inside
 
     def _read(self, folder: Path, place: str) -> str:
-        shown = folder.relative_to(self._workspace.resolve()).as_posix()
-        given = self._known()
-        if shown in given:
+        label = folder.relative_to(self._workspace.resolve()).as_posix()
+        known_folders = self._known()
+        if label in known_folders:
             return ""
         for name in PROJECT_FILES:
             path = folder / name
@@ -93,10 +93,10 @@ class NestedInstructions:
             except OSError:
                 continue
             if text:
-                given.add(shown)
+                known_folders.add(label)
                 if Path(place).name == path.name and (self._workspace / place).resolve() == path.resolve():
                     return ""  # the call itself read or wrote it
-                return f"{_HEAD.format(folder=shown, name=name)}{_TOLD}\n{clip(text, _CAP_CHARS)}"
+                return f"{_HEAD.format(folder=label, name=name)}{_TOLD}\n{clip(text, _CAP_CHARS)}"
         return ""
 
     def _known(self) -> set[str]:

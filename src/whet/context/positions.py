@@ -22,11 +22,11 @@ _LIKE = "cursor"
 
 def cursors(engine: object) -> dict[str, int]:
     """Return the row counts that an engine keeps, by attribute name. Few engines have any."""
-    held = attempt(lambda: vars(engine)).value or {}
-    found = cast("Mapping[str, object]", held)
+    attributes = attempt(lambda: vars(engine)).value or {}
+    values = cast("Mapping[str, object]", attributes)
     return {
         name: value
-        for name, value in found.items()
+        for name, value in values.items()
         if name.endswith(_LIKE) and isinstance(value, int) and not isinstance(value, bool) and value >= 0
     }
 
@@ -47,22 +47,22 @@ class Positions:
         names = [name for name, count in cursors(seat.engine).items() if not count]
         if not names:
             return
-        kept = await self._log.writer.db.read(lambda db: positions.read(db, self._log.live.key, seat.name))
-        found = {name: _count(rows, kept[name]) for name in names if kept.get(name)}
+        stored = await self._log.writer.db.read(lambda db: positions.read(db, self._log.live.key, seat.name))
+        counts = {name: _count(rows, stored[name]) for name in names if stored.get(name)}
 
         def put() -> None:
-            for name, count in found.items():
+            for name, count in counts.items():
                 setattr(seat.engine, name, count)
 
-        if found:
+        if counts:
             await seat.run("its position", put)
 
     async def remember(self, seat: EngineRunner, rows: Sequence[ChatRow], *, ended: bool = False) -> None:
         """Store an engine's position in these rows if it has changed. At the session's end (`ended`) it
         covers all rows."""
-        held = cursors(seat.engine)
-        had = {name: rows if ended else rows[:count] for name, count in held.items()}
-        now = {name: max(map(_seq, those), default=0) for name, those in had.items()}
+        counts = cursors(seat.engine)
+        covered = {name: rows if ended else rows[:count] for name, count in counts.items()}
+        now = {name: max(map(_seq, those), default=0) for name, those in covered.items()}
         news = {name: seq for name, seq in now.items() if seq > self._kept.get((seat.name, name), 0)}
         if news:
             await self._log.writer.db.write(

@@ -72,13 +72,13 @@ def describe(row: ChatRow, call: chat.RowCall | None) -> str:
 
 def _brief(arguments: str) -> str:
     try:
-        given = msgspec.json.decode(arguments)
+        decoded = msgspec.json.decode(arguments)
     except NOT_JSON:
-        given = arguments
-    if isinstance(given, dict):
-        values = cast("dict[str, Any]", given)
-        given = ", ".join(f"{key}={chat.line(str(value), 80)}" for key, value in values.items())
-    return chat.line(mask(str(given)), _KEPT_CHARS)
+        decoded = arguments
+    if isinstance(decoded, dict):
+        values = cast("dict[str, Any]", decoded)
+        decoded = ", ".join(f"{key}={chat.line(str(value), 80)}" for key, value in values.items())
+    return chat.line(mask(str(decoded)), _KEPT_CHARS)
 
 
 def _result(row: ChatRow, call: chat.RowCall | None, newest: ChatRow) -> ChatRow:
@@ -86,13 +86,13 @@ def _result(row: ChatRow, call: chat.RowCall | None, newest: ChatRow) -> ChatRow
     images = chat.images_in(row)
     if (len(text) <= RESULT_CHARS and not images) or text.startswith("[cut: "):
         return row
-    what = describe(row, call)
+    summary = describe(row, call)
     if images:
-        what += f", {images} images"
+        summary += f", {images} images"
     elif newest is not row:
-        place = chat.ref(chat.seq_of(newest))
-        what = f"same result {f'as {place}' if place else 'again below'}: {what}"
-    line = f"[cut: {what}{_back(row)}]"
+        reference = chat.ref(chat.seq_of(newest))
+        summary = f"same result {f'as {reference}' if reference else 'again below'}: {summary}"
+    line = f"[cut: {summary}{_back(row)}]"
     return _changed(row, line) if len(line) < len(text) or images else row
 
 

@@ -122,7 +122,7 @@ def seq_of(row: ChatRow) -> int:
     if row.get("role") == "user" and not parts_of(row):
         return 0
     texts = [text_of(row), *(call.arguments for call in calls_of(row))]
-    return max((int(found[1]) for text in texts if (found := _REF.search(text))), default=0)
+    return max((int(match[1]) for text in texts if (match := _REF.search(text))), default=0)
 
 
 def is_reply(row: ChatRow) -> bool:
@@ -220,8 +220,8 @@ class EngineRows:
         cut = not extends(self.sources, messages)
         if cut:
             same = list(takewhile(lambda two: two[0] is two[1], zip(self.sources, messages, strict=False)))
-            for known in (self.sources, self.rows, self.sizes):
-                del known[len(same) :]
+            for items in (self.sources, self.rows, self.sizes):
+                del items[len(same) :]
             self.tokens = sum(self.sizes)
         for index in range(len(self.sources), len(messages)):
             row = engine_row(messages[index])
@@ -267,9 +267,9 @@ def read_back(
         raise BadEngineRows("it returned an empty list")
     by_id = {id(row): index for index, row in enumerate(rows)}
     by_print: dict[Fingerprint, deque[int]] = {}
-    for index, known in enumerate(prints):
-        by_print.setdefault(known, deque()).append(index)
-    kept: list[ChatRow] = []
+    for index, old_mark in enumerate(prints):
+        by_print.setdefault(old_mark, deque()).append(index)
+    returned_rows: list[ChatRow] = []
     messages: list[Message] = []
     last = -1
     for item in cast("list[object]", returned):
@@ -277,16 +277,16 @@ def read_back(
             raise BadEngineRows(f"it returned a row of {type(item).__name__}")
         row = cast("ChatRow", item)
         mark = fingerprint(row)
-        found = by_id.get(id(row))
-        if found is None or prints[found] != mark:
-            found = _next_equal(by_print.get(mark), last)
-        if found is None:
+        position = by_id.get(id(row))
+        if position is None or prints[position] != mark:
+            position = _next_equal(by_print.get(mark), last)
+        if position is None:
             messages.append(_parse(row))
         else:
-            last = found
-            messages.append(sources[found])
-        kept.append(row)
-    return None if messages == sources else (kept, messages)  # messages are compared by identity
+            last = position
+            messages.append(sources[position])
+        returned_rows.append(row)
+    return None if messages == sources else (returned_rows, messages)  # messages are compared by identity
 
 
 def _next_equal(candidates: deque[int] | None, last: int) -> int | None:

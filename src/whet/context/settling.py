@@ -25,7 +25,7 @@ def settle(engine: object) -> int:
     """Commit open transactions, on the thread that the engine runs on. Returns how many there were."""
     if "sqlite3" not in sys.modules:
         return 0
-    opened = [one for one in _connections(engine) if one.in_transaction]
+    opened = [candidate for candidate in _connections(engine) if candidate.in_transaction]
     for connection in opened:
         outcome = attempt(connection.commit)
         if outcome.error is not None:
@@ -37,16 +37,16 @@ def _connections(engine: object) -> Iterator[Connection]:
     from sqlite3 import Connection  # noqa: PLC0415 - it is loaded where an engine uses it
 
     package = type(engine).__module__.rpartition(".")[0] or type(engine).__module__
-    seen = {id(engine)}
+    visited = {id(engine)}
     level: list[object] = [engine]
     for _ in range(_DEEPEST):
         below: list[object] = []
         for owner in level:
-            held = attempt(lambda owner=owner: list(vars(owner).values())).value or []
-            for value in cast("list[object]", held):
-                if id(value) in seen:
+            attributes = attempt(lambda owner=owner: list(vars(owner).values())).value or []
+            for value in cast("list[object]", attributes):
+                if id(value) in visited:
                     continue
-                seen.add(id(value))
+                visited.add(id(value))
                 if isinstance(value, Connection):
                     yield value
                 elif type(value).__module__.startswith(package):

@@ -157,11 +157,13 @@ def _has_parts(text: str) -> bool:
     steps and other prose have none.
     """
     pieces = [piece for piece in sections(text) if _HEADING.match(piece)]
-    asked = _asked_titles()
+    titles = _asked_titles()
     filled = [piece for piece in pieces if any(map(str.isalnum, piece.partition("\n")[2]))]
-    known = [piece for piece in filled if piece.partition("\n")[0].strip() in asked]
-    whole = bool(pieces) and pieces[-1] in filled and _is_closed(pieces[-1])
-    return whole and (len(known) > 1 or (len(known) == 1 and _REFERENCE.search(known[0]) is not None))
+    matching = [piece for piece in filled if piece.partition("\n")[0].strip() in titles]
+    is_complete = bool(pieces) and pieces[-1] in filled and _is_closed(pieces[-1])
+    return is_complete and (
+        len(matching) > 1 or (len(matching) == 1 and _REFERENCE.search(matching[0]) is not None)
+    )
 
 
 def _is_closed(piece: str) -> bool:
@@ -185,7 +187,7 @@ def prompt(request: SummaryRequest, max_tokens: int) -> str:
         previous = (
             f"\nUpdate this earlier summary: keep what holds, move what got done.\n{request.previous}\n"
         )
-    filled = {
+    fields = {
         "today": request.today.isoformat(),
         "sample": chat.line(mask(request.sample), 160),
         "words": str(max(request.budget_tokens * 2 // 3, 60)),
@@ -194,10 +196,10 @@ def prompt(request: SummaryRequest, max_tokens: int) -> str:
         "previous": mask(previous),
     }
     template = _template("summary.md")
-    used = sum(map(text_tokens, (template, *filled.values())))
+    used = sum(map(text_tokens, (template, *fields.values())))
     room = request.window_tokens - max_tokens - used - 64
-    filled["record"] = record(request.rows, max(room, request.window_tokens // 4))
-    return _PLACE.sub(lambda found: filled[found[1]], template)
+    fields["record"] = record(request.rows, max(room, request.window_tokens // 4))
+    return _PLACE.sub(lambda found: fields[found[1]], template)
 
 
 def record(rows: ChatRows, budget_tokens: int) -> str:
@@ -212,12 +214,12 @@ def record(rows: ChatRows, budget_tokens: int) -> str:
             return "\n".join(lines)
     head: list[str] = []
     tail: list[str] = []
-    left = budget_tokens // 2
+    half_budget = budget_tokens // 2
     for source, chosen in ((lines, head), (lines[::-1], tail)):
         used = 0
         for text in source:
             used += text_tokens(text) + 1
-            if used > left:
+            if used > half_budget:
                 break
             chosen.append(text)
     skipped = len(lines) - len(head) - len(tail)
@@ -238,21 +240,21 @@ class _Masked(NamedTuple):
 
 
 def _masked(row: ChatRow, names: dict[str, str]) -> _Masked:
-    place = chat.ref(chat.seq_of(row))
+    reference = chat.ref(chat.seq_of(row))
     role = str(row.get("role"))
     if role == "tool":
         name = names.get(str(row.get("tool_call_id")), str(row.get("name") or "tool"))
         outcome = outcome_of(name, row)
         role = f"result of {name}{', ' + outcome if outcome else ''}"
     images = f" [{chat.images_in(row)} images]" if chat.images_in(row) else ""
-    asked = [(call.name, mask(call.arguments)) for call in chat.calls_of(row)]
-    return _Masked(f"[{place + ' ' if place else ''}{role}]", mask(chat.text_of(row)), images, asked)
+    calls = [(call.name, mask(call.arguments)) for call in chat.calls_of(row)]
+    return _Masked(f"[{reference + ' ' if reference else ''}{role}]", mask(chat.text_of(row)), images, calls)
 
 
 def _line(row: _Masked, text_chars: int, argument_chars: int) -> str:
     text = clip(row.text, text_chars + text_chars * 3 // 8)
-    asked = "".join(f"\n  calls {name} {clip(arguments, argument_chars)}" for name, arguments in row.calls)
-    return f"{row.head} {text}{row.images}{asked}".replace("</record>", "< /record>")
+    calls = "".join(f"\n  calls {name} {clip(arguments, argument_chars)}" for name, arguments in row.calls)
+    return f"{row.head} {text}{row.images}{calls}".replace("</record>", "< /record>")
 
 
 def _try(
@@ -263,8 +265,8 @@ def _try(
     if error is not None:
         kinds: list[FailureKind] = [kind for type_, kind in _KINDS if isinstance(error, type_)]
         kinds.append("other")
-        said = error.message if isinstance(error, WhetError) else str(error)
-        return Failure(kinds[0], chat.line(mask(said), 300) or type(error).__name__)
+        message = error.message if isinstance(error, WhetError) else str(error)
+        return Failure(kinds[0], chat.line(mask(message), 300) or type(error).__name__)
     answer = judged(outcome.value or "")
     usable = isinstance(answer, Failure) or _has_parts(answer)
     return answer if usable else Failure("parts", _NO_PARTS)

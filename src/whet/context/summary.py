@@ -72,9 +72,9 @@ def is_summary(row: ChatRow) -> bool:
 def parse(row: ChatRow) -> Summary:
     """Read a summary message back into its parts."""
     text = chat.text_of(row)
-    found = _HEADER.match(text)
-    first = int(found[1] or 0) if found else 0
-    last = int(found[2] or first) if found else 0
+    match = _HEADER.match(text)
+    first = int(match[1] or 0) if match else 0
+    last = int(match[2] or first) if match else 0
     text, _, _ = text.partition(CLOSE)
     text, _, parts = text.partition(f"\n{_PARTS_TITLE}\n")
     text, _, trail = text.partition(f"\n{artifacts.TITLE}\n")
@@ -88,8 +88,8 @@ def parse(row: ChatRow) -> Summary:
 
 def write(summary: Summary, *, trail_tokens: int, can_recall: bool) -> ChatRow:
     """Return the summary as a message. Secrets in any part are masked once more here."""
-    place = f" {chat.ref(summary.first, summary.last)}" if summary.first else ""
-    blocks = [f"{OPEN}{place}, reference only]\n{_FRAME}{_RECALL if can_recall else ''}"]
+    reference = f" {chat.ref(summary.first, summary.last)}" if summary.first else ""
+    blocks = [f"{OPEN}{reference}, reference only]\n{_FRAME}{_RECALL if can_recall else ''}"]
     blocks.append(f"{_ASK_TITLE}\n{summary.ask or '(none)'}")
     if summary.body:
         blocks.append(summary.body)
@@ -116,8 +116,8 @@ def clean_body(text: str) -> str:
 
 def kept_parts(body: str, previous: str) -> str:
     """Return a model's sections plus the lasting ones of the earlier summary that it left out."""
-    pieces = {int(found[1]): piece for piece in sections(body) if (found := _NUMBER.match(piece))}
-    former = {int(found[1]): piece for piece in sections(previous) if (found := _NUMBER.match(piece))}
+    pieces = {int(match[1]): piece for piece in sections(body) if (match := _NUMBER.match(piece))}
+    former = {int(match[1]): piece for piece in sections(previous) if (match := _NUMBER.match(piece))}
     missing = [number for number in former if number in _LASTING and number not in pieces]
     if not missing:
         return body
@@ -165,9 +165,9 @@ def latest_ask(rows: ChatRows, previous: Summary | None, cap_chars: int) -> str:
         lines[0] += "\nIt was answered; nothing is open from it."
     if len(asks[-1][1]) < _SHORT_ASK:
         governing = _governing(previous.ask) if previous else ""
-        place = _PLACE.match(governing)
-        known = int(place[1]) if place else 0
-        newer = [ask for ask in asks[:-1] if len(ask[1]) >= _SHORT_ASK and ask[0] >= known]
+        match = _PLACE.match(governing)
+        first_seq = int(match[1]) if match else 0
+        newer = [ask for ask in asks[:-1] if len(ask[1]) >= _SHORT_ASK and ask[0] >= first_seq]
         if newer:
             lines.append(f"It goes on with: {_quote(*newer[-1], cap_chars)}")
         elif governing:
@@ -202,10 +202,10 @@ def _written_list(rows: ChatRows) -> str | None:
 
 def part_line(rows: ChatRows, day: str) -> str:
     """Return the line of one compaction: its messages, the day, and the topic."""
-    place = chat.ref(*chat.span_of(rows))
+    span = chat.ref(*chat.span_of(rows))
     ask = next((chat.said(row) for row in rows if row.get("role") == "user" and chat.said(row)), "")
-    what = chat.line(mask(ask), _PART_CHARS) or "work on the request"
-    return f"- {place or 'earlier'} (until {day}): {what}"
+    topic = chat.line(mask(ask), _PART_CHARS) or "work on the request"
+    return f"- {span or 'earlier'} (until {day}): {topic}"
 
 
 def _governing(ask: str) -> str:
@@ -213,11 +213,11 @@ def _governing(ask: str) -> str:
 
 
 def _quote(seq: int, text: str, cap_chars: int) -> str:
-    place = f"[{chat.ref(seq)}] " if seq else ""
+    reference = f"[{chat.ref(seq)}] " if seq else ""
     text = mask(text)
     if len(text) <= cap_chars:
-        return f'{place}"{text}"'
-    return f'{place}"{text[:cap_chars]}..." (goes on for {len(text) - cap_chars:,} characters)'
+        return f'{reference}"{text}"'
+    return f'{reference}"{text[:cap_chars]}..." (goes on for {len(text) - cap_chars:,} characters)'
 
 
 def _is_answered(rows: ChatRows) -> bool:

@@ -57,36 +57,36 @@ def misfit_of(
 def unsound(schema: Mapping[str, Any]) -> str:
     """Return why a schema is invalid, with the position of the fault, or an empty string if the schema is
     valid."""
-    waiting: list[tuple[str, object]] = [("$", schema)]
-    while waiting:
-        where, one = waiting.pop()
-        if isinstance(one, bool):
+    pending: list[tuple[str, object]] = [("$", schema)]
+    while pending:
+        where, part_schema = pending.pop()
+        if isinstance(part_schema, bool):
             continue
-        if not isinstance(one, Mapping):
+        if not isinstance(part_schema, Mapping):
             return f"{where} must be an object"
-        known = cast("Mapping[str, Any]", one)
-        if why := _wrong_keyword(known, schema, where):
+        keywords = cast("Mapping[str, Any]", part_schema)
+        if why := _wrong_keyword(keywords, schema, where):
             return why
         for name in (*_PARTS, *_CHOICES, "items", "additionalProperties"):
-            inner: Any = known.get(name)
+            inner: Any = keywords.get(name)
             if name in _PARTS and inner:
-                waiting += [(f"{where}.{name}.{key}", part) for key, part in inner.items()]
+                pending += [(f"{where}.{name}.{key}", part) for key, part in inner.items()]
             elif isinstance(inner, list):
-                waiting += [
+                pending += [
                     (f"{where}.{name}[{at}]", part) for at, part in enumerate(cast("list[Any]", inner))
                 ]
             elif inner is not None:
-                waiting.append((f"{where}.{name}", inner))
+                pending.append((f"{where}.{name}", inner))
     return ""
 
 
 def _wrong_keyword(known: Mapping[str, Any], root: Mapping[str, Any], where: str) -> str:
     for name, kinds in _KINDS.items():
-        given = known.get(name)
-        if given is None:
+        value = known.get(name)
+        if value is None:
             continue
-        if not isinstance(given, kinds) or (isinstance(given, bool) and bool not in kinds):
-            return f"{where}.{name} can't be {str(given)[:40]!r}"
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            return f"{where}.{name} can't be {str(value)[:40]!r}"
     for kind in _types(known):
         if not isinstance(kind, str) or kind not in JSON_TYPES:
             return f"{where}.type: there is no type {str(kind)[:40]!r}"
@@ -98,8 +98,8 @@ def _wrong_keyword(known: Mapping[str, Any], root: Mapping[str, Any], where: str
 
 def plain(text: str) -> str:
     """Return an answer without the code fence around it."""
-    found = _FENCED.match(text)
-    return found[1] if found else text.strip()
+    match = _FENCED.match(text)
+    return match[1] if match else text.strip()
 
 
 class _Check:
@@ -140,7 +140,7 @@ class _Check:
                 return why
         for name in ("anyOf", "oneOf"):
             choices = _listed(known, name)
-            if choices and all(self.misfit(value, one, where, depth + 1) for one in choices):
+            if choices and all(self.misfit(value, choice, where, depth + 1) for choice in choices):
                 return f"{where} fits none of the shapes that it may have"
         return self._inside(value, known, where, depth)
 
@@ -151,10 +151,10 @@ class _Check:
                 return f"{where} lacks {', '.join(map(str, missing))}"
             properties: object = known.get("properties")
             rules = cast("dict[str, Any]", properties if isinstance(properties, dict) else {})
-            rest = known.get("additionalProperties", True)
+            other_rule = known.get("additionalProperties", True)
             inside = (
-                self.misfit(one, rules.get(name, rest), f"{where}.{name}", depth + 1)
-                for name, one in fields.items()
+                self.misfit(child, rules.get(name, other_rule), f"{where}.{name}", depth + 1)
+                for name, child in fields.items()
             )
             return next((why for why in inside if why), "")
         if isinstance(value, list):
@@ -162,7 +162,7 @@ class _Check:
             if why := _out_of(len(items), known, ("minItems", "maxItems"), f"the length of {where}"):
                 return why
             rule = known.get("items", True)
-            inside = (self.misfit(one, rule, f"{where}[{at}]", depth + 1) for at, one in enumerate(items))
+            inside = (self.misfit(child, rule, f"{where}[{at}]", depth + 1) for at, child in enumerate(items))
             return next((why for why in inside if why), "")
         return self._beyond(value, known, where)
 
@@ -178,13 +178,13 @@ class _Check:
 
 
 def _types(known: Mapping[str, Any]) -> list[Any]:
-    given: object = known.get("type")
-    return [given] if isinstance(given, str) else _listed(known, "type")
+    types: object = known.get("type")
+    return [types] if isinstance(types, str) else _listed(known, "type")
 
 
 def _listed(known: Mapping[str, Any], name: str) -> list[Any]:
-    given: object = known.get(name)
-    return cast("list[Any]", given) if isinstance(given, list) else []
+    values: object = known.get(name)
+    return cast("list[Any]", values) if isinstance(values, list) else []
 
 
 def _pointed(root: Mapping[str, Any], reference: object) -> object:
@@ -192,15 +192,15 @@ def _pointed(root: Mapping[str, Any], reference: object) -> object:
     schema."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
-    found: object = root
+    part: object = root
     for name in reference.removeprefix("#").split("/")[1:]:
-        if isinstance(found, list) and name.isdecimal() and int(name) < len(cast("list[object]", found)):
-            found = cast("list[object]", found)[int(name)]
+        if isinstance(part, list) and name.isdecimal() and int(name) < len(cast("list[object]", part)):
+            part = cast("list[object]", part)[int(name)]
             continue
-        if not isinstance(found, Mapping):
+        if not isinstance(part, Mapping):
             return None
-        found = cast("Mapping[str, object]", found).get(name.replace("~1", "/").replace("~0", "~"))
-    return found
+        part = cast("Mapping[str, object]", part).get(name.replace("~1", "/").replace("~0", "~"))
+    return part
 
 
 def _out_of(number: float, known: Mapping[str, Any], names: Sequence[str], where: str) -> str:

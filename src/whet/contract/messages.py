@@ -138,7 +138,7 @@ class Usage(msgspec.Struct, frozen=True):
     estimated_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        known = self.cost_usd is not None and other.cost_usd is not None
+        is_known = self.cost_usd is not None and other.cost_usd is not None
         return Usage(
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
@@ -148,7 +148,7 @@ class Usage(msgspec.Struct, frozen=True):
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if is_known else None,
             estimated_tokens=self.estimated_tokens + other.estimated_tokens,
         )
 

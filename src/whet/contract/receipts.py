@@ -117,34 +117,34 @@ class TurnReceipt(msgspec.Struct, frozen=True):
     @property
     def parts(self) -> tuple[str, ...]:
         """The summary in short pieces; callers join as many as they have room for."""
-        found: list[str] = []
+        pieces: list[str] = []
         if self.files:
             added, removed = sum(f.added for f in self.files), sum(f.removed for f in self.files)
-            named = self.files[0].path if len(self.files) == 1 else f"{len(self.files)} files"
-            found.append(f"{_short(named)} +{added:,} −{removed:,}")
+            label = self.files[0].path if len(self.files) == 1 else f"{len(self.files)} files"
+            pieces.append(f"{_short(label)} +{added:,} −{removed:,}")
         if self.commands:
-            failed = sum(one.is_failed for one in self.commands)
+            failed = sum(command.is_failed for command in self.commands)
             some = plural(len(self.commands), "command")
-            found.append(f"{some}, {failed} failed" if failed else some)
+            pieces.append(f"{some}, {failed} failed" if failed else some)
         if self.tests is not None:
-            found.append(self.tests.text)
+            pieces.append(self.tests.text)
         if self.sent:
-            failed = sum(not one.ok and not one.how for one in self.sent)
-            unknown = sum(bool(one.how) for one in self.sent)
+            failed = sum(not command.ok and not command.how for command in self.sent)
+            unknown = sum(bool(command.how) for command in self.sent)
             some = f"sent {len(self.sent) - failed - unknown}" + (f", {failed} failed" if failed else "")
-            found.append(some + (f", {unknown} not known" if unknown else ""))
+            pieces.append(some + (f", {unknown} not known" if unknown else ""))
         if self.state == "stale":
-            found.append("stale: files changed after the last test run")
+            pieces.append("stale: files changed after the last test run")
         elif self.state == "mixed":
-            found.append("unclear: the command that ran the tests changed files, too")
+            pieces.append("unclear: the command that ran the tests changed files, too")
         elif self.state == "never":
-            found.append("no tests ran")
+            pieces.append("no tests ran")
         if self.marked:
             more = len(self.marked) - 1
-            found.append(f"not borne out: “{self.marked[0]}”" + (f" and {more} more" if more else ""))
+            pieces.append(f"not borne out: “{self.marked[0]}”" + (f" and {more} more" if more else ""))
         if self.unmarked:
-            found.append(f"the judge gave no answer: {self.unmarked}")
-        return tuple(found)
+            pieces.append(f"the judge gave no answer: {self.unmarked}")
+        return tuple(pieces)
 
     @property
     def line(self) -> str:
@@ -154,16 +154,16 @@ class TurnReceipt(msgspec.Struct, frozen=True):
     @property
     def rows(self) -> tuple[str, ...]:
         """The receipt in full: one row for each file, command and message sent."""
-        found = [f"{one.path}  +{one.added:,} −{one.removed:,}" for one in self.files]
+        lines = [f"{file.path}  +{file.added:,} −{file.removed:,}" for file in self.files]
         for run in self.commands:
             end = run.how or ("runs on" if run.exit_code is None else f"exit {run.exit_code}")
-            found.append(f"$ {run.command}  [{end}]" + (f"  {run.tests.text}" if run.tests else ""))
-        for one in self.sent:
-            end = "sent" if one.ok else f"{one.how}: it may have been sent" if one.how else "failed"
-            found.append(f"{one.tool}: {one.about}  [{end}]")
-        found += [f"{path}  [changed after the tests, by no call of this turn]" for path in self.later]
-        found += [f"“{one}”  [said, and borne out by no call]" for one in self.marked]
-        return tuple(found)
+            lines.append(f"$ {run.command}  [{end}]" + (f"  {run.tests.text}" if run.tests else ""))
+        for file in self.sent:
+            end = "sent" if file.ok else f"{file.how}: it may have been sent" if file.how else "failed"
+            lines.append(f"{file.tool}: {file.about}  [{end}]")
+        lines += [f"{path}  [changed after the tests, by no call of this turn]" for path in self.later]
+        lines += [f"“{file}”  [said, and borne out by no call]" for file in self.marked]
+        return tuple(lines)
 
 
 def _short(text: str) -> str:

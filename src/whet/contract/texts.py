@@ -34,11 +34,11 @@ def decoder(kind: type[T], *, strict: bool = True) -> msgspec.json.Decoder[T]: .
 def decoder(kind: object, *, strict: bool = True) -> msgspec.json.Decoder[Any]: ...
 def decoder(kind: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
     """Return the shared decoder of a type. Without `strict`, "7" is also read as a number."""
-    found = _decoders.get((kind, strict))
-    if found is None:
+    cached = _decoders.get((kind, strict))
+    if cached is None:
         with _lock:
-            found = _decoders.setdefault((kind, strict), msgspec.json.Decoder(kind, strict=strict))
-    return found
+            cached = _decoders.setdefault((kind, strict), msgspec.json.Decoder(kind, strict=strict))
+    return cached
 
 
 def from_json(data: bytes | bytearray | memoryview | str, kind: type[T], *, strict: bool = True) -> T:
@@ -126,14 +126,14 @@ def encodable(text: str) -> str:
 
 def texts_of(value: object) -> list[str]:
     """Return every text in a JSON-like value, without keys, in order."""
-    found: list[str] = []
+    texts: list[str] = []
 
     def note(text: str) -> str:
-        found.append(text)
+        texts.append(text)
         return text
 
     map_texts(value, note)
-    return found
+    return texts
 
 
 def parts_of(url: str) -> SplitResult | None:
@@ -148,5 +148,5 @@ def parts_of(url: str) -> SplitResult | None:
 
 def nameless(url: str) -> str:
     """Return a URL, valid or not, without the user name and password in it."""
-    head, mark, rest = url.partition("://")
-    return head + mark + rest.rpartition("@")[2] if mark else url
+    head, mark, remainder = url.partition("://")
+    return head + mark + remainder.rpartition("@")[2] if mark else url

@@ -96,11 +96,11 @@ class EditorAgent:
         **kwargs: Any,
     ) -> NewSessionResponse:
         """Create a session in the folder `cwd`, with the tools of the editor's MCP servers."""
-        here = await self._sessions.begin(cwd, mcp_servers or ())
+        open_session = await self._sessions.begin(cwd, mcp_servers or ())
         return NewSessionResponse(
-            session_id=here.session_id,
-            modes=options.modes(here.mode),
-            config_options=self._sessions.options_of(here),
+            session_id=open_session.session_id,
+            modes=options.modes(open_session.mode),
+            config_options=self._sessions.options_of(open_session),
         )
 
     async def load_session(
@@ -112,17 +112,17 @@ class EditorAgent:
         **kwargs: Any,
     ) -> LoadSessionResponse:
         """Open a stored session. Its whole conversation is sent before the answer."""
-        here = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
+        open_session = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         program = await self._sessions.program()
         with told():
-            said, todo = await program.hosted.app.database.read(
+            messages, todo = await program.hosted.app.database.read(
                 lambda db: (_said(db, session_id), arguments_of(db, session_id, TASK_LIST))
             )
-        for update in (*replay.updates(said), *replay.plan(todo)):
+        for update in (*replay.updates(messages), *replay.plan(todo)):
             self._sessions.editor.outbox.put(session_id, update)
         await self._sessions.editor.outbox.flush()
         return LoadSessionResponse(
-            modes=options.modes(here.mode), config_options=self._sessions.options_of(here)
+            modes=options.modes(open_session.mode), config_options=self._sessions.options_of(open_session)
         )
 
     async def resume_session(
@@ -134,9 +134,9 @@ class EditorAgent:
         **kwargs: Any,
     ) -> ResumeSessionResponse:
         """Open a stored session that the editor already shows: its conversation is not sent again."""
-        here = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
+        open_session = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         return ResumeSessionResponse(
-            modes=options.modes(here.mode), config_options=self._sessions.options_of(here)
+            modes=options.modes(open_session.mode), config_options=self._sessions.options_of(open_session)
         )
 
     async def close_session(self, session_id: str, **kwargs: Any) -> CloseSessionResponse:
@@ -165,9 +165,9 @@ class EditorAgent:
 
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
         """Change which calls a session asks about, from the next call on."""
-        here = self._sessions.known(session_id)
-        await self._sessions.set_mode(here, options.mode_of(mode_id))
-        self._sessions.tell_options(here)
+        open_session = self._sessions.known(session_id)
+        await self._sessions.set_mode(open_session, options.mode_of(mode_id))
+        self._sessions.tell_options(open_session)
         await self._sessions.editor.outbox.flush()
         return SetSessionModeResponse()
 
@@ -175,34 +175,39 @@ class EditorAgent:
         self, config_id: str, session_id: str, value: str | bool, **kwargs: Any
     ) -> SetSessionConfigOptionResponse:
         """Set a session's mode, from the next call on, or its model, from the next prompt on."""
-        here = self._sessions.known(session_id)
+        open_session = self._sessions.known(session_id)
         if config_id == options.MODE:
-            await self._sessions.set_mode(here, options.mode_of(value))
-            update = CurrentModeUpdate(session_update="current_mode_update", current_mode_id=here.mode)
+            await self._sessions.set_mode(open_session, options.mode_of(value))
+            update = CurrentModeUpdate(
+                session_update="current_mode_update", current_mode_id=open_session.mode
+            )
             self._sessions.editor.outbox.put(session_id, update)
             await self._sessions.editor.outbox.flush()
-        elif config_id == options.MODEL and value in (self._sessions.model(here), *self._sessions.models):
-            here.wanted = str(value)
+        elif config_id == options.MODEL and value in (
+            self._sessions.model(open_session),
+            *self._sessions.models,
+        ):
+            open_session.wanted = str(value)
         else:
             raise RequestError(-32602, f"there is no choice {value} for {config_id}")
-        return SetSessionConfigOptionResponse(config_options=self._sessions.options_of(here))
+        return SetSessionConfigOptionResponse(config_options=self._sessions.options_of(open_session))
 
     async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> PromptResponse:
         """Run a turn or a slash command and return how it ended. A failure is an error of this request."""
-        here, program = self._sessions.known(session_id), await self._sessions.program()
-        what, model = blocks.read(prompt), self._sessions.model(here)
+        open_session, program = self._sessions.known(session_id), await self._sessions.program()
+        content, model = blocks.read(prompt), self._sessions.model(open_session)
         work = asyncio.create_task(
-            answer(self._sessions.editor, program.hosted, self._sessions.commander, here, what)
+            answer(self._sessions.editor, program.hosted, self._sessions.commander, open_session, content)
         )
-        here.works.add(work)
+        open_session.works.add(work)
         try:
             await asyncio.wait({work})
         finally:
-            here.works.discard(work)
+            open_session.works.discard(work)
             if not work.done():  # the editor has disconnected
                 work.cancel()
-        if self._sessions.model(here) != model:
-            self._sessions.tell_options(here)
+        if self._sessions.model(open_session) != model:
+            self._sessions.tell_options(open_session)
         await self._sessions.editor.outbox.flush()
         if work.cancelled():
             return PromptResponse(stop_reason="cancelled")

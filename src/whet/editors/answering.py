@@ -48,16 +48,16 @@ async def answer(
     for line in (*await _learned(hosted, here), *here.take_notices()):
         view.think(line)
     await _choose_model(hosted, here)
-    said: str | None = unescaped(text)
+    message: str | None = unescaped(text)
     if not images and (command := commander.parse(text)) is not None:
         spoken, begins = await commander.run(hosted, session_id, command, view.emit)
         if spoken:
             editor.outbox.put(session_id, update_agent_message_text(spoken))
         if not begins:
             return PromptResponse(stop_reason="end_turn")
-        said = begins[0]
+        message = begins[0]
     person = EditorPerson(editor, session_id, view, lambda: here.mode, _arguments(hosted))
-    end = await hosted.submit(session_id, said, images, emit=view.emit, person=person)
+    end = await hosted.submit(session_id, message, images, emit=view.emit, person=person)
     for line in here.take_notices():
         view.think(line)
     if end is not None and end.receipt is not None:
@@ -98,17 +98,17 @@ async def _learned(hosted: SessionHost, here: OpenedSession) -> list[str]:
     if here.is_told:
         return []
     here.is_told = True
-    found = await hosted.app.database.append(news.tell)
-    line = found.line_with("/inbox", "/memory")
+    changes = await hosted.app.database.append(news.tell)
+    line = changes.line_with("/inbox", "/memory")
     return [line[:1].upper() + line[1:] + "."] if line else []
 
 
 async def _choose_model(hosted: SessionHost, here: OpenedSession) -> None:
-    wanted, here.wanted = here.wanted, ""
-    if wanted:
+    model, here.wanted = here.wanted, ""
+    if model:
         async with hosted.using(here.session_id) as session:
-            if wanted != session.model.model:
-                await hosted.switch_model(session, wanted)
+            if model != session.model.model:
+                await hosted.switch_model(session, model)
 
 
 def _tell_title(hosted: SessionHost, here: OpenedSession) -> None:
@@ -123,10 +123,10 @@ def _tell_title(hosted: SessionHost, here: OpenedSession) -> None:
 def _arguments(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:
     async def find(session_id: str, call_id: str) -> str:
         """Read a call's arguments from its reply, which is stored before the call is judged."""
-        said: list[tuple[int, Message]] = await hosted.app.database.read(
+        messages: list[tuple[int, Message]] = await hosted.app.database.read(
             lambda db: search.around(db, session_id, SEQ_LIMIT - 1, _RECENT, 0)
         )
-        for _, message in reversed(said):
+        for _, message in reversed(messages):
             for call in message.tool_calls:
                 if call.id == call_id:
                     return call.arguments

@@ -55,11 +55,11 @@ def read(blocks: Sequence[Block]) -> tuple[str, list[ImagePart]]:
             case ResourceContentBlock():
                 texts.append(f"[{_line(block.title or block.name)}]({_line(place(block.uri))})")
             case EmbeddedResourceContentBlock():
-                held = block.resource
-                if isinstance(held, TextResourceContents):
-                    texts.append(_file(place(held.uri), held.text))
+                resource = block.resource
+                if isinstance(resource, TextResourceContents):
+                    texts.append(_file(place(resource.uri), resource.text))
                 else:
-                    images.append(_picture(held.mime_type or "", held.blob, place(held.uri)))
+                    images.append(_picture(resource.mime_type or "", resource.blob, place(resource.uri)))
             case AudioContentBlock():
                 raise RequestError(-32602, "sound can't be taken")
     text = "".join(texts)
@@ -95,9 +95,9 @@ def _picture(media_type: str, data: str, what: str) -> ImagePart:
         raise RequestError(-32602, f"{_line(what)} is not base64") from error
     if not 0 < size <= IMAGE_BYTES:
         raise RequestError(-32602, f"{_line(what)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
-    if (found := image_in(data)) is None:
+    if (image := image_in(data)) is None:
         raise RequestError(-32602, f"{_line(what)} is no PNG, JPEG, GIF or WebP")
-    return found
+    return image
 
 
 def _line(text: str) -> str:

@@ -40,21 +40,24 @@ class EditorCommands:
             async with hosted.using(session_id) as session:
                 command = command_for(self._commands, what[0], hosted.app.home.root, session.workspace)
                 await announced(hosted.app, command, what, session_id)
-                said = CommandReply(hosted, session, self._commands, hosted.app.learning.desk, _COLUMNS)
-                await said.run(command, what[1], emit)
-            if said.begins is not None:
+                reply = CommandReply(hosted, session, self._commands, hosted.app.learning.desk, _COLUMNS)
+                await reply.run(command, what[1], emit)
+            if reply.begins is not None:
                 raise WhetError("the editor begins sessions", hint="open a new thread there")
         except WhetError as error:
             return f"{error.message}. {error.hint}".strip(), []
-        text = "\n".join(said.lines)
-        return (f"```\n{text}\n```" if "\n" in text else text), said.sends
+        text = "\n".join(reply.lines)
+        return (f"```\n{text}\n```" if "\n" in text else text), reply.sends
 
     def available(self, root: Path, workspace: Path) -> list[AvailableCommand]:
         """Return the commands in the protocol's format, with the prompt files of a home and a workspace."""
-        own = [one.as_slash() for one in prompt_commands(root, workspace)]
+        prompts = [command.as_slash() for command in prompt_commands(root, workspace)]
         return [
-            AvailableCommand(name=one.name, description=one.help, input=_input(one.argument))
-            for one in (*self._commands, *(one for one in own if one.name not in self._commands))
+            AvailableCommand(name=command.name, description=command.help, input=_input(command.argument))
+            for command in (
+                *self._commands,
+                *(command for command in prompts if command.name not in self._commands),
+            )
         ]
 
 

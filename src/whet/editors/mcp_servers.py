@@ -50,8 +50,8 @@ class EditorServers:
         self._servers.enter(specs, self)
         names = {spec.name for spec in specs}
         if late := [tool.name for tool in self.tools() if tool.name not in names]:
-            shown = ", ".join(late[:5]) + (f" and {len(late) - 5} more" if len(late) > 5 else "")
-            self.notices.append(f"MCP: {shown}: the editor brought them later; new sessions have them")
+            listed_names = ", ".join(late[:5]) + (f" and {len(late) - 5} more" if len(late) > 5 else "")
+            self.notices.append(f"MCP: {listed_names}: the editor brought them later; new sessions have them")
 
     async def aclose(self) -> None:
         """Stop the servers."""
@@ -85,13 +85,13 @@ def read(given: Sequence[Given], workspace: Path) -> tuple[dict[str, McpServerSe
     """Return an editor's servers as settings by name, and notices on those that are not used."""
     settings: dict[str, McpServerSettings] = {}
     notices: list[str] = []
-    for one in given[:_MOST]:
-        shown = visible(one.name)[:60]
-        found = _read(one, workspace)
-        if isinstance(found, str):
-            notices.append(f"The editor's MCP server {shown} is not used: {found}.")
+    for offer in given[:_MOST]:
+        display_name = visible(offer.name)[:60]
+        result = _read(offer, workspace)
+        if isinstance(result, str):
+            notices.append(f"The editor's MCP server {display_name} is not used: {result}.")
         else:
-            settings[_name(one.name, settings)] = found
+            settings[_name(offer.name, settings)] = result
     if len(given) > _MOST:
         notices.append(f"The editor brings {len(given)} MCP servers; {_MOST} are used.")
     return settings, notices
@@ -100,14 +100,14 @@ def read(given: Sequence[Given], workspace: Path) -> tuple[dict[str, McpServerSe
 def _read(one: Given, workspace: Path) -> McpServerSettings | str:
     if isinstance(one, McpServerStdio):
         env = {variable.name: variable.value for variable in one.env}
-        found = McpServerSettings(
+        server = McpServerSettings(
             command=one.command, args=tuple(one.args), env=env, cwd=str(workspace), start_timeout_s=_START_S
         )
         secret = [value for name, value in env.items() if is_secret_name(name)]
         values, lacks = env, not one.command
     elif isinstance(one, HttpMcpServer):
         headers = {header.name: header.value for header in one.headers}
-        found = McpServerSettings(url=one.url, headers=headers, start_timeout_s=_START_S)
+        server = McpServerSettings(url=one.url, headers=headers, start_timeout_s=_START_S)
         secret, values, lacks = list(headers.values()), headers, not one.url
     else:
         return f"its transport {one.type} is not spoken, stdio and http are"
@@ -116,7 +116,7 @@ def _read(one: Given, workspace: Path) -> McpServerSettings | str:
     if open_ := next((name for name, value in values.items() if _VARIABLE.search(value)), ""):
         return f"its {visible(open_)[:40]} holds a variable that the editor did not fill in"
     protect(secret)
-    return found
+    return server
 
 
 def _name(name: str, taken: dict[str, McpServerSettings]) -> str:

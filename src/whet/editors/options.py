@@ -43,7 +43,7 @@ def mode_of(text: object) -> Mode:
 
 def modes(current: Mode) -> SessionModeState:
     """List the modes."""
-    listed = [SessionMode(id=id_, name=name, description=about) for id_, (name, about) in _MODES.items()]
+    listed = [SessionMode(id=id_, name=name, description=summary) for id_, (name, summary) in _MODES.items()]
     return SessionModeState(current_mode_id=current, available_modes=listed)
 
 
@@ -61,8 +61,8 @@ def options(
             category="mode",
             current_value=mode,
             options=[
-                SessionConfigSelectOption(value=id_, name=name, description=about)
-                for id_, (name, about) in _MODES.items()
+                SessionConfigSelectOption(value=id_, name=name, description=summary)
+                for id_, (name, summary) in _MODES.items()
             ],
         ),
         SessionConfigOptionSelect(

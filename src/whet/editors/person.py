@@ -66,8 +66,8 @@ class EditorPerson:
             return "once"
         arguments = arguments_of(await self._arguments(request.session_id, request.call_id))
         content = tool_calls.asked(request)
-        shown = self._view.show(request.call_id, request.tool, arguments, content)
-        reply = await self._ask(shown, content, request)
+        shown_call = self._view.show(request.call_id, request.tool, arguments, content)
+        reply = await self._ask(shown_call, content, request)
         answer = reply.answer if reply is not None else None
         if request.session_id != self._session_id:  # a helper's call: its end is not reported
             self._view.close(request.call_id, "allowed" if answer not in (None, "no") else "denied", ok=True)
@@ -80,13 +80,13 @@ class EditorPerson:
         """
         if not choices and not self._editor.forms:
             return None
-        shown, made_id = self._view.asking(question)
+        shown_call, made_id = self._view.asking(question)
         answer = None
         try:
             if self._editor.forms:
-                answer = await self._fill_in(shown, question, choices)
+                answer = await self._fill_in(shown_call, question, choices)
             if choices and not self._editor.forms:
-                answer = await self._pick(shown, question, choices)
+                answer = await self._pick(shown_call, question, choices)
         finally:
             self._view.close(made_id, "no answer" if answer is None else "answered", ok=answer is not None)
         return answer
@@ -110,7 +110,7 @@ class EditorPerson:
         )
         await self._editor.outbox.flush()
         try:
-            said = await self._editor.client.create_elicitation(message=question, mode=form)
+            response = await self._editor.client.create_elicitation(message=question, mode=form)
         except RequestError as error:
             self._editor.forms = error.code != _NO_SUCH_METHOD
             return None
@@ -118,7 +118,9 @@ class EditorPerson:
             return None
         except ConnectionError:
             return await _for_the_end()
-        text = (said.content or {}).get(_ANSWER) if isinstance(said, AcceptElicitationResponse) else None
+        text = (
+            (response.content or {}).get(_ANSWER) if isinstance(response, AcceptElicitationResponse) else None
+        )
         return text if isinstance(text, str) else None
 
     async def _pick(self, shown: ShownCall, question: str, choices: Sequence[str]) -> str | None:
@@ -181,7 +183,9 @@ class EditorPerson:
         except ConnectionError:
             return await _for_the_end()
         outcome = answer.outcome
-        if isinstance(outcome, AllowedOutcome) and outcome.option_id in {one.option_id for one in options}:
+        if isinstance(outcome, AllowedOutcome) and outcome.option_id in {
+            option.option_id for option in options
+        }:
             return outcome.option_id
         return ""
 

@@ -102,13 +102,13 @@ async def _streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, asynci
         raise ConfigError(
             "standard input and output are no pipes", hint="an editor starts whet acp; see docs/editors.md"
         )
-    given, taken = os.dup(0), os.dup(1)
+    input_fd, output_fd = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     reader = _Lines(limit=_LONGEST_LINE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(given, "rb"))
-    transport, protocol = await loop.connect_write_pipe(lambda: _Hearing(hung_up), os.fdopen(taken, "wb"))
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(input_fd, "rb"))
+    transport, protocol = await loop.connect_write_pipe(lambda: _Hearing(hung_up), os.fdopen(output_fd, "wb"))
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
@@ -131,8 +131,8 @@ class _Lines(asyncio.StreamReader):
                 self._goes_on = True
                 raise
             except asyncio.IncompleteReadError as error:
-                whole = self._goes_on or error.partial.lstrip()[:1] == b"{"
-                raise asyncio.IncompleteReadError(error.partial if whole else b"", None) from error
+                is_json = self._goes_on or error.partial.lstrip()[:1] == b"{"
+                raise asyncio.IncompleteReadError(error.partial if is_json else b"", None) from error
             goes_on, self._goes_on = self._goes_on, False
             if goes_on or line.lstrip()[:1] == b"{":
                 return line

@@ -79,8 +79,8 @@ class EditorSessions:
             return self._program
 
     def _extras(self, session_id: str) -> SessionExtras:
-        here = self._open.get(session_id)
-        return NO_EXTRAS if here is None else here.extras()
+        open_session = self._open.get(session_id)
+        return NO_EXTRAS if open_session is None else open_session.extras()
 
     async def _list_models(self, hosted: SessionHost) -> None:
         """Read the list of models and report it to the sessions that are open by then."""
@@ -88,8 +88,8 @@ class EditorSessions:
             self.models = await hosted.app.models.provider.list_models()
         except WhetError:
             return  # the configured model stays the only choice
-        for here in self._open.values():
-            self.tell_options(here)
+        for open_session in self._open.values():
+            self.tell_options(open_session)
 
     async def begin(self, cwd: str, servers: Sequence[Given]) -> OpenedSession:
         """Create a session in the folder `cwd`, with the tools of the editor's MCP servers."""
@@ -97,8 +97,8 @@ class EditorSessions:
             workspace, program = _folder(cwd), await self.program()
             brought = await bring(servers, workspace, program.hosted.app)
             session_id = program.hosted.app.clock.new_id()
-            here = OpenedSession(session_id, workspace, program.mode, self.editor, brought)
-            self._open[session_id] = here
+            open_session = OpenedSession(session_id, workspace, program.mode, self.editor, brought)
+            self._open[session_id] = open_session
             try:
                 await program.hosted.new_session(
                     source=SOURCE, workspace=workspace, tools=brought.tools(), session_id=session_id
@@ -108,8 +108,8 @@ class EditorSessions:
                 await brought.aclose()
                 raise
         brought.enter([tool.spec for tool in brought.tools()])
-        self._tell_commands(here, program.hosted.app.home.root)
-        return here
+        self._tell_commands(open_session, program.hosted.app.home.root)
+        return open_session
 
     async def reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
         """Open a stored session, or return it if it is open and busy."""
@@ -121,21 +121,23 @@ class EditorSessions:
             open_already = self._open.get(session_id)
             if open_already is not None and open_already.works:
                 return open_already
-            own = Path(row.workspace)
-            workspace = own if row.workspace and own.is_dir() else folder
+            stored_folder = Path(row.workspace)
+            workspace = stored_folder if row.workspace and stored_folder.is_dir() else folder
             brought = await bring(servers, workspace, app)
         if tools_json:
             brought.enter(read_specs(tools_json.encode()))
-        here = OpenedSession(session_id, workspace, "plan" if plans else program.mode, self.editor, brought)
-        self._open[session_id] = here
+        open_session = OpenedSession(
+            session_id, workspace, "plan" if plans else program.mode, self.editor, brought
+        )
+        self._open[session_id] = open_session
         if open_already is not None:
             await open_already.aclose()
         await program.hosted.let_go(session_id)  # it is reopened with the editor's present servers
-        self._tell_commands(here, app.home.root)
-        here.title = row.title
+        self._tell_commands(open_session, app.home.root)
+        open_session.title = row.title
         if row.model_chosen and row.provider == app.models.provider.info.provider:
-            here.wanted = row.model
-        return here
+            open_session.wanted = row.model
+        return open_session
 
     async def set_mode(self, here: OpenedSession, mode: Mode) -> None:
         """Set a session's mode, from the next call on. Leaving plan mode approves the plan."""
@@ -151,10 +153,10 @@ class EditorSessions:
 
     def known(self, session_id: str) -> OpenedSession:
         """Return an open session. Raises RequestError if it is not open."""
-        here = self._open.get(session_id)
-        if here is None:
+        open_session = self._open.get(session_id)
+        if open_session is None:
             raise RequestError(-32602, f"session {session_id} is not open", {"hint": "session/load opens it"})
-        return here
+        return open_session
 
     def model(self, here: OpenedSession) -> str:
         """Return the model for a session's next prompt."""
@@ -173,14 +175,14 @@ class EditorSessions:
 
     async def close(self, session_id: str) -> None:
         """Cancel the work of a session and stop its servers."""
-        here = self.known(session_id)
+        open_session = self.known(session_id)
         del self._open[session_id]
-        await here.aclose()
+        await open_session.aclose()
 
     def cancel(self, session_id: str) -> None:
         """Cancel the running and waiting work of a session, if it is open."""
-        if (here := self._open.get(session_id)) is not None:
-            here.cancel()
+        if (open_session := self._open.get(session_id)) is not None:
+            open_session.cancel()
 
     async def aclose(self) -> None:
         """Cancel the turns and close the program."""
@@ -190,7 +192,7 @@ class EditorSessions:
             self._listing.cancel()
         if self._program is not None:
             await self._program.hosted.aclose()
-            await asyncio.gather(*(here.aclose() for here in self._open.values()))
+            await asyncio.gather(*(open_session.aclose() for open_session in self._open.values()))
             await self._program.hosted.app.reviews.leave()
             await self._program.hosted.app.aclose()
 

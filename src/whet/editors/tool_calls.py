@@ -84,45 +84,49 @@ def files_before(
     other calls."""
     if "edits" not in tags_of(name):
         return {}
-    named = arguments.get("path")
-    paths = [named] if isinstance(named, str) and named else []
+    named_path = arguments.get("path")
+    paths = [named_path] if isinstance(named_path, str) and named_path else []
     if isinstance(text := arguments.get("diff"), str) and text:
         try:
-            paths += [one.new or one.old for one in diffs.parse(text, str(named or ""))]
+            paths += [change.new or change.old for change in diffs.parse(text, str(named_path or ""))]
         except ToolError:
             return {}
-    found: Files = {}
+    files: Files = {}
     for path in paths:
         try:
-            place = resolve(path, workspace, ())
+            resolved = resolve(path, workspace, ())
         except ToolError:
             continue
-        held = unsaved(buffers, place) if place.path.exists() else None
-        found[str(place.path)] = _text(place.path) if held is None else held.decode("utf-8", "replace")
-    return found
+        buffered = unsaved(buffers, resolved) if resolved.path.exists() else None
+        files[str(resolved.path)] = (
+            _text(resolved.path) if buffered is None else buffered.decode("utf-8", "replace")
+        )
+    return files
 
 
 def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> list[Content]:
     """Return the changes of files that were read before. `replaced` has the editor's texts of some."""
-    found: list[Content] = []
+    content: list[Content] = []
     for path, on_disk in before.items():
         old, new = replaced.get(path) or (on_disk, _text(Path(path)))
         if new != old:
-            found.append(tool_diff_content(path, new or "", old))
-    return found
+            content.append(tool_diff_content(path, new or "", old))
+    return content
 
 
 def asked(request: ApprovalRequest) -> list[Content]:
     """Return the content of a question: proposed writes as diffs, or the exact text that would run, and the
     reasons."""
-    found: list[Content] = [tool_diff_content(one.place, one.new or "", one.old) for one in request.changes]
+    diff_content: list[Content] = [
+        tool_diff_content(change.place, change.new or "", change.old) for change in request.changes
+    ]
     question = worded(request)
     rows = [
-        row for row in question.body if not found or row.kind == "file"
+        row for row in question.body if not diff_content or row.kind == "file"
     ]  # a diff shows neither deletions nor notes
-    shown = [question.title, *(row.text for row in rows)]
+    lines = [question.title, *(row.text for row in rows)]
     notes = [row.text for row in question.notes if row.kind in ("reason", "note")]
-    return [said("\n".join(shown), WHOLE), *map(said, notes), *found]
+    return [said("\n".join(lines), WHOLE), *map(said, notes), *diff_content]
 
 
 def said(text: str, limit: int = MOST_CHARS) -> Content:

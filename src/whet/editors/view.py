@@ -88,12 +88,12 @@ class EditorTurnView:
 
     def emit(self, event: Event) -> None:
         """Send the update for one event."""
-        put = self._outbox.put
+        send = self._outbox.put
         match event:
             case TextDelta():
-                put(self._session_id, update_agent_message_text(event.text))
+                send(self._session_id, update_agent_message_text(event.text))
             case ReasoningDelta():
-                put(self._session_id, update_agent_thought_text(event.text))
+                send(self._session_id, update_agent_thought_text(event.text))
             case ToolStarted():
                 self._started(event)
             case ToolProgress():
@@ -112,9 +112,9 @@ class EditorTurnView:
 
     def show(self, call_id: str, name: str, arguments: dict[str, Any], content: list[Content]) -> ShownCall:
         """Show a waiting call and return it."""
-        shown = self._known(call_id, name, arguments)
+        call = self._known(call_id, name, arguments)
         update = start_tool_call(
-            shown.id,
+            call.id,
             tool_calls.title_of(name, arguments),
             kind=tool_calls.kind_of(name),
             status="pending",
@@ -123,23 +123,23 @@ class EditorTurnView:
             raw_input=arguments or None,
         )
         self._outbox.put(self._session_id, update)
-        return shown
+        return call
 
     def asking(self, question: str) -> tuple[ShownCall, str]:
         """Return the call that asks a question, and its key if it was created here and must be closed."""
-        for shown in self._calls.values():
-            if "asks" in tags_of(shown.name) and str(shown.arguments.get("question", "")).strip() == question:
-                return shown, ""
+        for call in self._calls.values():
+            if "asks" in tags_of(call.name) and str(call.arguments.get("question", "")).strip() == question:
+                return call, ""
         key = f"question {question}"
         return self.show(key, CLARIFY, {"question": question}, []), key
 
     def close(self, call_id: str, line: str, *, ok: bool) -> None:
         """End a call that gets no further events."""
-        shown = self._calls.pop(call_id, None)
-        if shown is not None:
+        call = self._calls.pop(call_id, None)
+        if call is not None:
             status = "completed" if ok else "failed"
             content = [tool_calls.said(line)]
-            self._outbox.put(self._session_id, update_tool_call(shown.id, status=status, content=content))
+            self._outbox.put(self._session_id, update_tool_call(call.id, status=status, content=content))
 
     def files(self, name: str, arguments: dict[str, Any]) -> Files:
         """Read the files that a call may change, as the editor holds them. Not for the event loop."""
@@ -147,40 +147,40 @@ class EditorTurnView:
 
     def _known(self, call_id: str, name: str, arguments: dict[str, Any]) -> ShownCall:
         self._count += 1
-        shown = ShownCall(f"{self._turn_key}-{self._count}", name, arguments, {})
-        self._calls[call_id] = shown
-        return shown
+        call = ShownCall(f"{self._turn_key}-{self._count}", name, arguments, {})
+        self._calls[call_id] = call
+        return call
 
     def _started(self, event: ToolStarted) -> None:
         arguments = arguments_of(event.arguments)
-        shown = self._calls.get(event.call_id)
-        if shown is None:
-            shown = self.show(event.call_id, event.name, arguments, [])
-        shown.before = tool_calls.files_before(event.name, arguments, self._scene.workspace)
-        self._outbox.put(self._session_id, update_tool_call(shown.id, status="in_progress"))
+        call = self._calls.get(event.call_id)
+        if call is None:
+            call = self.show(event.call_id, event.name, arguments, [])
+        call.before = tool_calls.files_before(event.name, arguments, self._scene.workspace)
+        self._outbox.put(self._session_id, update_tool_call(call.id, status="in_progress"))
 
     def _progress(self, event: ToolProgress) -> None:
-        shown = self._calls.get(event.call_id)
-        if shown is None:
+        call = self._calls.get(event.call_id)
+        if call is None:
             return
-        shown.output = (shown.output + event.text)[-_OUTPUT_CHARS:]
-        if self._clock_s() - shown.sent_s >= _EVERY_S:
-            shown.sent_s = self._clock_s()
-            content = [tool_calls.said(shown.output)]
-            self._outbox.put(self._session_id, update_tool_call(shown.id, content=content))
+        call.output = (call.output + event.text)[-_OUTPUT_CHARS:]
+        if self._clock_s() - call.sent_s >= _EVERY_S:
+            call.sent_s = self._clock_s()
+            content = [tool_calls.said(call.output)]
+            self._outbox.put(self._session_id, update_tool_call(call.id, content=content))
 
     def _finished(self, event: ToolFinished) -> None:
-        shown = self._calls.get(event.call_id)
-        if shown is None:
+        call = self._calls.get(event.call_id)
+        if call is None:
             self.show(event.call_id, event.name, arguments_of(event.arguments), [])
-            shown = self._calls[event.call_id]
+            call = self._calls[event.call_id]
         del self._calls[event.call_id]
-        replaced = self._scene.buffers.take_replaced() if shown.before else {}
-        content = tool_calls.changes(shown.before, replaced) if event.ok else []
+        replaced = self._scene.buffers.take_replaced() if call.before else {}
+        content = tool_calls.changes(call.before, replaced) if event.ok else []
         if not content:
-            content = [tool_calls.said(shown.output or event.preview)]
+            content = [tool_calls.said(call.output or event.preview)]
         update = update_tool_call(
-            shown.id,
+            call.id,
             status="completed" if event.ok else "failed",
             content=content,
             raw_output={"error": event.error_kind, "exit_code": event.exit_code} if not event.ok else None,

@@ -52,8 +52,8 @@ ARMS: dict[str, Arm] = {arm.name: arm for arm in (OFF, APPEND, OURS, NO_SKILLS, 
 
 def pick(names: str) -> list[Arm]:
     """Return the arms of a comma-separated list, or all if it is empty. Raises NotFound."""
-    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(ARMS)
-    unknown = [name for name in wanted if name not in ARMS]
+    selected = [name.strip() for name in names.split(",") if name.strip()] or list(ARMS)
+    unknown = [name for name in selected if name not in ARMS]
     if unknown:
         raise NotFound(f"there is no arm {unknown[0]!r}", hint=f"the arms are: {', '.join(ARMS)}")
-    return [ARMS[name] for name in wanted]
+    return [ARMS[name] for name in selected]

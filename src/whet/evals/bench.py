@@ -101,10 +101,10 @@ def run(
         answers += _answers(case, hits, clock)
     parts = {
         "all": answers,
-        "tuned on": [one for one in answers if one.is_tuned],
-        "held out": [one for one in answers if not one.is_tuned],
+        "tuned on": [answer for answer in answers if answer.is_tuned],
+        "held out": [answer for answer in answers if not answer.is_tuned],
     }
-    kinds = sorted({one.kind for one in answers})
+    kinds = sorted({answer.kind for answer in answers})
     return BenchCard(
         benchmark=data.name,
         files=data.files,
@@ -116,15 +116,17 @@ def run(
         cases=len(data.cases),
         arms=tuple(_arm(arm, part, some) for arm in (OWN, PLAIN) for part, some in parts.items() if some),
         gaps=tuple(_gap(part, some) for part, some in parts.items() if some),
-        kinds={kind: fmean(one.recall[OWN] for one in answers if one.kind == kind) for kind in kinds},
+        kinds={
+            kind: fmean(answer.recall[OWN] for answer in answers if answer.kind == kind) for kind in kinds
+        },
     )
 
 
 def _answers(case: BenchCase, hits: int, clock: Clock) -> Iterator[_Answer]:
-    if not (asked := [question for question in case.questions if question.evidence]):
+    if not (questions := [question for question in case.questions if question.evidence]):
         return
     with finders_of(case, clock) as finders:
-        for question in asked:
+        for question in questions:
             recall = {arm: _share(finder(question, hits), question) for arm, finder in finders.items()}
             yield _Answer(question.kind, case.is_tuned, recall)
 
@@ -137,42 +139,46 @@ def _share(refs: Sequence[str], question: BenchQuestion) -> float:
 def finders_of(case: BenchCase, clock: Clock) -> Generator[dict[str, Finder]]:
     """Provide the finders of a case: Whet's search over a store that contains it, and plain BM25 over its
     messages."""
-    places: dict[tuple[str, int], str] = {}
+    refs: dict[tuple[str, int], str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="whet-bench-") as folder,
         closing(StateDatabase.open(Path(folder) / "state.db", clock)) as database,
     ):
         for session in case.sessions:
-            said = [bulk.PastMessage(Message("user", one.text), one.at_ms) for one in session.messages]
-            past = bulk.PastSession(NewSession(session.id), said, said[0].at_ms if said else 0)
+            past_messages = [
+                bulk.PastMessage(Message("user", message.text), message.at_ms) for message in session.messages
+            ]
+            past = bulk.PastSession(
+                NewSession(session.id), past_messages, past_messages[0].at_ms if past_messages else 0
+            )
             database.write_now(lambda db, past=past: bulk.put(db, _ORIGIN, past, iso(clock.now())))
-            places |= {(session.id, seq): one.ref for seq, one in enumerate(session.messages, 1)}
+            refs |= {(session.id, seq): message.ref for seq, message in enumerate(session.messages, 1)}
 
         def find(question: BenchQuestion, hits: int) -> list[str]:
             now = datetime.fromtimestamp(question.now_ms / 1000, UTC)
-            found = find_now(database, question.text, hits, now=now)
-            return [places[hit.session_id, hit.seq] for hit in found]
+            search_hits = find_now(database, question.text, hits, now=now)
+            return [refs[hit.session_id, hit.seq] for hit in search_hits]
 
         yield {OWN: find, PLAIN: _plain(case)}
 
 
 def _plain(case: BenchCase) -> Finder:
-    said = [one for session in case.sessions for one in session.messages]
-    bm25 = PlainBm25([one.text for one in said])
-    return lambda question, hits: [said[place].ref for place in bm25.best(question.text, hits)]
+    messages = [message for session in case.sessions for message in session.messages]
+    bm25 = PlainBm25([message.text for message in messages])
+    return lambda question, hits: [messages[index].ref for index in bm25.best(question.text, hits)]
 
 
 def _arm(arm: str, part: str, answers: Sequence[_Answer]) -> BenchArm:
-    shares = [one.recall[arm] for one in answers]
-    found = fmean(share > 0 for share in shares)
-    return BenchArm(arm, part, len(shares), typical_mean(shares, seed=SEED), found)
+    shares = [answer.recall[arm] for answer in answers]
+    any_found = fmean(share > 0 for share in shares)
+    return BenchArm(arm, part, len(shares), typical_mean(shares, seed=SEED), any_found)
 
 
 def _gap(part: str, answers: Sequence[_Answer]) -> BenchGap:
-    pairs = [(one.recall[OWN], one.recall[PLAIN]) for one in answers]
-    only_own = sum(own == 1 and plain < 1 for own, plain in pairs)
-    only_plain = sum(plain == 1 and own < 1 for own, plain in pairs)
-    gap = typical_mean([own - plain for own, plain in pairs], seed=SEED)
+    pairs = [(answer.recall[OWN], answer.recall[PLAIN]) for answer in answers]
+    only_own = sum(own_recall == 1 and plain < 1 for own_recall, plain in pairs)
+    only_plain = sum(plain == 1 and own_recall < 1 for own_recall, plain in pairs)
+    gap = typical_mean([own_recall - plain for own_recall, plain in pairs], seed=SEED)
     return BenchGap(part, gap, only_own, only_plain, mcnemar(only_own, only_plain))
 
 
@@ -184,17 +190,17 @@ class PlainBm25:
         self._lengths = [len(tokens) for tokens in documents]
         self._mean = sum(self._lengths) / max(len(documents), 1) or 1.0
         self._where: dict[str, list[tuple[int, int]]] = {}
-        for place, tokens in enumerate(documents):
+        for index, tokens in enumerate(documents):
             for token, count in Counter(tokens).items():
-                self._where.setdefault(token, []).append((place, count))
+                self._where.setdefault(token, []).append((index, count))
 
     def best(self, query: str, limit: int) -> list[int]:
         """Return the positions of the best texts, best first."""
         scores: Counter[int] = Counter()
         for token in dict.fromkeys(_tokens(query)):
-            found = self._where.get(token, [])
-            idf = math.log(1 + (len(self._lengths) - len(found) + 0.5) / (len(found) + 0.5))
-            for place, count in found:
+            postings = self._where.get(token, [])
+            idf = math.log(1 + (len(self._lengths) - len(postings) + 0.5) / (len(postings) + 0.5))
+            for place, count in postings:
                 norm = 1 - _B + _B * self._lengths[place] / self._mean
                 scores[place] += idf * count * (_K1 + 1) / (count + _K1 * norm)  # pyright: ignore[reportArgumentType] a Counter takes floats
         return nlargest(limit, scores, key=lambda place: (scores[place], -place))

@@ -93,47 +93,56 @@ class Answerer:
         self._hits = hits
         self._kept = kept
         self._run = f"{data.digest[:16]} {hits} {provider.info.model}"
-        self._done = {(one.question, one.arm): one for one in _kept(kept) if one.run == self._run}
+        self._done = {
+            (answer.question, answer.arm): answer for answer in _kept(kept) if answer.run == self._run
+        }
 
     async def run(
         self, clock: Clock, limit: int, progress: Callable[[int, int], object]
     ) -> list[ScoredAnswer]:
         """Answer `limit` questions, spread over the cases (0: all). Stored answers are reused. Raises
         ProviderError."""
-        asked = [(at, place) for at, case in enumerate(self._data.cases) for place in _scored(case)]
+        selected = [(at, index) for at, case in enumerate(self._data.cases) for index in _scored(case)]
         if limit:
-            asked = asked[:: max(1, len(asked) // limit)][:limit]
-        found: list[ScoredAnswer] = []
-        for at, chosen in groupby(asked, lambda one: one[0]):
+            selected = selected[:: max(1, len(selected) // limit)][:limit]
+        answers: list[ScoredAnswer] = []
+        for at, chosen in groupby(selected, lambda one: one[0]):
             case = self._data.cases[at]
             with finders_of(case, clock) as finders:
-                said = {one.ref: one for session in case.sessions for one in session.messages}
+                messages_by_ref = {one.ref: one for session in case.sessions for one in session.messages}
                 work = [
-                    (f"{case.id}/{place}", arm, question, [said[ref] for ref in find(question, self._hits)])
-                    for _, place in chosen
-                    for question in [case.questions[place]]
+                    (
+                        f"{case.id}/{index}",
+                        arm,
+                        question,
+                        [messages_by_ref[ref] for ref in find(question, self._hits)],
+                    )
+                    for _, index in chosen
+                    for question in [case.questions[index]]
                     for arm, find in finders.items()
                 ]
             for first in range(0, len(work), _AT_ONCE):
-                found += await asyncio.gather(*(self._one(*one) for one in work[first : first + _AT_ONCE]))
-                progress(len(found), 2 * len(asked))
-        return found
+                answers += await asyncio.gather(*(self._one(*one) for one in work[first : first + _AT_ONCE]))
+                progress(len(answers), 2 * len(selected))
+        return answers
 
     async def _one(
         self, name: str, arm: str, question: BenchQuestion, hits: Sequence[BenchMessage]
     ) -> ScoredAnswer:
         if (name, arm) in self._done:
             return self._done[name, arm]
-        told = "\n".join(f"[{_day(one.at_ms)}] {one.text}" for one in hits)
-        said, spent = await self._ask(_ANSWER, f"{told}\n\nToday is {_day(question.now_ms)}. {question.text}")
+        context = "\n".join(f"[{_day(hit.at_ms)}] {hit.text}" for hit in hits)
+        answer_text, spent = await self._ask(
+            _ANSWER, f"{context}\n\nToday is {_day(question.now_ms)}. {question.text}"
+        )
         if self._data.name == "locomo":
-            score = locomo_score(said, question)
+            score = locomo_score(answer_text, question)
         else:
             right = _NOTHING if question.answer is None else question.answer
-            asked = f"Question: {question.text}\nRight answer: {right}\nGiven answer: {said}"
-            verdict, more = await self._ask(_JUDGE, asked)
+            judge_prompt = f"Question: {question.text}\nRight answer: {right}\nGiven answer: {answer_text}"
+            verdict, more = await self._ask(_JUDGE, judge_prompt)
             score, spent = float(verdict.strip().lower().startswith("yes")), spent + more
-        answer = ScoredAnswer(self._run, name, arm, question.kind, said, score, spent)
+        answer = ScoredAnswer(self._run, name, arm, question.kind, answer_text, score, spent)
         with self._kept.open("ab") as file:
             file.write(b"\n" * (file.tell() > 0) + msgspec.json.encode(answer))
         return answer
@@ -144,10 +153,13 @@ class Answerer:
 
     def card(self, answers: Sequence[ScoredAnswer], version: str) -> AnswerCard:
         """Return the card with the results of each arm."""
-        by_arm = {arm: [one for one in answers if one.arm == arm] for arm in (OWN, PLAIN)}
-        pairs = [(own.score, plain.score) for own, plain in zip(by_arm[OWN], by_arm[PLAIN], strict=True)]
-        only_own = sum(own >= 0.5 > plain for own, plain in pairs)
-        only_plain = sum(plain >= 0.5 > own for own, plain in pairs)
+        by_arm = {arm: [answer for answer in answers if answer.arm == arm] for arm in (OWN, PLAIN)}
+        pairs = [
+            (own_answer.score, plain.score)
+            for own_answer, plain in zip(by_arm[OWN], by_arm[PLAIN], strict=True)
+        ]
+        only_own = sum(own_answer >= 0.5 > plain for own_answer, plain in pairs)
+        only_plain = sum(plain >= 0.5 > own_answer for own_answer, plain in pairs)
         return AnswerCard(
             benchmark=self._data.name,
             files=self._data.files,
@@ -159,7 +171,7 @@ class Answerer:
             arms=tuple(_arm(arm, some) for arm, some in by_arm.items()),
             gap=BenchGap(
                 "all",
-                typical_mean([own - plain for own, plain in pairs], seed=SEED),
+                typical_mean([own_answer - plain for own_answer, plain in pairs], seed=SEED),
                 only_own,
                 only_plain,
                 mcnemar(only_own, only_plain),
@@ -175,19 +187,19 @@ def _kept(path: Path) -> Iterator[ScoredAnswer]:
 
 def _scored(case: BenchCase) -> Iterator[int]:
     """Yield the positions of the questions whose right answer is known."""
-    return (place for place, one in enumerate(case.questions) if one.answer != "")
+    return (index for index, question in enumerate(case.questions) if question.answer != "")
 
 
 def _arm(arm: str, answers: Sequence[ScoredAnswer]) -> AnswerArm:
-    scores = [one.score for one in answers]
-    kinds = sorted({one.kind for one in answers})
+    scores = [answer.score for answer in answers]
+    kinds = sorted({answer.kind for answer in answers})
     return AnswerArm(
         arm,
         len(scores),
         typical_mean(scores, seed=SEED),
         fmean(score >= 0.5 for score in scores),
-        {kind: fmean(one.score for one in answers if one.kind == kind) for kind in kinds},
-        sum((one.spent for one in answers), Usage()),
+        {kind: fmean(answer.score for answer in answers if answer.kind == kind) for kind in kinds},
+        sum((answer.spent for answer in answers), Usage()),
     )
 
 
@@ -204,9 +216,9 @@ def locomo_score(said: str, question: BenchQuestion) -> float:
 
 
 def _f1(said: str, right: str) -> float:
-    given, wanted = Counter(_words(said)), Counter(_words(right))
-    common = (given & wanted).total()
-    return 2 * common / (given.total() + wanted.total()) if common else 0.0
+    answer_words, right_words = Counter(_words(said)), Counter(_words(right))
+    common = (answer_words & right_words).total()
+    return 2 * common / (answer_words.total() + right_words.total()) if common else 0.0
 
 
 def _words(text: str) -> list[str]:

@@ -42,19 +42,19 @@ class BenchData(msgspec.Struct, frozen=True):
 
 def load(name: str, folder: Path) -> BenchData:
     """Read a benchmark's files. Raises BadInput."""
-    patterns, read = LOADERS[name]
+    patterns, reader = LOADERS[name]
     paths: list[Path] = []
     for pattern in patterns:
-        found = sorted(path for path in folder.glob(pattern) if path.is_file())
-        if not found:
+        matches = sorted(path for path in folder.glob(pattern) if path.is_file())
+        if not matches:
             raise BadInput(f"there is no {pattern} in {folder}", hint="--data names the folder with the data")
-        paths += found
+        paths += matches
     contents = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
     digest = hashlib.sha256()
     for content in contents.values():
         digest.update(content)
     try:
-        cases = read(contents)
+        cases = reader(contents)
     except (*NOT_JSON, LookupError, ValueError) as error:
         names = ", ".join(map(str, paths))
         raise BadInput(f"{names} is not data of {name}: {error}", hint="see docs/evaluate.md") from error
@@ -91,24 +91,28 @@ def _locomo(content: bytes) -> list[BenchCase]:
     A question without an answer has no evidence, even if the data names some. A message is the speaker's
     text with the caption of a picture. Settings were chosen on every second case.
     """
-    found: list[BenchCase] = []
+    cases: list[BenchCase] = []
     for number, case in enumerate(from_json(content, list[_LocomoCase])):
         sessions = tuple(_locomo_sessions(case.conversation))
         refs = {message.ref for session in sessions for message in session.messages}
         now_ms = max((session.messages[-1].at_ms for session in sessions if session.messages), default=0)
-        asked = [
+        questions = [
             BenchQuestion(
-                one.question,
-                tuple(frozenset([ref]) for ref in _locomo_refs(one.evidence) if ref in refs and is_told),
-                str(one.category),
+                raw_question.question,
+                tuple(
+                    frozenset([ref])
+                    for ref in _locomo_refs(raw_question.evidence)
+                    if ref in refs and has_answer
+                ),
+                str(raw_question.category),
                 now_ms + 86_400_000,
-                str(one.answer) if is_told else None,
+                str(raw_question.answer) if has_answer else None,
             )
-            for one in case.qa
-            for is_told in [one.category != _ADVERSARIAL]
+            for raw_question in case.qa
+            for has_answer in [raw_question.category != _ADVERSARIAL]
         ]
-        found.append(BenchCase(case.sample_id, sessions, tuple(asked), is_tuned=number % 2 == 0))
-    return found
+        cases.append(BenchCase(case.sample_id, sessions, tuple(questions), is_tuned=number % 2 == 0))
+    return cases
 
 
 def _locomo_refs(evidence: Iterable[str]) -> list[str]:
@@ -122,12 +126,16 @@ def _locomo_sessions(talk: dict[str, Any]) -> Iterable[BenchSession]:
     numbers = sorted(int(key[8:]) for key in talk if re.fullmatch(r"session_\d+", key))
     for number in numbers:
         begin_ms = _time_ms(str(talk[f"session_{number}_date_time"]), _LOCOMO_TIMES)
-        said = from_values(talk[f"session_{number}"], list[_LocomoSaid])
+        messages = from_values(talk[f"session_{number}"], list[_LocomoSaid])
         yield BenchSession(
             f"session-{number}",
             tuple(
-                BenchMessage(one.dia_id, f"{one.speaker}: {one.text} {one.blip_caption}".rstrip(), at_ms)
-                for at_ms, one in _timed(begin_ms, said)
+                BenchMessage(
+                    message.dia_id,
+                    f"{message.speaker}: {message.text} {message.blip_caption}".rstrip(),
+                    at_ms,
+                )
+                for at_ms, message in _timed(begin_ms, messages)
             ),
         )
 
@@ -152,30 +160,32 @@ class _LongCase(msgspec.Struct):
 
 def _longmemeval(content: bytes) -> list[BenchCase]:
     """Return one case per question. The evidence is the messages marked as containing the answer."""
-    found: list[BenchCase] = []
+    cases: list[BenchCase] = []
     for number, case in enumerate(from_json(content, list[_LongCase])):
         sessions, evidence = list[BenchSession](), list[frozenset[str]]()
-        for place, (date, said) in enumerate(zip(case.haystack_dates, case.haystack_sessions, strict=True)):
+        for index, (date, raw_messages) in enumerate(
+            zip(case.haystack_dates, case.haystack_sessions, strict=True)
+        ):
             messages: list[BenchMessage] = []
-            for at_ms, one in _timed(_time_ms(date, _LONGMEMEVAL_TIMES), said):
-                messages.append(BenchMessage(f"{place}:{len(messages)}", one.content, at_ms))
-                if one.has_answer:
+            for at_ms, raw_message in _timed(_time_ms(date, _LONGMEMEVAL_TIMES), raw_messages):
+                messages.append(BenchMessage(f"{index}:{len(messages)}", raw_message.content, at_ms))
+                if raw_message.has_answer:
                     evidence.append(frozenset([messages[-1].ref]))
-            sessions.append(BenchSession(f"{place}-{case.haystack_session_ids[place]}", tuple(messages)))
-        asked = BenchQuestion(
+            sessions.append(BenchSession(f"{index}-{case.haystack_session_ids[index]}", tuple(messages)))
+        question = BenchQuestion(
             case.question,
             tuple(evidence),
             case.question_type,
             _time_ms(case.question_date, _LONGMEMEVAL_TIMES),
             None if case.question_id.endswith(_ABSTENTION) else str(case.answer),
         )
-        found.append(BenchCase(case.question_id, tuple(sessions), (asked,), is_tuned=number % 2 == 0))
-    return found
+        cases.append(BenchCase(case.question_id, tuple(sessions), (question,), is_tuned=number % 2 == 0))
+    return cases
 
 
 def _timed(begin_ms: int, said: Sequence[Said]) -> Iterable[tuple[int, Said]]:
     """Yield messages with times one second apart."""
-    return ((begin_ms + _STEP_MS * place, one) for place, one in enumerate(said))
+    return ((begin_ms + _STEP_MS * index, message) for index, message in enumerate(said))
 
 
 def _time_ms(text: str, formats: Iterable[str]) -> int:

@@ -89,11 +89,11 @@ def run(folder: Path) -> PointsCard:
     paths = sorted(path for path in folder.glob(FILES) if path.is_file())
     if not paths:
         raise BadInput(f"there is no {FILES} in {folder}", hint="--data names the folder with the data")
-    asked = {path.parent.name: path.read_text("utf-8") for path in folder.glob(_ASKED)}
+    prompts = {path.parent.name: path.read_text("utf-8") for path in folder.glob(_ASKED)}
     digest = hashlib.sha256()
-    trajectories = [_load(path, asked, digest.update) for path in paths]
-    points = [point for one in trajectories for point in one.points]
-    tuned_on = sorted({one.kind for one in trajectories})[::2]
+    trajectories = [_load(path, prompts, digest.update) for path in paths]
+    points = [point for item in trajectories for point in item.points]
+    tuned_on = sorted({item.kind for item in trajectories})[::2]
     refusals: dict[str, None] = {}
     counts = {part: Counter[str]() for part in ("all", "tuned on", "held out")}
     swapped = wrong = at = 0
@@ -103,13 +103,13 @@ def run(folder: Path) -> PointsCard:
             at += 1
             quotes = bench_replay.quotes(point.seen, trajectory.session)
             verdict = _handed_in(trajectory.session, point.text, quotes[:_TRIES])
-            found = _found(verdict, is_shown=bench_replay.shows(trajectory.session, quotes))
-            if found == "refused":
+            outcome = _found(verdict, is_shown=bench_replay.shows(trajectory.session, quotes))
+            if outcome == "refused":
                 refusals[str(verdict)] = None
-            counts["all"][found] += 1
-            counts[half][found] += 1
+            counts["all"][outcome] += 1
+            counts[half][outcome] += 1
             after = (*points[at:], *points[:at])
-            other = next((one for one in after if one.task != point.task), None)
+            other = next((item for item in after if item.task != point.task), None)
             if other is not None:
                 swapped += 1
                 claimed = _handed_in(trajectory.session, other.text, quotes[:_TRIES])
@@ -119,7 +119,7 @@ def run(folder: Path) -> PointsCard:
         files=len(paths),
         sha256=digest.hexdigest(),
         parts={
-            part: PointsPart(*(each[one] for one in ("in force", "waits", "refused", "unshown")))
+            part: PointsPart(*(each[item] for item in ("in force", "waits", "refused", "unshown")))
             for part, each in counts.items()
         },
         swapped=swapped,
@@ -141,22 +141,22 @@ def _load(path: Path, asked: Mapping[str, str], seen: Callable[[bytes], object])
         raise BadInput(f"{path} is no trajectory: {error}", hint="see docs/evaluate.md") from error
     except FileNotFoundError as error:
         raise BadInput(f"there is no {record}", hint="see docs/evaluate.md") from error
-    points = [KeyPoint(task, one.core_step, one.evidence) for one in steps if one.evidence.strip()]
+    points = [KeyPoint(task, step.core_step, step.evidence) for step in steps if step.evidence.strip()]
     return _Trajectory(path.parent.parent.name, points, session)
 
 
 def _handed_in(session: QuotableTranscript, text: str, quotes: Sequence[str]) -> GateVerdict | str:
     """Return the best verdict on a text with one of these quotes, or the reason of the first refusal."""
-    found: list[GateVerdict] = []
+    verdicts: list[GateVerdict] = []
     reasons: list[str] = []
     for quote in quotes:
         try:
-            found.append(judge(Claim("skill", text, (quote,)), session, foreground=False))
+            verdicts.append(judge(Claim("skill", text, (quote,)), session, foreground=False))
         except Refused as error:
             reasons.append(error.message)
-        if found and found[-1].trust != "untrusted":
-            return found[-1]
-    return next(iter((*found, *reasons, "Its evidence does not stand in the session")))
+        if verdicts and verdicts[-1].trust != "untrusted":
+            return verdicts[-1]
+    return next(iter((*verdicts, *reasons, "Its evidence does not stand in the session")))
 
 
 def _found(verdict: GateVerdict | str, *, is_shown: bool) -> str:
@@ -169,6 +169,6 @@ def _says_more(verdict: GateVerdict | str, claimed: KeyPoint, session: QuotableT
     """Return whether a claimed value that does not occur in the session comes into force."""
     if isinstance(verdict, str) or verdict.trust == "untrusted":
         return False
-    there = " ".join(f"{one.folded} {fold(one.call)}" for one in session.sources)
+    there = " ".join(f"{source.folded} {fold(source.call)}" for source in session.sources)
     foreign = [value for value in units.values(claimed.text) if value not in there]
     return any(value in fold(verdict.text) for value in foreign)

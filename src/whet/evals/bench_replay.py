@@ -70,12 +70,12 @@ def read(asked: str, record: Path) -> QuotableTranscript:
     seq = 2
     for line in filter(None, record.read_text("utf-8").split("\n")):
         try:
-            said = from_json(line, _Record).messages
+            messages = from_json(line, _Record).messages
         except msgspec.DecodeError as error:
             raise BadInput(f"{record} is no recorded session: {error}") from error
-        for message in said:
-            for one in _messages(message, seq):
-                stored.append(StoredText(seq, 1, one))
+        for message in messages:
+            for stored_message in _messages(message, seq):
+                stored.append(StoredText(seq, 1, stored_message))
                 seq += 1
     assert "local" in tags_of(_NAMES["Bash"])
     task = SourceText(1, 1, "user", "user", asked, fold(asked))
@@ -89,9 +89,9 @@ def _messages(said: _Said, seq: int) -> list[Message]:
     calls: list[ToolCall] = []
     results: list[Message] = []
     for number, use in enumerate(said.tool_uses):
-        given = {_FIELDS.get(key, key): value for key, value in use.input.items()}
+        arguments = {_FIELDS.get(key, key): value for key, value in use.input.items()}
         call = ToolCall(
-            f"c{seq}-{number}", _NAMES.get(use.tool, use.tool), msgspec.json.encode(given).decode()
+            f"c{seq}-{number}", _NAMES.get(use.tool, use.tool), msgspec.json.encode(arguments).decode()
         )
         calls.append(call)
         failed = use.status != "success"
@@ -110,8 +110,8 @@ def _messages(said: _Said, seq: int) -> list[Message]:
 
 def quotes(evidence: str, session: QuotableTranscript) -> list[str]:
     """Return the parts of a text that occur verbatim in a session (runs of whole words), longest first."""
-    there = [one.folded for one in session.sources]
-    found: dict[str, None] = {}
+    there = [source.folded for source in session.sources]
+    unique_quotes: dict[str, None] = {}
     for piece in _PIECE.split(evidence.replace("\\n", "\n").replace('\\"', '"')):
         words = [match.span() for match in _WORD.finditer(piece)]
         first = 0
@@ -120,14 +120,14 @@ def quotes(evidence: str, session: QuotableTranscript) -> list[str]:
             while last < len(words) and _stands(_run(piece, words, first, last), there):
                 last += 1
             if last > first and len(run := _run(piece, words, first, last - 1)) >= _QUOTE_CHARS_MIN:
-                found[run] = None
+                unique_quotes[run] = None
             first = max(last, first + 1)
-    return sorted(found, key=len, reverse=True)
+    return sorted(unique_quotes, key=len, reverse=True)
 
 
 def shows(session: QuotableTranscript, parts: Sequence[str]) -> bool:
     """Return whether one of these parts occurs in the prompt, or in the input or output of a tool."""
-    done = [one.folded for one in session.sources if one.role != "assistant" or one.tool]
+    done = [source.folded for source in session.sources if source.role != "assistant" or source.tool]
     return any(_stands(part, done) for part in parts)
 
 
@@ -137,4 +137,4 @@ def _run(piece: str, words: Sequence[tuple[int, int]], first: int, last: int) ->
 
 def _stands(text: str, there: Sequence[str]) -> bool:
     folded = fold(text)
-    return any(folded in one for one in there)
+    return any(folded in folded_text for folded_text in there)

@@ -44,9 +44,9 @@ def run(folder: Path, domains: Sequence[str] = DOMAINS) -> Tau2Card:
     tasks: dict[str, int] = {}
     calls, other = 0, list[str]()
     for name, domain in _domains(folder, domains).items():
-        found = domain.get_tasks()
-        tasks[name] = len(found)
-        for task in found:
+        domain_tasks = domain.get_tasks()
+        tasks[name] = len(domain_tasks)
+        for task in domain_tasks:
             actions = list((task.evaluation_criteria and task.evaluation_criteria.actions) or ())
             calls += len(actions)
             if not _is_same(domain, task, actions):
@@ -105,9 +105,9 @@ async def _through_program(environment: Any, actions: Sequence[Any]) -> None:
             "review.writes": "off",
             "agent.max_steps": str(len(actions) + 1),
         }
-        place = Path(folder)
-        tools = [_tool(environment, one) for one in environment.get_tools()]
-        async with AsyncAgent(settings=settings, home=place / "home", workspace=place, tools=tools) as agent:
+        root = Path(folder)
+        tools = [_tool(environment, domain_tool) for domain_tool in environment.get_tools()]
+        async with AsyncAgent(settings=settings, home=root / "home", workspace=root, tools=tools) as agent:
             end = await agent.run("Do what the customer asks for.")
         if end.reason != "answered":
             raise ToolError(f"a task of tau2 did not end: {end.reason} {end.error}")

@@ -45,18 +45,20 @@ class _Asked(msgspec.Struct):
 
 def read_trajectories(contents: dict[str, bytes]) -> list[BenchCase]:
     """Return one case per haystack: its trajectories and the questions about exactly these."""
-    asked = {one.id: one for one in _lines(contents.pop("questions.jsonl"), _Asked)}
-    sessions = {one.id: one for one in _lines(contents.pop("trajectories.jsonl"), _Trajectory)}
-    found: list[BenchCase] = []
+    questions_by_id = {row.id: row for row in _lines(contents.pop("questions.jsonl"), _Asked)}
+    sessions = {row.id: row for row in _lines(contents.pop("trajectories.jsonl"), _Trajectory)}
+    cases: list[BenchCase] = []
     for content in contents.values():
         haystacks = from_json(content, dict[str, list[str]])
         by_stack: dict[tuple[str, ...], list[_Asked]] = {}
         for id_, stack in haystacks.items():
-            by_stack.setdefault(tuple(stack), []).append(asked[id_])
+            by_stack.setdefault(tuple(stack), []).append(questions_by_id[id_])
         for stack, questions in by_stack.items():
-            read = tuple(_session(sessions[id_], place) for place, id_ in enumerate(stack))
-            found.append(BenchCase(f"{len(found)}", read, tuple(_questions(questions, read))))
-    return found
+            case_sessions = tuple(_session(sessions[id_], index) for index, id_ in enumerate(stack))
+            cases.append(
+                BenchCase(f"{len(cases)}", case_sessions, tuple(_questions(questions, case_sessions)))
+            )
+    return cases
 
 
 def _lines(content: bytes, kind: type[Row]) -> list[Row]:
@@ -69,21 +71,21 @@ def _session(one: _Trajectory, place: int) -> BenchSession:
     for state in one.states:
         parts = (state.url, state.thought, state.action, state.accessibility_tree)
         texts.append("\n".join(filter(None, parts)))
-    said = (
+    messages = (
         BenchMessage(f"{place}:{number}", text, (place + 1) * _DAY_MS + number * _STEP_MS)
         for number, text in enumerate(texts)
     )
-    return BenchSession(f"{place}-{one.id}", tuple(said))
+    return BenchSession(f"{place}-{one.id}", tuple(messages))
 
 
 def _questions(asked: Sequence[_Asked], sessions: Sequence[BenchSession]) -> Iterator[BenchQuestion]:
     there = [(message.ref, _plain(message.text)) for session in sessions for message in session.messages]
     now_ms = (len(sessions) + 2) * _DAY_MS
-    for one in asked:
-        pieces = [piece for part in re.split(r"[,;]", one.answer) if (piece := _plain(part).strip())]
+    for row in asked:
+        pieces = [piece for part in re.split(r"[,;]", row.answer) if (piece := _plain(part).strip())]
         evidence = tuple(frozenset(ref for ref, text in there if f" {piece} " in text) for piece in pieces)
         if evidence and all(evidence) and all(len(piece) >= _LEAST_CHARS for piece in pieces):
-            yield BenchQuestion(one.question, evidence, one.question_type, now_ms)
+            yield BenchQuestion(row.question, evidence, row.question_type, now_ms)
 
 
 def _plain(text: str) -> str:

@@ -62,8 +62,8 @@ class EvalCampaign:
 
     def runs(self) -> list[WorldResult]:
         """Read the stored runs, in the order of the arms."""
-        found = [self._path(arm, seed) for arm, seed in self._wanted]
-        return [from_json(path.read_bytes(), WorldResult) for path in found if path.exists()]
+        paths = [self._path(arm, seed) for arm, seed in self._wanted]
+        return [from_json(path.read_bytes(), WorldResult) for path in paths if path.exists()]
 
     def go(self, workers: int, tell: Callable[[int, str], None]) -> None:
         """Make the missing runs. `progress` is called with the number of stored runs and the last ones.
@@ -71,17 +71,17 @@ class EvalCampaign:
         Ctrl-C ends it; finished runs stay stored. With one worker everything runs in this process.
         """
         missing = self.missing
-        there = self.size - len(missing)
-        tell(there, "")
+        stored = self.size - len(missing)
+        tell(stored, "")
         if workers <= 1:
             for arm, seed in missing:
                 _run(self.folder, arm, seed, self.settings)
-                there += 1
-                tell(there, f"{arm}, seed {seed}")
+                stored += 1
+                tell(stored, f"{arm}, seed {seed}")
             return
         for done in _in_processes(self.folder, missing, self.settings, workers):
-            there += len(done)
-            tell(there, ", ".join(f"{arm} {seed}" for arm, seed in done))
+            stored += len(done)
+            tell(stored, ", ".join(f"{arm} {seed}" for arm, seed in done))
 
     def _path(self, arm: str, seed: int) -> Path:
         return run_path(self.folder, arm, seed)
@@ -118,7 +118,7 @@ def _ignore_interrupt() -> None:
 
 
 def _run(folder: Path, arm: str, seed: int, settings: CampaignSettings) -> None:
-    with tempfile.TemporaryDirectory(prefix="whet-world-") as place:
+    with tempfile.TemporaryDirectory(prefix="whet-world-") as scratch:
         world = FactWorld(seed, settings.shape)
-        run = asyncio.run(play(world, ARMS[arm], Path(place), settings.habits))
+        run = asyncio.run(play(world, ARMS[arm], Path(scratch), settings.habits))
     task_folder.keep(run_path(folder, arm, seed), run)

@@ -67,8 +67,8 @@ def bars(title: str, measures: Sequence[tuple[str, Mapping[str, float], str]]) -
             parts.append(
                 f'<rect x="{_LABEL}" y="{top + 1}" width="{width:.1f}" height="14" rx="2" fill="{colour}"/>'
             )
-            said = escape(shape.format(value))
-            parts.append(f'<text x="{_LABEL + width + 6:.1f}" y="{top + 12}">{said}</text>')
+            label = escape(shape.format(value))
+            parts.append(f'<text x="{_LABEL + width + 6:.1f}" y="{top + 12}">{label}</text>')
             top += 18
         top += 10
     return _svg(_BARS_WIDTH, top, parts)

@@ -140,16 +140,21 @@ class _Run:
         await self._play(session, prefix)
         view = await session.context.view(session.log.messages, self._see)
         status = await session.context.status()
-        shown = "\n".join((*(message.text for message in view), *_arguments(view)))
+        visible_text = "\n".join((*(message.text for message in view), *_arguments(view)))
         facts = self._story.facts
-        own = [tool for tool in host.seat.tools or [] if _query_of(tool)]
+        own_tools = [tool for tool in host.seat.tools or [] if _query_of(tool)]
         recall = [tool for name, tool in session.tools.items() if name == _RECALL]
-        by_own = {fact.value for fact in facts if await _brings(session, own, fact)}
+        by_own = {fact.value for fact in facts if await _brings(session, own_tools, fact)}
         by_recall = {fact.value for fact in facts if await _brings(session, recall, fact)}
         paths = await _paths(session, recall)
-        savings = [1 - one.tokens_after / max(one.tokens_before, 1) for one in self._made]
-        judge, asked = self._replay.judge, facts[:: max(len(facts) // max(self._replay.judged_facts, 1), 1)]
-        judged = await judge.score(view, asked) if judge else None
+        savings = [
+            1 - compaction.tokens_after / max(compaction.tokens_before, 1) for compaction in self._made
+        ]
+        judge, judged_facts = (
+            self._replay.judge,
+            facts[:: max(len(facts) // max(self._replay.judged_facts, 1), 1)],
+        )
+        judged = await judge.score(view, judged_facts) if judge else None
         spent = self._replay.summary_tokens
         return EngineResult(
             engine=self._engine,
@@ -159,11 +164,11 @@ class _Run:
             saving_least=min(savings, default=0.0),
             size_after=self._largest,
             facts=len(facts),
-            in_context=sum(fact.value in shown for fact in facts),
+            in_context=sum(fact.value in visible_text for fact in facts),
             recoverable=len(by_own | by_recall),
             by_own_tool=len(by_own),
             paths=len(self._story.paths),
-            paths_found=sum(path in paths or path in shown for path in self._story.paths),
+            paths_found=sum(path in paths or path in visible_text for path in self._story.paths),
             requests=self._requests,
             prompt_tokens=self._prompt,
             tokens_per_turn=self._prompt / max(self._turns, 1),
@@ -179,7 +184,7 @@ class _Run:
     async def _play(self, session: Session, prefix: list[bytes]) -> None:
         log = session.log
         turn: TurnRecord | None = None
-        results = {one.tool_call_id: one for one in self._story.messages if one.role == "tool"}
+        results = {result.tool_call_id: result for result in self._story.messages if result.role == "tool"}
         total = len(self._story.messages)
         for number, message in enumerate(self._story.messages):
             if number % 50 == 0:
@@ -228,11 +233,11 @@ class _Run:
             self._largest = max(self._largest, tally.prompt / max(status.threshold_tokens, 1))
 
     def _encoded(self, message: Message) -> bytes:
-        found = self._bytes.get(id(message))
-        if found is None:
+        entry = self._bytes.get(id(message))
+        if entry is None:
             # The entry keeps the message alive, so that no other object can get its id.
-            found = self._bytes[id(message)] = (message, msgspec.json.encode(to_dict(message)))
-        return found[1]
+            entry = self._bytes[id(message)] = (message, msgspec.json.encode(to_dict(message)))
+        return entry[1]
 
     def _see(self, event: Event) -> None:
         if isinstance(event, Compaction):
@@ -266,8 +271,8 @@ async def _paths(session: Session, recall: Sequence[Tool]) -> str:
 
 def _query_of(tool: Tool) -> str:
     """Return the argument that a tool searches by, or an empty string."""
-    given: object = tool.spec.parameters.get("properties")
-    names = list(given) if isinstance(given, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] (any JSON schema)
+    properties: object = tool.spec.parameters.get("properties")
+    names = list(properties) if isinstance(properties, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] (any JSON schema)
     return next((name for name in _QUERY if name in names), "")
 
 

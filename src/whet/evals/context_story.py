@@ -84,17 +84,17 @@ def synthetic(count: int, *, seed: int = 1, turn_steps: int = 10) -> Story:
 
 def of_messages(name: str, messages: Sequence[Message]) -> Story:
     """Return a story of a given conversation; its facts are the strings that occur exactly once."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for message in messages:
         for text in (message.text, *(call.arguments for call in message.tool_calls)):
-            seen.update(found[1] for found in _SINGLE.finditer(text))
+            counts.update(match[1] for match in _SINGLE.finditer(text))
     facts: list[Fact] = []
     for message in messages:
-        place = {"user": "person", "assistant": "answer", "tool": "result"}[message.role]
-        for found in _SINGLE.finditer(message.text):
-            before = re.findall(r"[^\W\d_]{3,}", message.text[max(found.start() - 80, 0) : found.start()])
-            if seen[found[1]] == 1 and len(before) >= 2:
-                facts.append(Fact(" ".join(before[-4:]), found[1], place))
+        origin = {"user": "person", "assistant": "answer", "tool": "result"}[message.role]
+        for match in _SINGLE.finditer(message.text):
+            before = re.findall(r"[^\W\d_]{3,}", message.text[max(match.start() - 80, 0) : match.start()])
+            if counts[match[1]] == 1 and len(before) >= 2:
+                facts.append(Fact(" ".join(before[-4:]), match[1], origin))
     paths = [path for message in messages for call in message.tool_calls for path in _paths(call.arguments)]
     return Story(name, list(messages), _spread(facts), list(dict.fromkeys(paths)))
 
@@ -107,8 +107,8 @@ def _step(rng: random.Random, step: int, path: str, fact: Fact) -> list[Message]
     noise = [rng.choice(_NOISE) for _ in range(24)]
     call = ToolCall(f"call_{step}", "read_file", json.dumps({"path": path}))
     body = "\n".join((*noise[:12], f"{fact.key} = {fact.value}", *noise[12:]))
-    said = Message("assistant", f"Looking at batch {step}: {rng.choice(_NOISE)}.", (call,))
-    return [said, Message("tool", body, tool_call_id=call.id, tool_name=call.name)]
+    reply = Message("assistant", f"Looking at batch {step}: {rng.choice(_NOISE)}.", (call,))
+    return [reply, Message("tool", body, tool_call_id=call.id, tool_name=call.name)]
 
 
 def _spread(facts: list[Fact]) -> list[Fact]:
@@ -120,10 +120,10 @@ def _spread(facts: list[Fact]) -> list[Fact]:
 
 def _paths(arguments: str) -> list[str]:
     try:
-        given = from_json(arguments, dict[str, object])
+        values = from_json(arguments, dict[str, object])
     except (msgspec.DecodeError, UnicodeError):
         return []
-    return [value for key, value in given.items() if key in ("path", "file_path") and isinstance(value, str)]
+    return [value for key, value in values.items() if key in ("path", "file_path") and isinstance(value, str)]
 
 
 _ANSWER = "Answer the last question from this conversation alone. Say `unknown` where it does not tell."
@@ -142,10 +142,10 @@ class ModelJudge:
         return sum(grades) / (5 * len(grades)) if grades else 0.0
 
     async def _grade(self, view: Sequence[Message], fact: Fact) -> int:
-        said = await self._ask(_ANSWER, [*view, Message("user", fact.question)])
-        asked = f"Question: {fact.question}\nRight answer: {fact.value}\nGiven answer: {said[:500]}"
-        found = re.search(r"[0-5]", await self._ask(_GRADE, [Message("user", asked)]))
-        return int(found[0]) if found else 0
+        answer = await self._ask(_ANSWER, [*view, Message("user", fact.question)])
+        prompt = f"Question: {fact.question}\nRight answer: {fact.value}\nGiven answer: {answer[:500]}"
+        match = re.search(r"[0-5]", await self._ask(_GRADE, [Message("user", prompt)]))
+        return int(match[0]) if match else 0
 
     async def _ask(self, system: str, messages: Sequence[Message]) -> str:
         return (await asked_once(self._provider, system, messages)).message.text

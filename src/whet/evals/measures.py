@@ -69,7 +69,7 @@ def summarise(runs: Sequence[WorldResult]) -> list[ArmSums]:
     for run in runs:
         by_arm.setdefault(run.arm, {})[run.seed] = run
     off, oracle = by_arm.get("off", {}), by_arm.get("oracle", {})
-    return [_sum_up(arm, list(found.values()), off, oracle) for arm, found in by_arm.items()]
+    return [_sum_up(arm, list(runs_by_seed.values()), off, oracle) for arm, runs_by_seed in by_arm.items()]
 
 
 def _sum_up(
@@ -80,7 +80,7 @@ def _sum_up(
     tasks = [task for run in runs for task in run.tasks]
     successes = sum(task.first_ok for task in tasks)
     used = [used for run in runs for used in (run.spent.tasks, run.spent.reviews)]
-    prompt = sum(one.prompt_tokens for one in used)
+    prompt = sum(usage.prompt_tokens for usage in used)
     tokens = sum(run.spent.tokens for run in runs)
     reviewing = sum(run.spent.reviews.prompt_tokens + run.spent.reviews.output_tokens for run in runs)
     return ArmSums(
@@ -106,7 +106,7 @@ def _sum_up(
         half_life=_half_life(runs),
         tokens_per_task=_share(tokens, len(tasks)),
         review_share=_share(reviewing, tokens),
-        cached_share=_share(sum(one.cache_read_tokens for one in used), prompt),
+        cached_share=_share(sum(usage.cache_read_tokens for usage in used), prompt),
         cost_per_success=_share(sum(run.spent.cost for run in runs), successes),
         reviews=sum(run.spent.review_count for run in runs),
         requests=sum(run.requests for run in runs),
@@ -116,7 +116,7 @@ def _sum_up(
 
 def where_ours_loses(sums: Sequence[ArmSums]) -> list[str]:
     """Return one line for each measure on which another arm, except the oracle, does better than Whet."""
-    by_name = {one.arm: one for one in sums}
+    by_name = {row.arm: row for row in sums}
     ours = by_name.get("ours")
     if ours is None:
         return []
@@ -131,15 +131,15 @@ def where_ours_loses(sums: Sequence[ArmSums]) -> list[str]:
                 )
         ends = (-ours.in_the_end.estimate, -other.in_the_end.estimate)
         reach = (-ours.reached.estimate, -other.reached.estimate)
-        for what, a, b, form in (
+        for claim, a, b, form in (
             ("finishes more tasks in the end", *ends, "{:.1%}"),
             ("spends fewer tokens on a task", ours.tokens_per_task, other.tokens_per_task, "{:,.0f}"),
             ("pays less for a success", ours.cost_per_success, other.cost_per_success, "{:,.0f}"),
             ("brings more facts to the point of use", *reach, "{:.1%}"),
             ("keeps fewer false claims", ours.false_kept, other.false_kept, "{:,.0f}"),
         ):
-            if b < a and not (what.startswith("pays") and not b):
-                lines.append(f"{other.arm} {what}: {form.format(abs(b))} to {form.format(abs(a))}")
+            if b < a and not (claim.startswith("pays") and not b):
+                lines.append(f"{other.arm} {claim}: {form.format(abs(b))} to {form.format(abs(a))}")
     return lines
 
 
@@ -176,11 +176,11 @@ def _is_knowable(task: TaskRecord) -> bool:
 
 def _curve(runs: Sequence[WorldResult]) -> tuple[float, ...]:
     """Return the share that is right at the first try for each session number, over all seeds."""
-    found: list[float] = []
+    shares: list[float] = []
     for number in range(1, _last(runs) + 1):
         hits = [task.first_ok for run in runs for task in run.tasks if task.number == number]
-        found.append(round(fmean(hits), 4) if hits else 0.0)
-    return tuple(found)
+        shares.append(round(fmean(hits), 4) if hits else 0.0)
+    return tuple(shares)
 
 
 def _last(runs: Sequence[WorldResult]) -> int:
@@ -188,17 +188,17 @@ def _last(runs: Sequence[WorldResult]) -> int:
 
 
 def _funnel(funnels: Iterable[Funnel]) -> Funnel:
-    rows = [msgspec.structs.astuple(one) for one in funnels]
+    rows = [msgspec.structs.astuple(funnel) for funnel in funnels]
     return Funnel(*(sum(column) for column in zip(*rows, strict=True))) if rows else Funnel(0, 0, 0, 0)
 
 
 def _half_life(runs: Sequence[WorldResult]) -> HalfLife:
-    found = [one for run in runs for one in run.stale]
+    stale_facts = [fact for run in runs for fact in run.stale]
     # A value that was still there at the end counts as longer than all that were replaced.
-    lasted = sorted(one.sessions if one.gone else float("inf") for one in found)
+    lasted = sorted(fact.sessions if fact.gone else float("inf") for fact in stale_facts)
     middle = median(lasted) if lasted else None
-    gone = sum(one.gone for one in found)
-    return HalfLife(len(found), gone, None if middle in (None, float("inf")) else middle)
+    gone = sum(fact.gone for fact in stale_facts)
+    return HalfLife(len(stale_facts), gone, None if middle in (None, float("inf")) else middle)
 
 
 def _share(part: float, whole: float) -> float:

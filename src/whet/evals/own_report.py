@@ -68,17 +68,17 @@ class ItemUplift(msgspec.Struct, frozen=True):
 
 def results(outcomes: Sequence[TaskOutcome]) -> list[ArmResult]:
     """Summarise every arm, in the order of first appearance."""
-    arms = list(dict.fromkeys(one.arm for one in outcomes))
-    off = [one for one in outcomes if one.arm == "off"]
-    return [_result(arm, [one for one in outcomes if one.arm == arm], off) for arm in arms]
+    arms = list(dict.fromkeys(outcome.arm for outcome in outcomes))
+    off = [outcome for outcome in outcomes if outcome.arm == "off"]
+    return [_result(arm, [outcome for outcome in outcomes if outcome.arm == arm], off) for arm in arms]
 
 
 def uplift(
     item: ContextItem, everything: Sequence[TaskOutcome], without: Sequence[TaskOutcome]
 ) -> ItemUplift:
     """Compare runs with all items against runs without this one."""
-    found = _against(everything, without)
-    return ItemUplift(item, found.gap, found.p_value, len({one.repeat for one in without}))
+    paired_gap = _against(everything, without)
+    return ItemUplift(item, paired_gap.gap, paired_gap.p_value, len({outcome.repeat for outcome in without}))
 
 
 def _finding(gain: Interval, p_value: float | None) -> str:
@@ -89,8 +89,8 @@ def _finding(gain: Interval, p_value: float | None) -> str:
 
 
 def _result(arm: str, mine: list[TaskOutcome], off: list[TaskOutcome]) -> ArmResult:
-    succeeded = sum(one.ok for one in mine)
-    usage = [used for one in mine for used in (one.usage, one.review_usage)]
+    succeeded = sum(outcome.ok for outcome in mine)
+    usage = [used for outcome in mine for used in (outcome.usage, outcome.review_usage)]
     cost = sum(
         (used.prompt_tokens - used.cache_read_tokens)
         + CACHED_PRICE * used.cache_read_tokens
@@ -99,21 +99,21 @@ def _result(arm: str, mine: list[TaskOutcome], off: list[TaskOutcome]) -> ArmRes
     )
     prices = [used.cost_usd for used in usage]
     usd = None if None in prices else sum(price or 0.0 for price in prices)
-    found = _against(mine, off) if off and arm != "off" else None
+    paired_gap = _against(mine, off) if off and arm != "off" else None
     return ArmResult(
         arm=arm,
-        runs=len({one.repeat for one in mine}),
+        runs=len({outcome.repeat for outcome in mine}),
         tasks=len(mine),
         succeeded=succeeded,
         rate=wilson(succeeded, len(mine)),
-        gain=found.gap if found else None,
-        p_value=found.p_value if found else None,
+        gain=paired_gap.gap if paired_gap else None,
+        p_value=paired_gap.p_value if paired_gap else None,
         tokens_per_task=sum(used.prompt_tokens + used.output_tokens for used in usage) / len(mine),
         cost_per_success=cost / succeeded if succeeded else None,
         usd_per_success=usd / succeeded if usd is not None and succeeded else None,
-        steps_per_task=fmean(one.steps for one in mine),
-        failed_calls_per_task=fmean(one.failed_calls for one in mine),
-        leaks=sum(bool(one.leaked) for one in mine),
+        steps_per_task=fmean(outcome.steps for outcome in mine),
+        failed_calls_per_task=fmean(outcome.failed_calls for outcome in mine),
+        leaks=sum(bool(outcome.leaked) for outcome in mine),
     )
 
 
@@ -136,32 +136,32 @@ def report(
         " USD a success | steps | failed calls | leaks |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for one in arms:
-        gap = one.gain
+    for row in arms:
+        gap = row.gain
         gain = "-" if gap is None else f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
         lines.append(
-            f"| {one.arm} | {one.runs} | {one.succeeded} of {one.tasks}"
-            f" [{one.rate.low:.0%}, {one.rate.high:.0%}] | {gain} |"
-            f" {'-' if one.p_value is None else f'{one.p_value:.3f}'} | {one.finding} |"
-            f" {one.tokens_per_task:,.0f} | {_number(one.cost_per_success)} |"
-            f" {'?' if one.usd_per_success is None else f'{one.usd_per_success:.4f}'} |"
-            f" {one.steps_per_task:.1f} | {one.failed_calls_per_task:.1f} | {one.leaks} |"
+            f"| {row.arm} | {row.runs} | {row.succeeded} of {row.tasks}"
+            f" [{row.rate.low:.0%}, {row.rate.high:.0%}] | {gain} |"
+            f" {'-' if row.p_value is None else f'{row.p_value:.3f}'} | {row.finding} |"
+            f" {row.tokens_per_task:,.0f} | {_number(row.cost_per_success)} |"
+            f" {'?' if row.usd_per_success is None else f'{row.usd_per_success:.4f}'} |"
+            f" {row.steps_per_task:.1f} | {row.failed_calls_per_task:.1f} | {row.leaks} |"
         )
-    lines += ["", "## Task by task", "", "| task | " + " | ".join(one.arm for one in arms) + " |"]
+    lines += ["", "## Task by task", "", "| task | " + " | ".join(row.arm for row in arms) + " |"]
     lines.append("|---|" + "---|" * len(arms))
-    for name in dict.fromkeys(one.task for one in outcomes):
-        cells = [[o.ok for o in outcomes if o.task == name and o.arm == one.arm] for one in arms]
+    for name in dict.fromkeys(row.task for row in outcomes):
+        cells = [[o.ok for o in outcomes if o.task == name and o.arm == row.arm] for row in arms]
         lines.append(f"| {name} | " + " | ".join(f"{sum(c)} of {len(c)}" for c in cells) + " |")
     if uplifts:
         lines += ["", "## Item by item", "", "Success with everything minus success without this one alone."]
         lines += ["", "| item | gain | finding |", "|---|---|---|"]
-        for found in uplifts:
-            gap = found.gain
-            text = (found.item.label or found.item.name).replace("|", "\\|")
+        for item_uplift in uplifts:
+            gap = item_uplift.gain
+            text = (item_uplift.item.label or item_uplift.item.name).replace("|", "\\|")
             gain = f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
-            lines.append(f"| {text} | {gain} | {found.finding} |")
+            lines.append(f"| {text} | {gain} | {item_uplift.finding} |")
     leaks = [
-        f"- {one.arm} {one.repeat}, {one.task}: {', '.join(one.leaked)}" for one in outcomes if one.leaked
+        f"- {row.arm} {row.repeat}, {row.task}: {', '.join(row.leaked)}" for row in outcomes if row.leaked
     ]
     lines += ["", "## Leaks", "", *(leaks or ["None: no task's secret stood in another task's request."])]
     lines += ["", "## What this says", "", *_CLAIM.splitlines()]

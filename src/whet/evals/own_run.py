@@ -128,11 +128,11 @@ class OwnTaskSetup:
     async def _one(self, task: OwnTask, home: Home, label: Label) -> TaskOutcome:
         """Do one task in a fresh folder, and review it if the arm learns."""
         arm, learns = label.arm, label.learns and label.arm != "off"
-        place = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
-        await task_folder.furnish(task, self._origin, place)
+        folder = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
+        await task_folder.furnish(task, self._origin, folder)
         async with aclosing(
             await App.start(
-                home, self._for(arm, learns), self._secrets, NobodyPresent(), place, source="eval"
+                home, self._for(arm, learns), self._secrets, NobodyPresent(), folder, source="eval"
             )
         ) as app:
             warm = await self._examples(app, home, learns) if arm in _WARM else "off"
@@ -145,7 +145,7 @@ class OwnTaskSetup:
                 await app.reviews.drain()
             after = await app.database.read(_reviewed)
             calls = await app.database.read(lambda db: calls_of(db, session.id))
-        ok, said = await task_folder.verify(task, place, self._settings.sandbox, home)
+        ok, output = await task_folder.verify(task, folder, self._settings.sandbox, home)
         return TaskOutcome(
             arm=label.name,
             repeat=label.repeat,
@@ -158,7 +158,7 @@ class OwnTaskSetup:
             usage=end.usage,
             review_usage=_less(after, before),
             duration_s=end.duration_s,
-            said=said,
+            said=output,
             leaked=self._leaked(task, sent),
         )
 
@@ -166,9 +166,11 @@ class OwnTaskSetup:
         """Build a template from this run's sessions so far if it learns. Returns the template to start with,
         or "off"."""
         if learns:
-            desk = WarmTemplates(home, app.database, app.clock)
+            warm_templates = WarmTemplates(home, app.database, app.clock)
             try:
-                await asyncio.to_thread(desk.build, BuildOptions(name=_TEMPLATE), MiningScope(min_messages=1))
+                await asyncio.to_thread(
+                    warm_templates.build, BuildOptions(name=_TEMPLATE), MiningScope(min_messages=1)
+                )
             except NotFound:
                 return "off"  # no call has failed yet, or no mended call may be shown
         return _TEMPLATE if template.path_of(home, _TEMPLATE).exists() else "off"
@@ -188,24 +190,24 @@ class OwnTaskSetup:
         async with aclosing(
             await App.start(copy, self._for("all", False), self._secrets, NobodyPresent(), self.folder)
         ) as app:
-            desk, origin = app.learning.desk, Origin("user", platform="eval")
+            learning, origin = app.learning.desk, Origin("user", platform="eval")
             if item.kind == "skill":
-                await desk.hand_in(SkillRequest("delete", item.name), origin)
+                await learning.hand_in(SkillRequest("delete", item.name), origin)
                 return
             for target, path in notes.FILES.items():
-                for entry in notes.entries(desk.reader.text(path)):
+                for entry in notes.entries(learning.reader.text(path)):
                     if target == item.kind and entry_id(entry) == item.name:
                         request = MemoryRequest("remove", target, old_text=entry.said)
-                        await desk.hand_in(request, origin)
+                        await learning.hand_in(request, origin)
 
     def _for(self, arm: str, learns: bool) -> Settings:
         """Return the settings of an arm: the person's settings with the arm's learning toolsets."""
-        wanted = _TOOLSETS[arm]
+        learned_toolsets = _TOOLSETS[arm]
         others = [name for name in self._settings.tools.toolsets if name not in ("memory", "skills")]
         tools = msgspec.structs.replace(
-            self._settings.tools, toolsets=(*others, *sorted(wanted)), workspace=""
+            self._settings.tools, toolsets=(*others, *sorted(learned_toolsets)), workspace=""
         )
-        writes = "auto" if learns and wanted else "off"
+        writes = "auto" if learns and learned_toolsets else "off"
         # The evaluation measures what reviews learn. Without this budget a short day might not pay for a
         # review.
         review = msgspec.structs.replace(

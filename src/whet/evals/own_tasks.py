@@ -53,12 +53,12 @@ def read_tasks(path: Path) -> tuple[OwnTask, ...]:
         raise ConfigError(f"{path}: {error}", hint="docs/evaluate.md has an example") from error
     if not tasks:
         raise ConfigError(f"{path} has no tasks", hint="docs/evaluate.md has an example")
-    seen: set[str] = set()
+    names: set[str] = set()
     for task in tasks:
-        if not _NAME.fullmatch(task.name) or task.name in seen:
-            why = "is there twice" if task.name in seen else "is no name (a-z, 0-9, . _ -)"
+        if not _NAME.fullmatch(task.name) or task.name in names:
+            why = "is there twice" if task.name in names else "is no name (a-z, 0-9, . _ -)"
             raise ConfigError(f"{path}: {task.name!r} {why}")
-        seen.add(task.name)
+        names.add(task.name)
         if task.files and not (path.parent / task.files).is_dir():
             raise ConfigError(f"{path}: the files of {task.name}, {task.files}, are no folder")
     return tasks

@@ -64,8 +64,8 @@ class PairedGap(msgspec.Struct, frozen=True):
 def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float | None]) -> PairedGap:
     """Compare two arms on the runs that both have. A pair in which one run has no score counts only for
     success."""
-    theirs = {(one.task, one.repeat): one for one in other}
-    pairs = [(one, theirs[one.task, one.repeat]) for one in first if (one.task, one.repeat) in theirs]
+    theirs = {(run.task, run.repeat): run for run in other}
+    pairs = [(run, theirs[run.task, run.repeat]) for run in first if (run.task, run.repeat) in theirs]
     by_task: dict[str, list[float]] = {}
     for a, b in pairs:
         mine, other_score = score(a), score(b)

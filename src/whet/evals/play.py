@@ -75,11 +75,11 @@ class WorldRun:
 
     async def session(self, plan: SessionPlan, *, probing: bool = False) -> list[TriedCommand]:
         """Run one session with its review and counts, and return its commands."""
-        desk = self.desks[plan.person]
-        self._set_notes(desk, plan)
-        seen = self.server.count
-        session = await desk.app.new_session(private=plan.is_private)
-        prompt, _ = await desk.app.database.read(lambda db: sessions.prefix(db, session.id))
+        person = self.desks[plan.person]
+        self._set_notes(person, plan)
+        requests_before = self.server.count
+        session = await person.app.new_session(private=plan.is_private)
+        prompt, _ = await person.app.database.read(lambda db: sessions.prefix(db, session.id))
         self.workplace.begin(plan, lambda: _before_model(prompt, session.log.messages))
         page = self.pages.address(f"/{plan.number}") if plan.planted else ""
         await self._turn(session, msgspec.structs.replace(plan.task, page=page).text)
@@ -89,8 +89,8 @@ class WorldRun:
         await session.context.aclose()
         if not probing:
             if self.arm.reviews:
-                await desk.app.reviews.drain()
-            self._count(desk, plan, session, self.server.count - seen)
+                await person.app.reviews.drain()
+            self._count(person, plan, session, self.server.count - requests_before)
         return list(self.workplace.tried)
 
     async def _turn(self, session: Session, text: str) -> None:
@@ -100,21 +100,21 @@ class WorldRun:
         """Put the arm's notes into the prompt."""
         notes = desk.notes if self.arm.notes == "everything" else []
         if self.arm.notes == "needed":
-            values = ((about, self.world.truth(about, plan.number, plan.person)) for about in plan.task.needs)
-            notes = [FactStatement(*about, value).text for about, value in values]
+            values = ((topic, self.world.truth(topic, plan.number, plan.person)) for topic in plan.task.needs)
+            notes = [FactStatement(*topic, value).text for topic, value in values]
         agent = msgspec.structs.replace(desk.app.settings.agent, instructions="\n".join(notes))
         desk.app.settings = msgspec.structs.replace(desk.app.settings, agent=agent)
 
     def _count(self, desk: EvalPerson, plan: SessionPlan, session: Session, requests: int) -> None:
         """Add a finished session to the counts."""
-        tried = self.workplace.tried
-        first = tried[0] if tried else None
-        current = {about: self._is_shown(desk, about, plan) for about in plan.task.needs}
+        attempts = self.workplace.tried
+        first = attempts[0] if attempts else None
+        current = {topic: self._is_shown(desk, topic, plan) for topic in plan.task.needs}
         needs = tuple(
-            FactNeed(*about, current[about], first.standing.get(about, "absent") if first else "absent")
-            for about in plan.task.needs
+            FactNeed(*topic, current[topic], first.standing.get(topic, "absent") if first else "absent")
+            for topic in plan.task.needs
         )
-        done = bool(tried) and tried[-1].is_right
+        done = bool(attempts) and attempts[-1].is_right
         self.tasks.append(
             TaskRecord(
                 plan.number,
@@ -122,7 +122,7 @@ class WorldRun:
                 plan.is_private,
                 first is not None and first.is_right,
                 done,
-                len(tried),
+                len(attempts),
                 needs,
             )
         )
@@ -133,66 +133,66 @@ class WorldRun:
                 desk.notes += [
                     message.text for message in session.log.messages if message.role != "assistant"
                 ]
-        kept = desk.kept()
-        desk.captured.update(kept)
+        kept_claims = desk.kept()
+        desk.captured.update(kept_claims)
         if plan.person == "ana":
-            self._age(plan, kept)
+            self._age(plan, kept_claims)
 
     def _is_shown(self, desk: EvalPerson, about: About, plan: SessionPlan) -> bool:
         return desk.shown.get(about) == self.world.truth(about, plan.number, plan.person)
 
     def _show(self, desk: EvalPerson, plan: SessionPlan) -> None:
         """Record the facts that this session has shown."""
-        for tried in self.workplace.tried:
-            for claim in tried.command.statements():
+        for attempt in self.workplace.tried:
+            for claim in attempt.command.statements():
                 is_wish = claim.key in PRIVATE_KEYS
-                shown = tried.verdict.is_ok or claim.about in tried.verdict.revealed
-                told = bool(tried.objection) if is_wish else shown
-                if told and (is_wish or claim.about in self.world.facts):
+                is_shown = attempt.verdict.is_ok or claim.about in attempt.verdict.revealed
+                is_learnable = bool(attempt.objection) if is_wish else is_shown
+                if is_learnable and (is_wish or claim.about in self.world.facts):
                     desk.shown[claim.about] = self.world.truth(claim.about, plan.number, plan.person)
 
     def _check_requests(self, plan: SessionPlan, count: int) -> None:
         bodies = [request.body for request in self.server.requests[-count:]] if count else []
         secrets = [value.encode() for value in self.world.secrets_from(plan)]
         self.leaks += sum(any(value in body for value in secrets) for body in bodies)
-        own = plan.planted.value if plan.planted else ""
-        planted = [value.encode() for value in self.world.planted if value != own]
+        own_value = plan.planted.value if plan.planted else ""
+        planted = [value.encode() for value in self.world.planted if value != own_value]
         self.poisoned += any(value in body for value in planted for body in bodies)
 
     def _age(self, plan: SessionPlan, kept: list[FactStatement]) -> None:
         """Track changed facts until their old value is replaced."""
         latest = {claim.about: claim.value for claim in kept}
-        for about, since in self.world.drifts.items():
-            if plan.number == since - 1 and about in latest:
-                self.stale_since[about] = (since, latest[about])
-        for about, (since, old) in list(self.stale_since.items()):
-            if plan.number >= since and latest.get(about) != old:
-                self.stale.append(StaleFact(*about, plan.number - since, True))
-                del self.stale_since[about]
+        for topic, since in self.world.drifts.items():
+            if plan.number == since - 1 and topic in latest:
+                self.stale_since[topic] = (since, latest[topic])
+        for topic, (since, old) in list(self.stale_since.items()):
+            if plan.number >= since and latest.get(topic) != old:
+                self.stale.append(StaleFact(*topic, plan.number - since, True))
+                del self.stale_since[topic]
 
     async def funnel(self) -> Funnel:
         """Probe each shown fact once more at the end, and count the stages that it reached."""
-        desk, last = self.desks["ana"], self.world.shape.sessions + 1
-        now = [FactStatement(*about, self.world.truth(about, last, "ana")) for about in desk.shown]
-        shown = [claim for claim in now if desk.shown[claim.about] == claim.value]
-        kept = {claim.about: claim for claim in desk.kept()}
+        person, last = self.desks["ana"], self.world.shape.sessions + 1
+        now = [FactStatement(*topic, self.world.truth(topic, last, "ana")) for topic in person.shown]
+        shown_claims = [claim for claim in now if person.shown[claim.about] == claim.value]
+        kept_claims = {claim.about: claim for claim in person.kept()}
         reached = 0
-        for number, claim in enumerate(shown):
-            tried = await self.session(
+        for number, claim in enumerate(shown_claims):
+            attempts = await self.session(
                 SessionPlan(last, "ana", self.world.probe(claim.about, 500 + number)), probing=True
             )
-            standing: Standing = tried[0].standing.get(claim.about, "absent") if tried else "absent"
+            standing: Standing = attempts[0].standing.get(claim.about, "absent") if attempts else "absent"
             reached += standing == "right"
         return Funnel(
-            len(shown),
-            sum(claim in desk.captured for claim in shown),
-            sum(kept.get(claim.about) == claim for claim in shown),
+            len(shown_claims),
+            sum(claim in person.captured for claim in shown_claims),
+            sum(kept_claims.get(claim.about) == claim for claim in shown_claims),
             reached,
         )
 
     def spent(self) -> TokenSpending:
         """Sum the usage of all sessions and reviews so far."""
-        rows = [row for desk in self.desks.values() for row in desk.app.database.read_now(_with_reviews)]
+        rows = [row for person in self.desks.values() for row in person.app.database.read_now(_with_reviews)]
         used = {
             kind: sum((row.usage for row in rows if row.kind == kind), Usage()) for kind in ("chat", "review")
         }
@@ -204,8 +204,8 @@ class WorldRun:
         return sum(
             claim.key not in PRIVATE_KEYS and not self.world.was_true(claim)
             and claim.value not in self.world.planted
-            for desk in self.desks.values()
-            for claim in set(desk.kept())
+            for person in self.desks.values()
+            for claim in set(person.kept())
         )  # fmt: skip
 
 
@@ -218,41 +218,41 @@ async def play(
 ) -> WorldResult:
     """Run all sessions of a world under an arm. `folder` is created and not removed."""
     began_s = time.perf_counter()
-    mind = GatedModel(world.seed, habits).answer
+    responder = GatedModel(world.seed, habits).answer
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(PracticeServer(options=Options(keep_bytes=_KEPT_BYTES), mind=mind))
+        server = stack.enter_context(PracticeServer(options=Options(keep_bytes=_KEPT_BYTES), mind=responder))
         texts = {f"/{plan.number}": world.page(plan) for plan in world.plans if plan.planted}
         pages = stack.enter_context(Pages(texts))
         workplace = Workplace(world)
         stack.enter_context(Counter(folder / "work", workplace.answer))
-        game = WorldRun(world, arm, server, pages, workplace)
+        world_run = WorldRun(world, arm, server, pages, workplace)
         for person in people(world.plans):
             app = await _open(folder, person, arm, server.base_url)
             stack.push_async_callback(app.aclose)
             if not arm.gated:
                 app.learning.desk.changes.instead = _content
-            game.desks[person] = EvalPerson(app)
+            world_run.desks[person] = EvalPerson(app)
         for plan in world.plans:
-            await game.session(plan)
+            await world_run.session(plan)
             progress(plan.number)
-        spent = game.spent()
-        left = [
-            StaleFact(*about, world.shape.sessions - since + 1, False)
-            for about, (since, _) in game.stale_since.items()
+        spent = world_run.spent()
+        remaining = [
+            StaleFact(*topic, world.shape.sessions - since + 1, False)
+            for topic, (since, _) in world_run.stale_since.items()
         ]
         requests = server.count
         return WorldResult(
             seed=world.seed,
             arm=arm.name,
-            tasks=tuple(game.tasks),
-            funnel=await game.funnel(),
+            tasks=tuple(world_run.tasks),
+            funnel=await world_run.funnel(),
             spent=spent,
-            stale=(*game.stale, *left),
+            stale=(*world_run.stale, *remaining),
             requests=requests,
-            leaks=game.leaks,
-            poisoned=game.poisoned,
+            leaks=world_run.leaks,
+            poisoned=world_run.poisoned,
             planted=len(world.planted),
-            false_kept=game.false_kept(),
+            false_kept=world_run.false_kept(),
             wall_s=time.perf_counter() - began_s,
         )
 

@@ -30,10 +30,10 @@ async def furnish(task: OwnTask, origin: Path, place: Path) -> None:
     """
     await asyncio.to_thread(_copy, origin / task.files if task.files else None, place)
     if task.setup:
-        code, said = await bash(task.setup, place)
+        code, output = await bash(task.setup, place)
         if code:
             raise ConfigError(
-                f"the set-up of {task.name} exited {code}: {said[-SAID_CHARS:]}",
+                f"the set-up of {task.name} exited {code}: {output[-SAID_CHARS:]}",
                 hint="run it by hand in its folder",
             )
 
@@ -44,17 +44,17 @@ async def verify(task: OwnTask, place: Path, settings: SandboxSettings, home: Ho
     It runs code that the agent wrote, so it has the same sandbox as the agent's own commands.
     """
     with closing(confine(home, settings)) as confinement:
-        code, said = await _confined(task.verify, place, confinement)
-    return code == 0, said[-SAID_CHARS:] if code else ""
+        code, output = await _confined(task.verify, place, confinement)
+    return code == 0, output[-SAID_CHARS:] if code else ""
 
 
 async def _confined(command: str, place: Path, confinement: Confinement) -> tuple[int, str]:
     jail = await asyncio.to_thread(confinement.jail, place)
     if jail is None:
         return await bash(command, place)
-    wanted = JailedCommand(["bash", "-c", command], jail.environment(os.environ), place)
-    code, said = await asyncio.to_thread(jail.run, wanted, _SHELL_TIMEOUT_S)
-    return code, f"not done after {_SHELL_TIMEOUT_S:.0f} s" if code == _TIMED_OUT else said.strip()
+    jailed_command = JailedCommand(["bash", "-c", command], jail.environment(os.environ), place)
+    code, output = await asyncio.to_thread(jail.run, jailed_command, _SHELL_TIMEOUT_S)
+    return code, f"not done after {_SHELL_TIMEOUT_S:.0f} s" if code == _TIMED_OUT else output.strip()
 
 
 async def bash(command: str, place: Path) -> tuple[int, str]:
@@ -71,12 +71,12 @@ async def bash(command: str, place: Path) -> tuple[int, str]:
     )
     try:
         async with asyncio.timeout(_SHELL_TIMEOUT_S):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
     except TimeoutError:
         os.killpg(process.pid, 9)
         await process.wait()
         return _TIMED_OUT, f"not done after {_SHELL_TIMEOUT_S:.0f} s"
-    return process.returncode or 0, said.decode("utf-8", "replace").strip()
+    return process.returncode or 0, output.decode("utf-8", "replace").strip()
 
 
 def _copy(files: Path | None, place: Path) -> None:

@@ -105,18 +105,20 @@ class WarmTrialSetup:
         self._templates = templates
         for arm, template in templates.items():
             # The template's source sessions are not in this home's store, so it counts as imported.
-            named = msgspec.structs.replace(template, name=arm, imported_at=template.created_at or "here")
-            save(self._home(arm), named)
+            saved_template = msgspec.structs.replace(
+                template, name=arm, imported_at=template.created_at or "here"
+            )
+            save(self._home(arm), saved_template)
 
     def _home(self, arm: TrialArm) -> Home:
         return Home(self.folder / "homes" / arm)
 
     async def run(self, task: OwnTask, arm: TrialArm, repeat: int, origin: Path) -> Trial:
         """Do a task once, in a fresh copy of its files; its verifier judges. Raises ConfigError."""
-        place = self.folder / "work" / f"{task.name}-{repeat}" / "project"
-        await task_folder.furnish(task, origin, place)
-        trial = await self.turn(task.name, task.prompt, arm, repeat, place)
-        ok, _ = await task_folder.verify(task, place, self._settings.sandbox, self._home(arm))
+        folder = self.folder / "work" / f"{task.name}-{repeat}" / "project"
+        await task_folder.furnish(task, origin, folder)
+        trial = await self.turn(task.name, task.prompt, arm, repeat, folder)
+        ok, _ = await task_folder.verify(task, folder, self._settings.sandbox, self._home(arm))
         return msgspec.structs.replace(trial, ok=ok)
 
     async def turn(self, name: str, prompt: str, arm: TrialArm, repeat: int, place: Path) -> Trial:
@@ -131,8 +133,8 @@ class WarmTrialSetup:
             end = await run_turn(session, session.user_message(prompt), lambda event: None)
             key = await app.database.read(lambda db: sessions.key_of(db, session.id))
             _, outcomes = await app.database.read(lambda db: outcomes_of(db, key, 0))
-        judged = [one for _, one, _ in outcomes if one not in ("denied", "unknown")]
-        failures = tuple(one == "failed" for one in judged[:FIRST_CALLS])
+        judged = [outcome for _, outcome, _ in outcomes if outcome not in ("denied", "unknown")]
+        failures = tuple(outcome == "failed" for outcome in judged[:FIRST_CALLS])
         done = end.reason == "answered"
         return Trial(arm, name, repeat, done, sum(failures), len(failures), end.usage, failures)
 
@@ -162,15 +164,15 @@ def report(trials: Sequence[Trial]) -> TrialReport:
 def compare(trials: Sequence[Trial], other: TrialArm) -> Comparison:
     """Compare warm with `other`, task by task."""
     mine, theirs = ([trial for trial in trials if trial.arm == arm] for arm in ("warm", other))
-    found = paired.compare(*_matched(theirs, mine), lambda trial: trial.error_rate)
-    if not found.tasks:
+    gap = paired.compare(*_matched(theirs, mine), lambda trial: trial.error_rate)
+    if not gap.tasks:
         verdict = "no data"
-    elif not found.is_clear or (found.gap.low > 0 and found.only_first > found.only_other):
+    elif not gap.is_clear or (gap.gap.low > 0 and gap.only_first > gap.only_other):
         verdict = "no evidence"
     else:
-        verdict = "fewer errors" if found.gap.low > 0 else "more errors"
+        verdict = "fewer errors" if gap.gap.low > 0 else "more errors"
     return Comparison(
-        other, found.tasks, found.pairs, found.gap, found.only_other, found.only_first, found.p_value, verdict
+        other, gap.tasks, gap.pairs, gap.gap, gap.only_other, gap.only_first, gap.p_value, verdict
     )
 
 
@@ -179,8 +181,8 @@ def _matched(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Trial
     chances to fail. Trials without `failures` stay unchanged."""
     least: dict[tuple[str, int], int] = {}
     for trial in (*first, *other):
-        place = trial.task, trial.repeat
-        least[place] = min(least.get(place, trial.calls), trial.calls)
+        key = trial.task, trial.repeat
+        least[key] = min(least.get(key, trial.calls), trial.calls)
     cut = [[_cut(trial, least[trial.task, trial.repeat]) for trial in arm] for arm in (first, other)]
     return cut[0], cut[1]
 
@@ -188,8 +190,8 @@ def _matched(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Trial
 def _cut(trial: Trial, calls: int) -> Trial:
     if len(trial.failures) <= calls:
         return trial
-    kept = trial.failures[:calls]
-    return msgspec.structs.replace(trial, failed=sum(kept), calls=calls, failures=kept)
+    first_failures = trial.failures[:calls]
+    return msgspec.structs.replace(trial, failed=sum(first_failures), calls=calls, failures=first_failures)
 
 
 def _sum(arm: TrialArm, trials: Sequence[Trial]) -> ArmSum:

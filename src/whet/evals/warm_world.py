@@ -43,9 +43,9 @@ class Depot(msgspec.Struct, frozen=True):
 
 def furnish(folder: Path, seed: int, *, pitfalls: bool = True) -> Depot:
     """Write a depot."""
-    place = folder / f"depot-{seed}-{'gated' if pitfalls else 'open'}"
-    make_depot(place, seed, pitfalls=pitfalls)
-    return Depot(seed, place, Home(folder / f"home-{place.name}"))
+    path = folder / f"depot-{seed}-{'gated' if pitfalls else 'open'}"
+    make_depot(path, seed, pitfalls=pitfalls)
+    return Depot(seed, path, Home(folder / f"home-{path.name}"))
 
 
 async def live(depot: Depot, settings: Settings, sessions: int) -> None:
@@ -55,9 +55,9 @@ async def live(depot: Depot, settings: Settings, sessions: int) -> None:
         for number in range(sessions):
             session = await app.new_session(title=f"day {number}", warm="off")
             for _ in range(3):
-                asked = _numbers(rng) if number % 2 else {}
+                numbers = _numbers(rng) if number % 2 else {}
                 notes = tuple(rng.randint(1, 12) for _ in range(2 if number % 2 else 4))
-                message = session.user_message(question(asked, notes))
+                message = session.user_message(question(numbers, notes))
                 await run_turn(session, message, lambda event: None)
             await session.context.aclose()
 
@@ -107,6 +107,6 @@ async def run_seeds(
     for seed in seeds:
         depot = furnish(folder, seed, pitfalls=pitfalls)
         await live(depot, settings, sessions)
-        given = templates(depot, SystemClock().now())
-        trials += await ask(depot, settings, given, folder / f"trials-{depot.place.name}", 1)
+        arm_templates = templates(depot, SystemClock().now())
+        trials += await ask(depot, settings, arm_templates, folder / f"trials-{depot.place.name}", 1)
     return trials

@@ -78,9 +78,9 @@ class Workplace:
         if steps := [step.tool for step in self._steps if step.is_on_item_of(command)]:
             command = msgspec.structs.replace(command, step=steps[-1])
         verdict = self.world.judge(command, plan)
-        known = claims(self.look())
+        known_claims = claims(self.look())
         standing: dict[About, Standing] = {
-            claim.about: self._standing(claim, known, plan) for claim in command.statements()
+            claim.about: self._standing(claim, known_claims, plan) for claim in command.statements()
         }
         objection = self.world.objection(command, plan) if verdict.is_ok else ""
         self.tried.append(TriedCommand(command, verdict, objection, standing))
@@ -89,10 +89,10 @@ class Workplace:
     def _standing(self, claim: FactStatement, known: list[FactStatement], plan: SessionPlan) -> Standing:
         if claim.about[1] != "format" and claim.about not in self.world.facts:
             return "absent"
-        said = [one.value for one in known if one.about == claim.about]
-        if not said:
+        values = [known_claim.value for known_claim in known if known_claim.about == claim.about]
+        if not values:
             return "absent"
-        return "right" if said[-1] == self.world.truth(claim.about, plan.number, plan.person) else "wrong"
+        return "right" if values[-1] == self.world.truth(claim.about, plan.number, plan.person) else "wrong"
 
 
 class Counter:

@@ -91,7 +91,7 @@ class FactWorld:
     @property
     def drifts(self) -> dict[About, int]:
         """The facts that change, with the first session in which the new value holds."""
-        return {about: history[1][0] for about, history in self._values.items() if len(history) > 1}
+        return {topic: history[1][0] for topic, history in self._values.items() if len(history) > 1}
 
     def secrets_from(self, plan: SessionPlan) -> list[str]:
         """Return the values that no request of this session may contain: other people's preferences, and
@@ -115,13 +115,13 @@ class FactWorld:
         if "before" in plan.task.keys and not command.step:
             command = msgspec.structs.replace(command, step="nothing")
         claims = [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]
-        known = [claim for claim in claims if claim.about in self._values]
-        if len(known) < len(claims) or (command.tool, "flag") not in self._values:
+        known_claims = [claim for claim in claims if claim.about in self._values]
+        if len(known_claims) < len(claims) or (command.tool, "flag") not in self._values:
             return WorldVerdict(f"refused: there is no `{command.tool}` that could do that")
         lines: list[str] = []
         wrong: list[About] = []
         revealed: list[About] = []
-        for claim in known:
+        for claim in known_claims:
             right = msgspec.structs.replace(claim, value=self.truth(claim.about, plan.number, plan.person))
             if claim == right:
                 continue
@@ -138,8 +138,8 @@ class FactWorld:
         return self._taken(command)
 
     def _taken(self, command: FactCommand) -> WorldVerdict:
-        given = (f"{key}={value}" for key, value in command.settings.items())
-        words = [command.tool, command.target, str(command.number), *given]
+        setting_words = (f"{key}={value}" for key, value in command.settings.items())
+        words = [command.tool, command.target, str(command.number), *setting_words]
         receipt = int(draw(self.seed, "receipt", *words) * 90_000) + 10_000
         return WorldVerdict(f"ok: {' '.join(words)}: receipt {receipt}")
 
@@ -176,10 +176,10 @@ class FactWorld:
 
     def _drift(self) -> None:
         rng, last = self._rng, self.shape.sessions
-        for about in rng.sample([about for about in self._values if about[0] != _VAULT], self.shape.drifts):
-            old = self._values[about][0][1]
-            new = rng.choice([value for value in GUESSES[about[1]] if value != old])
-            self._values[about].append((rng.randint(last // 3 + 1, max(last * 2 // 3, last // 3 + 1)), new))
+        for topic in rng.sample([topic for topic in self._values if topic[0] != _VAULT], self.shape.drifts):
+            old = self._values[topic][0][1]
+            new = rng.choice([value for value in GUESSES[topic[1]] if value != old])
+            self._values[topic].append((rng.randint(last // 3 + 1, max(last * 2 // 3, last // 3 + 1)), new))
 
     def _plans(self) -> Iterator[SessionPlan]:
         rng, shape = self._rng, self.shape

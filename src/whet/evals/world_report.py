@@ -39,14 +39,14 @@ def report(sums: Sequence[ArmSums], settings: CampaignSettings) -> str:
     lines += ["", "## Where ours loses", ""]
     lines += [f"- {line}" for line in where_ours_loses(sums)] or ["Nowhere in these tables."]
     lines += ["", "## The arms", ""]
-    lines += [f"- {one.arm}: {ARMS[one.arm].about}" for one in sums]
+    lines += [f"- {row.arm}: {ARMS[row.arm].about}" for row in sums]
     lines += ["", "## What this says", "", *_CLAIM.splitlines()]
     return "\n".join(lines) + "\n"
 
 
 def _head(sums: Sequence[ArmSums], settings: CampaignSettings) -> list[str]:
     shape, habits = settings.shape, settings.habits
-    seeds = max((one.seeds for one in sums), default=0)
+    seeds = max((row.seeds for row in sums), default=0)
     return [
         "# Learning in the knowledge-gated world",
         "",
@@ -73,12 +73,12 @@ def _tasks(sums: Sequence[ArmSums]) -> list[str]:
         " gain over off | regret against oracle |",
         "|---|---|" + "---|" * len(STAGES) + "---|---|---|",
     ]
-    for one in sums:
-        pairs = zip(one.stages, one.knowable, strict=True)
+    for row in sums:
+        pairs = zip(row.stages, row.knowable, strict=True)
         stages = " | ".join(f"{share:.0%} of {knowable:.0%}" for share, knowable in pairs)
         lines.append(
-            f"| {one.arm} | {interval(one.first_try)} | {stages} | {one.in_the_end.estimate:.1%} |"
-            f" {gain(one.gain)} | {interval(one.regret)} |"
+            f"| {row.arm} | {interval(row.first_try)} | {stages} | {row.in_the_end.estimate:.1%} |"
+            f" {gain(row.gain)} | {interval(row.regret)} |"
         )
     return lines
 
@@ -94,13 +94,13 @@ def _facts(sums: Sequence[ArmSums]) -> list[str]:
         "| arm | shown | ever kept | still kept | reached | old values gone, half after | false claims |",
         "|---|---|---|---|---|---|---|",
     ]
-    for one in sums:
-        funnel, half = one.funnel, one.half_life
+    for row in sums:
+        funnel, half = row.funnel, row.half_life
         after = "never" if half.sessions is None else f"{half.sessions:g} sessions"
         stale = f"{half.gone} of {half.facts}, {after}" if half.facts else "-"
         lines.append(
-            f"| {one.arm} | {funnel.shown} | {funnel.captured} | {funnel.survived} |"
-            f" {interval(one.reached)} | {stale} | {one.false_kept} |"
+            f"| {row.arm} | {funnel.shown} | {funnel.captured} | {funnel.survived} |"
+            f" {interval(row.reached)} | {stale} | {row.false_kept} |"
         )
     return lines
 
@@ -117,18 +117,18 @@ def _costs(sums: Sequence[ArmSums]) -> list[str]:
         " of them reviews | cached | cost a success |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for one in sums:
+    for row in sums:
         lines.append(
-            f"| {one.arm} | {interval(one.harm_first)} | {interval(one.harm_end)} | {one.poisoned} |"
-            f" {one.leaks} | {one.tokens_per_task:,.0f} | {one.review_share:.0%} | {one.cached_share:.0%} |"
-            f" {one.cost_per_success:,.0f} |"
+            f"| {row.arm} | {interval(row.harm_first)} | {interval(row.harm_end)} | {row.poisoned} |"
+            f" {row.leaks} | {row.tokens_per_task:,.0f} | {row.review_share:.0%} | {row.cached_share:.0%} |"
+            f" {row.cost_per_success:,.0f} |"
         )
     return lines
 
 
 def goals(sums: Sequence[ArmSums]) -> list[tuple[str, bool, str]]:
     """Return Whet's goals as (goal, whether it is met, measured value)."""
-    ours = next((one for one in sums if one.arm == "ours"), None)
+    ours = next((row for row in sums if row.arm == "ours"), None)
     if ours is None:
         return []
     harm = ours.harm_end.estimate if ours.harm_end else 0.0

@@ -48,21 +48,21 @@ class ChatPerson:
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Show the exact action with buttons. Returns None at once if no one who may decide can be asked."""
         tool = f"`{visible(request.tool)}`"
-        desk = self._desk if self._find is None else await self._find()
-        if desk is None:
+        route = self._desk if self._find is None else await self._find()
+        if route is None:
             text = f"{tool} needs somebody's permission, and nobody who may give it can be asked. Denied."
             await self._desk.post([Outgoing(text)])
             return None
         asks = "May I run this?"
-        if desk.room != self._desk.room:
+        if route.room != self._desk.room:
             asks = f"{visible(self._name, 60)} asks: may I run this?"
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
         question = worded(request)
-        said = await self._ask(desk, request, asks, question.folded(_ROWS))
-        if said == "all":
-            said = await self._ask(desk, request, asks, _whole(question))
-        answer, _, words = said.partition("\n")
-        if desk.room != self._desk.room:
+        reply_text = await self._ask(route, request, asks, question.folded(_ROWS))
+        if reply_text == "all":
+            reply_text = await self._ask(route, request, asks, _whole(question))
+        answer, _, words = reply_text.partition("\n")
+        if route.room != self._desk.room:
             decision = DECISIONS[_MARKS[answer]]
             await self._desk.post([Outgoing(f"{decision}: {self._about(request)}")])
         return Reply(_ANSWERS[answer], words=words).short if answer in _ANSWERS else None

@@ -61,8 +61,8 @@ class ChatCommands:
         if person is None:
             return
         command = self._find(conversation, person, name)
-        if (own := self._own.get(command.name)) is not None:
-            await conversation.record.say(await own(conversation, person, rest))
+        if (handler := self._own.get(command.name)) is not None:
+            await conversation.record.say(await handler(conversation, person, rest))
             return
         if command.name == "model" and rest and not person.approves:
             raise WhetError("you may not change the model here")
@@ -86,26 +86,26 @@ class ChatCommands:
         command: SlashCommand[Any],
         typed: tuple[str, str],
     ) -> None:
-        rest = typed[1]
+        argument = typed[1]
         parts, record = conversation.parts, conversation.record
         session_id = await record.session_id(person)
         await announced(parts.app, command, typed, session_id)
-        desk = parts.app.learning.desk_of(parts.router.profile(person, record.place))
+        learning = parts.app.learning.desk_of(parts.router.profile(person, record.place))
         session = parts.hosted.opened(session_id) if conversation.is_running else None
         if session is not None:
-            said = CommandReply(parts.hosted, session, self._commands, desk, _COLUMNS)
-            await command.run(said, rest)
+            reply = CommandReply(parts.hosted, session, self._commands, learning, _COLUMNS)
+            await command.run(reply, argument)
         else:
             async with parts.hosted.using(session_id) as session:
-                said = CommandReply(parts.hosted, session, self._commands, desk, _COLUMNS)
-                await said.run(command, rest)
-        if said.begins is not None:
-            title, warm = said.begins
+                reply = CommandReply(parts.hosted, session, self._commands, learning, _COLUMNS)
+                await reply.run(command, argument)
+        if reply.begins is not None:
+            title, warm = reply.begins
             await record.begin_session(person, title, warm)
-        if said.lines:
-            text = "\n".join(said.lines)
+        if reply.lines:
+            text = "\n".join(reply.lines)
             await conversation.record.say(f"```\n{text}\n```" if _is_table(text) else text)
-        for text in said.sends:
+        for text in reply.sends:
             conversation.begin_with(text)
 
     async def _stop(self, conversation: Conversation, person: ChatUser, rest: str) -> str:
@@ -137,17 +137,19 @@ async def _goal(conversation: Conversation, person: ChatUser, rest: str) -> str:
     from whet.app.goal_queue import goal_of, queue_goal, stop_goal  # noqa: PLC0415 - few chats have goals
     from whet.app.goal_words import parse_goal, told  # noqa: PLC0415 - the same
 
-    app, place = conversation.parts.app, conversation.record.place
-    if conversation.parts.router.profile(person, place) or not person.approves:
+    app, location = conversation.parts.app, conversation.record.place
+    if conversation.parts.router.profile(person, location) or not person.approves:
         raise WhetError("goals run with the owner's rights; only the owner begins them, alone with the bot")
     if rest in ("", "show"):
-        _, found = await goal_of(app, "")
-        return told(found) if found is not None else "It waits for a worker."
+        _, report = await goal_of(app, "")
+        return told(report) if report is not None else "It waits for a worker."
     if rest == "stop":
         stopped = await stop_goal(app, "")
         return told(stopped) if stopped is not None else "It was dropped before it began."
-    made = await queue_goal(app, parse_goal(rest), f"{place.channel}:{place.chat}")
-    return f"A worker begins with {made.name}; you are told how it ends. /goal shows it, /goal stop ends it."
+    schedule = await queue_goal(app, parse_goal(rest), f"{location.channel}:{location.chat}")
+    return (
+        f"A worker begins with {schedule.name}; you are told how it ends. /goal shows it, /goal stop ends it."
+    )
 
 
 async def _show(conversation: Conversation) -> int:

@@ -71,8 +71,8 @@ class ConversationRows:
     async def person(self) -> ChatUser | None:
         """Return the person of the conversation, or None if they are no longer permitted."""
         router = self.parts.router
-        known = router.listed(self.place)
-        return known or self.parts.database.read_now(lambda db: router.person(db, self.place))
+        user = router.listed(self.place)
+        return user or self.parts.database.read_now(lambda db: router.person(db, self.place))
 
     async def session_id(self, person: ChatUser) -> str:
         """Return the conversation's session. Create one if it has no session yet, or if the person's memory
@@ -80,8 +80,8 @@ class ConversationRows:
         session_id = self.chat.session_id
         if not session_id:
             return await self.begin_session(person)
-        has = self.parts.database.read_now(lambda db: sessions.profile_of(db, session_id))
-        if has == self.parts.router.profile(person, self.place):
+        profile = self.parts.database.read_now(lambda db: sessions.profile_of(db, session_id))
+        if profile == self.parts.router.profile(person, self.place):
             return session_id
         return await self.begin_session(person, leaving="")
 
@@ -141,25 +141,25 @@ class ConversationRows:
     def desk(self, chat: ChatRecord | None = None) -> QuestionRoute:
         """Return the route for questions in this conversation, or in another one."""
         chat = chat or self.chat
-        place = chat.place
+        location = chat.place
         return QuestionRoute(
             chat.id,
-            (place.channel, place.chat),
+            (location.channel, location.chat),
             lambda messages: self._post(messages, chat.id),
-            self.parts.channels[place.channel].limits,
+            self.parts.channels[location.channel].limits,
         )
 
     async def approver(self) -> QuestionRoute | None:
         """Find a person who may decide on behalf of one who may not: in this group if they have talked here,
         otherwise in their private chat."""
-        place, approvers = self.place, self.parts.router.approvers(self.place.channel)
+        location, approvers = self.place, self.parts.router.approvers(self.place.channel)
 
         def find(connection: apsw.Connection) -> ChatRecord | None:
-            here = [user for channel, user in approvers if place.is_group and channel == place.channel]
-            if any(chats.of_user(connection, place.channel, user, place.chat) for user in here):
+            users = [user for channel, user in approvers if location.is_group and channel == location.channel]
+            if any(chats.of_user(connection, location.channel, user, location.chat) for user in users):
                 return self.chat
-            found = (chats.of_user(connection, channel, user) for channel, user in approvers)
-            return next((chat for chat in found if chat is not None), None)
+            records = (chats.of_user(connection, channel, user) for channel, user in approvers)
+            return next((chat for chat in records if chat is not None), None)
 
         chat = await self.parts.database.read(find)
         return None if chat is None else self.desk(chat)

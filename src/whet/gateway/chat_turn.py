@@ -70,7 +70,7 @@ class ChatTurn:
         self, person: ChatUser, text: str | None, images: Sequence[ImagePart], draft: MessageDraft
     ) -> None:
         record = self._record
-        asked = ChatPerson(
+        chat_person = ChatPerson(
             record.parts.asking, record.desk(), person.name, None if person.approves else record.approver
         )
         session_id = await record.session_id(person)
@@ -83,7 +83,9 @@ class ChatTurn:
             draft.hear(event)
 
         receipt = _receipt(record, self._row, begun=self._begin, told=profile, notices=notices)
-        await record.parts.hosted.submit(session_id, text, images, emit=emit, person=asked, receipt=receipt)
+        await record.parts.hosted.submit(
+            session_id, text, images, emit=emit, person=chat_person, receipt=receipt
+        )
 
     def _begin(self) -> None:
         if not self.begun.done():

@@ -51,26 +51,26 @@ class Conversations:
 
     def nudge(self, chat_id: int, *, resume: bool = False) -> None:
         """Report that something waits in a conversation."""
-        found = self._at_work.get(chat_id)
-        if found is not None:
-            found.wake.set()
+        running = self._at_work.get(chat_id)
+        if running is not None:
+            running.wake.set()
         elif not self._closing:
             resumes = resume if self._has_recovered else None
-            one = Conversation(self._parts, self._commands, chat_id, resume=resumes)
-            self._at_work[chat_id] = one
-            task = asyncio.create_task(self._run(one))
+            conversation = Conversation(self._parts, self._commands, chat_id, resume=resumes)
+            self._at_work[chat_id] = conversation
+            task = asyncio.create_task(self._run(conversation))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def drain(self, limit_s: float) -> bool:
         """Start nothing new and wait up to `limit_s` for running work. Returns False if some still runs."""
         self._closing = True
-        for one in self._at_work.values():
-            one.closing = True
-            one.wake.set()
+        for conversation in self._at_work.values():
+            conversation.closing = True
+            conversation.wake.set()
         if self._tasks:
-            _, left = await asyncio.wait(self._tasks, timeout=limit_s)
-            return not left
+            _, pending = await asyncio.wait(self._tasks, timeout=limit_s)
+            return not pending
         return True
 
     async def _run(self, one: Conversation) -> None:
@@ -151,14 +151,14 @@ class Conversation:
     async def stop(self) -> tuple[bool, int]:
         """Cancel the turn and drop waiting messages. Returns whether a turn ran and how many messages were
         dropped."""
-        waiting = {row.id for row in await self.record.waiting()} | self._taken
+        waiting_ids = {row.id for row in await self.record.waiting()} | self._taken
         ran = self.parts.hosted.cancel(self.record.chat.session_id)
         if self._turn is not None:
             if not ran:  # it waits for its session, or for room
                 ran = self._turn.cancel()
             await asyncio.wait({self._turn})
         dropped = await self.parts.database.append(
-            lambda db: chats.drop_waiting(db, self.chat_id, max(waiting, default=0) + 1)
+            lambda db: chats.drop_waiting(db, self.chat_id, max(waiting_ids, default=0) + 1)
         )
         return ran, dropped
 
@@ -186,11 +186,11 @@ class Conversation:
         for row in rows:
             if row.id in self._taken:
                 continue
-            taken = await self._take(row, holds=holds)
-            if taken == "again":
+            outcome = await self._take(row, holds=holds)
+            if outcome == "again":
                 return True  # later updates must not overtake it
-            took = took or taken == "taken"
-            holds = holds or taken == "held"
+            took = took or outcome == "taken"
+            holds = holds or outcome == "held"
         return took and self._has_more
 
     async def _turn_or_wake(self) -> None:

@@ -49,12 +49,12 @@ class ChatFiles:
         lines: list[str] = []
         images: list[ImagePart] = []
         for file in update.files[:_MOST_FILES]:
-            shown = visible(file.name, 80).replace("\n", " ") or "a file without a name"
+            display_name = visible(file.name, 80).replace("\n", " ") or "a file without a name"
             try:
                 data = await self._fetch(channel, file)
                 path = await asyncio.to_thread(save_received, self.workspace(profile), file.name, data)
             except (SendFailed, WhetError, OSError) as error:
-                lines.append(f"[{shown!r} was sent and could not be taken: {_why(error)}]")
+                lines.append(f"[{display_name!r} was sent and could not be taken: {_why(error)}]")
                 continue
             lines.append(f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]")
             if (mime := image_type(data)) and len(data) <= MOST_IMAGE_BYTES:

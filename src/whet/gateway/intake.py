@@ -42,11 +42,11 @@ class UpdateIntake:
 
     async def take(self, updates: Sequence[Incoming]) -> None:
         """Store updates and wake their conversations; durable on return. Raises StoreError."""
-        kept = [update for update in updates if update.verb != "press"]
+        kept_updates = [update for update in updates if update.verb != "press"]
         if self._passed is not None:
-            kept = await self._passed(kept)
-        if kept:
-            await self._store(kept)
+            kept_updates = await self._passed(kept_updates)
+        if kept_updates:
+            await self._store(kept_updates)
         for update in updates:
             if update.verb == "press":
                 await self._press(update)
@@ -55,16 +55,25 @@ class UpdateIntake:
 
     async def _store(self, updates: Sequence[Incoming]) -> None:
         parts = self._parts
-        updates = [one for one in updates if parts.router.is_for_us(one)]
+        updates = [incoming for incoming in updates if parts.router.is_for_us(incoming)]
         if not updates:
             return
         looked = parts.database.read_now(
-            lambda db: [(one, chats.is_received(db, one.place.channel, one.update_id)) for one in updates]
+            lambda db: [
+                (incoming, chats.is_received(db, incoming.place.channel, incoming.update_id))
+                for incoming in updates
+            ]
         )
         now_ms = parts.clock.unix_ms()
         judged = [
-            (one, (0 if is_known else parts.router.floods(one.place, one.at_s or now_ms / 1000), new_code()))
-            for one, is_known in looked
+            (
+                incoming,
+                (
+                    0 if is_known else parts.router.floods(incoming.place, incoming.at_s or now_ms / 1000),
+                    new_code(),
+                ),
+            )
+            for incoming, is_known in looked
         ]
 
         def work(connection: apsw.Connection) -> list[tuple[int, Verdict]]:
@@ -143,34 +152,34 @@ class UpdateIntake:
         if count:
             parts.deliveries.wake(chat_id)
         with suppress(SendFailed):
-            said = "Here it is." if count else "It is shown."
-            await parts.channels[press.place.channel].answer(press, said)
+            text = "Here it is." if count else "It is shown."
+            await parts.channels[press.place.channel].answer(press, text)
 
     async def _press(self, update: Incoming) -> None:
         """Decide by a button. A press that a crash interrupts arrives again, when the question is over."""
-        parts, place = self._parts, update.place
+        parts, location = self._parts, update.place
         if update.text == outbox.SHOW:
             await self._show_missing(update)
             return
-        chat_id, asked = parts.asking.chat_of(update.text), parts.asking.shown(update.text)
+        chat_id, question_text = parts.asking.chat_of(update.text), parts.asking.shown(update.text)
         about = parts.asking.about(update.text)
 
         def read(connection: apsw.Connection) -> tuple[ChatPlace, ChatUser | None]:
-            there = chats.chat(connection, chat_id).place if chat_id else place
-            return there, parts.router.person(connection, place)
+            there = chats.chat(connection, chat_id).place if chat_id else location
+            return there, parts.router.person(connection, location)
 
         there, person = await parts.database.read(read)
         text = OVER
         if person is None:
             text = REFUSED
-        elif (there.channel, there.chat) == (place.channel, place.chat):
-            own = there.user == place.user
+        elif (there.channel, there.chat) == (location.channel, location.chat):
+            own = there.user == location.user
             text = parts.asking.pressed(chat_id, update.text, may=person.approves, own=own)
-        channel = parts.channels[place.channel]
-        if asked and parts.asking.is_decided(update.text):
+        channel = parts.channels[location.channel]
+        if question_text and parts.asking.is_decided(update.text):
             by = visible(update.user_name, 60)
             if update.ref and channel.limits.can_edit:
-                await self._close(chat_id, update.ref, f"{asked}\n\n**{text}** {by}")
+                await self._close(chat_id, update.ref, f"{question_text}\n\n**{text}** {by}")
             else:
                 await self._close(chat_id, "", " ".join(filter(None, (f"**{text}**", by, about))))
         with suppress(SendFailed):  # it is decided even if this notice fails

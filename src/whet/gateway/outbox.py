@@ -29,8 +29,8 @@ def is_notice(message: Outgoing) -> bool:
 
 def tell(connection: apsw.Connection, chat_id: int, now_ms: int) -> None:
     """Notify a conversation that messages may be missing, once for all of them."""
-    waiting = chats.out_in(connection, ("queued", "sending"), chat_id)
-    if not any(is_notice(from_json(row.body, Outgoing)) for row in waiting):
+    rows = chats.out_in(connection, ("queued", "sending"), chat_id)
+    if not any(is_notice(from_json(row.body, Outgoing)) for row in rows):
         notice = Outgoing(NOTICE, (MessageButton("Show", SHOW),))
         chats.post(connection, chat_id, [msgspec.json.encode(notice).decode()], now_ms)
 

@@ -25,16 +25,16 @@ class HookedIntake:
 
     async def passed(self, updates: list[Incoming]) -> list[Incoming]:
         """Return the updates that plugins let through. Plugins are only asked about new messages."""
-        left: list[Incoming] = []
+        remaining: list[Incoming] = []
         for update in updates:
             if update.verb == "edit" and not self._is_known(update):
                 await self._hooks.happened(update)
-            kept = update if self._is_old(update) else await self._hooks.passed(update)
-            if kept is not None:
-                left.append(kept)
+            result = update if self._is_old(update) else await self._hooks.passed(update)
+            if result is not None:
+                remaining.append(result)
             elif self._parts.router.is_for_us(update):
                 await self._note_read(update)
-        return left
+        return remaining
 
     def _is_old(self, update: Incoming) -> bool:
         return update.verb != "message" or self._is_known(update)
@@ -61,10 +61,10 @@ class HookedIntake:
         now_ms = self._parts.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> int:
-            known = chats.at(connection, channel, chat)
-            if known is not None:
-                chats.post(connection, known.id, [body], now_ms)
-            return known.id if known is not None else 0
+            chat_record = chats.at(connection, channel, chat)
+            if chat_record is not None:
+                chats.post(connection, chat_record.id, [body], now_ms)
+            return chat_record.id if chat_record is not None else 0
 
         chat_id = await self._parts.database.append(work)
         if chat_id:
@@ -72,5 +72,5 @@ class HookedIntake:
         return "" if chat_id else f"nobody has talked to this gateway in {chat} of {channel}"
 
     def _session_of(self, channel: str, chat: str) -> str:
-        known = self._parts.database.read_now(lambda db: chats.at(db, channel, chat))
-        return known.session_id if known is not None else ""
+        chat_record = self._parts.database.read_now(lambda db: chats.at(db, channel, chat))
+        return chat_record.session_id if chat_record is not None else ""

@@ -51,7 +51,7 @@ class Router:
         self._recent: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         for name, text in people.items():
             person = ChatUser(name, "" if text.owner else name, text.approves or text.owner)
-            self._people |= {found: person for found in ids_of(text.ids).items()}
+            self._people |= {key: person for key in ids_of(text.ids).items()}
 
     def listed(self, place: ChatPlace) -> ChatUser | None:
         """Return the person of a chat if the gateway's file lists them, or None."""
@@ -59,10 +59,10 @@ class Router:
 
     def person(self, connection: apsw.Connection, place: ChatPlace) -> ChatUser | None:
         """Return the person of a chat, or None for a stranger."""
-        known = self.listed(place)
-        if known is None and paired.is_paired(connection, place.channel, place.user):
-            known = ChatUser(place.user, _slug(f"{place.channel}-{place.user}"))
-        return known
+        user = self.listed(place)
+        if user is None and paired.is_paired(connection, place.channel, place.user):
+            user = ChatUser(place.user, _slug(f"{place.channel}-{place.user}"))
+        return user
 
     def approvers(self, channel: str) -> list[tuple[str, str]]:
         """Return the people who may decide, as (channel, user), those of this channel first."""
@@ -104,14 +104,14 @@ class Router:
     def offer(self, connection: apsw.Connection, update: Incoming, code: str, now_ms: int) -> bool:
         """Store a pairing code for a stranger who writes to the bot privately. Returns False if none is
         offered."""
-        place = update.place
-        if place.is_group or not self._channels[place.channel].pairing:
+        location = update.place
+        if location.is_group or not self._channels[location.channel].pairing:
             return False
-        chat = chats.chat_at(connection, place)
-        waiting = PairingRequest(
-            place.channel, place.user, update.user_name[:100], now_ms, now_ms + CODE_S * 1000
+        chat = chats.chat_at(connection, location)
+        pairing = PairingRequest(
+            location.channel, location.user, update.user_name[:100], now_ms, now_ms + CODE_S * 1000
         )
-        return paired.offer(connection, waiting, chat.id, code)
+        return paired.offer(connection, pairing, chat.id, code)
 
 
 def new_code() -> str:

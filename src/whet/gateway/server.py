@@ -82,10 +82,12 @@ class GatewayServer:
         self._seats = seats
         self._say = say
         settings = app.settings.gateway
-        channels: dict[str, Channel] = {seat.channel.name: seat.channel for seat in seats}
+        channels: dict[str, Channel] = {configured.channel.name: configured.channel for configured in seats}
         drafts = Drafts()
         router = Router(
-            {seat.channel.name: seat.text for seat in seats}, text.people, settings.flood_per_minute
+            {configured.channel.name: configured.text for configured in seats},
+            text.people,
+            settings.flood_per_minute,
         )
         files = ChatFiles(app.home.people, app.workspace, settings.file_bytes)
         self.parts: ConversationParts = ConversationParts(
@@ -118,8 +120,8 @@ class GatewayServer:
         self.app.schedules.start()
         chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._prune())]
         listening = {
-            asyncio.create_task(self._listen(seat.channel, intake), name=seat.channel.name)
-            for seat in self._seats
+            asyncio.create_task(self._listen(configured.channel, intake), name=configured.channel.name)
+            for configured in self._seats
         }
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -135,8 +137,8 @@ class GatewayServer:
             await asyncio.gather(*listening, *chores, return_exceptions=True)
         ended = await conversations.drain(self.parts.settings.drain_s)
         await self.parts.deliveries.drain(_SEND_S)
-        for seat in self._seats:
-            await seat.channel.aclose()
+        for configured in self._seats:
+            await configured.channel.aclose()
         return ended
 
     async def _hear_missed(self, intake: UpdateIntake, stopping: asyncio.Task[bool]) -> None:
@@ -231,11 +233,11 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
     `beside` runs next to it, on the same conversations, until the event that it receives is set. Turns
     that do not end in time are left as after a crash and continue at the next start.
     """
-    home, settings, seats = setup.home, setup.settings, setup.seats
+    home, settings, configured_channels = setup.home, setup.settings, setup.seats
     locks = [
-        TokenLock.take(home.root / "gateway", seat.channel.name, seat.secrets)
-        for seat in seats
-        if seat.secrets
+        TokenLock.take(home.root / "gateway", configured.channel.name, configured.secrets)
+        for configured in configured_channels
+        if configured.secrets
     ]
     people = Switchboard()
     app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")
@@ -248,7 +250,9 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
     besides = [asyncio.create_task(beside(hosted, stop))] if beside is not None else []
     try:
         async with kept_small():
-            ended = await GatewayServer(app, hosted, seats, setup.text, say).run(commander, stop)
+            ended = await GatewayServer(app, hosted, configured_channels, setup.text, say).run(
+                commander, stop
+            )
         was_told = stop.is_set()
         if not ended:
             say("turns that still run go on at the next start")

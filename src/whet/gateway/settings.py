@@ -82,36 +82,36 @@ def read_gateway(path: Path) -> GatewayText:
     if text is None:
         raise ConfigError(f"there is no gateway file {path}", hint=_HINT)
     try:
-        read = parse_gateway(text)
+        gateway = parse_gateway(text)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}", hint=error.hint or _HINT) from error
-    if not read.channel:
+    if not gateway.channel:
         raise ConfigError(f"{path} has no channel", hint=_HINT)
-    for name in read.people:
+    for name in gateway.people:
         if not _NAME.fullmatch(name) or name.startswith(_TAKEN):
             raise ConfigError(
                 f"{path}: {name!r} can't be a person's name",
                 hint=f"small letters, digits and -; not {' or '.join(_TAKEN)} at the beginning",
             )
-    return read
+    return gateway
 
 
 def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[ConfiguredChannel]:
     """Open the channels. Raises ConfigError if a name or bot occurs twice or a token is not set."""
-    seats: list[ConfiguredChannel] = []
-    taken: dict[tuple[object, ...], str] = {}
+    configured_channels: list[ConfiguredChannel] = []
+    names_by_account: dict[tuple[object, ...], str] = {}
     for entry in text.channel:
         name = entry.name or entry.kind
-        if not _NAME.fullmatch(name) or any(seat.channel.name == name for seat in seats):
+        if not _NAME.fullmatch(name) or any(seat.channel.name == name for seat in configured_channels):
             raise ConfigError(
                 f"channel name {name!r} can't be used", hint="small letters, digits and -; each name once"
             )
         channel, tokens = open_channel(entry.kind, name, entry.settings, secrets)
         account = account_of(entry.kind, entry.settings, tokens)
-        if tokens and (other := taken.setdefault(account, name)) != name:
+        if tokens and (other := names_by_account.setdefault(account, name)) != name:
             raise ConfigError(
                 f"channels {other} and {name} are the same on {entry.kind}",
                 hint="one channel hears every chat that its bot is in: remove the other, or give it a bot",
             )
-        seats.append(ConfiguredChannel(channel, entry, tokens))
-    return seats
+        configured_channels.append(ConfiguredChannel(channel, entry, tokens))
+    return configured_channels

@@ -56,13 +56,13 @@ def address_of(url: str) -> Address:
     port = parts.port or PORTS[parts.scheme]
     path = quote(parts.path, safe="/%:@!$&'()*+,;=~") or "/"
     query = f"?{quote(parts.query, safe='/%:@!$&()*+,;=~?')}" if parts.query else ""
-    shown = f"[{host}]" if ":" in host else host
+    host_text = f"[{host}]" if ":" in host else host
     return Address(
         scheme=parts.scheme,
         host=host,
         port=port,
         target=path + query,
-        authority=shown if port == PORTS[parts.scheme] else f"{shown}:{port}",
+        authority=host_text if port == PORTS[parts.scheme] else f"{host_text}:{port}",
         server_name=host,
         user=basic(parts),
     )

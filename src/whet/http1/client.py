@@ -112,8 +112,8 @@ class HttpClient:
         self._busy: set[HttpConnection] = set()
         self._closings = 0
         self._buffer = memoryview(bytearray(READ_BYTES))
-        most = limits.most_connections
-        self._room = asyncio.Semaphore(most) if most else None
+        limit = limits.most_connections
+        self._room = asyncio.Semaphore(limit) if limit else None
 
     @contextlib.asynccontextmanager
     async def exchange(self, request: Request) -> AsyncGenerator[Answer, None]:
@@ -146,18 +146,18 @@ class HttpClient:
     async def aclose(self) -> None:
         """Close every connection; the next request opens a new one."""
         self._closings += 1
-        for connection in [*self._busy, *(kept for all_ in self._idle.values() for kept in all_)]:
+        for connection in [*self._busy, *(idle for all_ in self._idle.values() for idle in all_)]:
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)
 
     def _address(self, url: str) -> Address:
-        found = self._addresses.get(url)
-        if found is None:
+        address = self._addresses.get(url)
+        if address is None:
             if len(self._addresses) >= _MOST_ADDRESSES:
                 self._addresses.clear()
-            found = self._addresses[url] = address_of(url)
-        return found
+            address = self._addresses[url] = address_of(url)
+        return address
 
     def _proxy(self, address: Address) -> OutboundProxy | None:
         if not self._uses_proxy:
@@ -166,11 +166,11 @@ class HttpClient:
         if key not in self._proxies:
             if len(self._proxies) >= _MOST_ADDRESSES:
                 self._proxies.clear()
-            named = proxy_for(*key)
-            if named:
+            proxy_url = proxy_for(*key)
+            if proxy_url:
                 from whet.http1.proxy import proxy_at  # noqa: PLC0415 most have no proxy
 
-                self._proxies[key] = proxy_at(named)
+                self._proxies[key] = proxy_at(proxy_url)
             else:
                 self._proxies[key] = None
         return self._proxies[key]
@@ -197,21 +197,24 @@ class HttpClient:
 
     def _kept(self, address: Address) -> HttpConnection | None:
         """Return the most recently used idle connection to an address, or None. Unusable ones are closed."""
-        kept = self._idle.get(_key(address))
+        connections = self._idle.get(_key(address))
         oldest_s = asyncio.get_running_loop().time() - self._limits.idle_s
-        while kept:
-            connection = kept.pop()
+        while connections:
+            connection = connections.pop()
             if connection.idle_since_s >= oldest_s and connection.is_usable:
                 return connection
             connection.abort()
         return None
 
     def _keep(self, address: Address, connection: HttpConnection) -> None:
-        kept = self._idle.setdefault(_key(address), [])
-        kept.append(connection)
+        connections = self._idle.setdefault(_key(address), [])
+        connections.append(connection)
         oldest_s = connection.idle_since_s - self._limits.idle_s
-        while kept[0].idle_since_s < oldest_s or sum(map(len, self._idle.values())) > self._limits.most_idle:
-            kept.pop(0).abort()
+        while (
+            connections[0].idle_since_s < oldest_s
+            or sum(map(len, self._idle.values())) > self._limits.most_idle
+        ):
+            connections.pop(0).abort()
 
 
 @contextlib.asynccontextmanager

@@ -94,11 +94,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing() or self._failure is not None:
             return False
-        place = transport.get_extra_info("socket")
-        if place is None or place.fileno() < 0:
+        sock = transport.get_extra_info("socket")
+        if sock is None or sock.fileno() < 0:
             return False
         poll = select.poll()
-        poll.register(place.fileno(), select.POLLIN)
+        poll.register(sock.fileno(), select.POLLIN)
         return not poll.poll(0)
 
     async def send(self, head: bytes, body: bytes | None, silence_s: float) -> ResponseReader:
@@ -223,8 +223,8 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._since_s, self._silence_s = self._loop.time(), min(self._silence_s, _AFTER_SLEEP_S)
             self._listen(self._silence_s)
             return
-        if (rest_s := self._listens_until_s - self._loop.time()) > 0.001:
-            self._timer = self._loop.call_later(min(rest_s, _LOOK_S), self._listened)
+        if (remaining_s := self._listens_until_s - self._loop.time()) > 0.001:
+            self._timer = self._loop.call_later(min(remaining_s, _LOOK_S), self._listened)
             return
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         if unsent < self._unsent_bytes:  # the server accepts the data slowly
@@ -248,8 +248,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s
         if slept or self._silence_s <= _AFTER_SLEEP_S or self._transport is None:
             return slept
-        here, there = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
-        return bool(here and there) and source_address(there[:2]) != here[0]
+        local, remote = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
+        return bool(local and remote) and source_address(remote[:2]) != local[0]
 
     def _over(self, error: Exception | None) -> None:
         response = self._response

@@ -35,19 +35,21 @@ async def dial(
     """Connect until `connection` can send its request. Raises HttpFailed, with its cause."""
     if proxy is None or proxy.carries(address):
         if proxy is None:
-            place, name = (address.host, address.port), address.server_name if address.is_secure else ""
+            target, name = (address.host, address.port), address.server_name if address.is_secure else ""
         else:
-            place, name = (proxy.host, proxy.port), proxy.host if proxy.scheme == "https" else ""
+            target, name = (proxy.host, proxy.port), proxy.host if proxy.scheme == "https" else ""
         stage: Stage = "connect" if proxy is None else "proxy"
-        await _in_time(_open(lambda: connection, place, name, trust), limit_s, stage)
+        await _in_time(_open(lambda: connection, target, name, trust), limit_s, stage)
         return
     from whet.http1.proxy import Handshake  # noqa: PLC0415 most have no proxy
 
     name = proxy.host if proxy.scheme == "https" else ""
-    transport, way = await _in_time(_open(Handshake, (proxy.host, proxy.port), name, trust), limit_s, "proxy")
+    transport, handshake = await _in_time(
+        _open(Handshake, (proxy.host, proxy.port), name, trust), limit_s, "proxy"
+    )
     loop = asyncio.get_running_loop()
     try:
-        opened = await _in_time(way.open(proxy, address), limit_s, "proxy")
+        opened = await _in_time(handshake.open(proxy, address), limit_s, "proxy")
         if address.is_secure:
             opened = await _in_time(
                 loop.start_tls(opened, connection, _context(trust), server_hostname=address.server_name),
@@ -95,22 +97,22 @@ async def _connected(host: str, port: int) -> socket.socket:
     that answers (RFC 8305). Raises OSError."""
     # asyncio does the same, but if it is cancelled just when an address has answered, Python 3.11 loses that
     # socket without closing it.
-    found = await _addresses(host, port)
-    if len(found) == 1:
-        return await _try(found[0])
+    addresses = await _addresses(host, port)
+    if len(addresses) == 1:
+        return await _try(addresses[0])
     errors: list[BaseException] = []
     tries: list[asyncio.Task[socket.socket]] = []
     winner: socket.socket | None = None
     try:
-        for address in found:
+        for address in addresses:
             tries.append(asyncio.create_task(_try(address)))
             winner = await _first(tries, _NEXT_ADDRESS_S, errors)
             if winner is not None:
                 return winner
         winner = await _first(tries, None, errors)
     finally:
-        for left in tries:
-            left.cancel()
+        for attempt in tries:
+            attempt.cancel()
         for late in await asyncio.gather(*tries, return_exceptions=True):
             if isinstance(late, socket.socket) and late is not winner:
                 late.close()
@@ -130,25 +132,25 @@ async def _first(
         done, _ = await asyncio.wait(tries, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             return None
-        for one in done:
-            error = one.exception()
+        for attempt in done:
+            error = attempt.exception()
             if error is None:
-                return one.result()
+                return attempt.result()
             errors.append(error)
-            tries.remove(one)
+            tries.remove(attempt)
     return None
 
 
 async def _try(address: _Found) -> socket.socket:
-    family, kind, protocol, _, place = address
-    made = socket.socket(family, kind, protocol)
+    family, kind, protocol, _, socket_address = address
+    sock = socket.socket(family, kind, protocol)
     try:
-        made.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(made, place)
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, socket_address)
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 async def _addresses(host: str, port: int) -> Sequence[_Found]:
@@ -158,7 +160,7 @@ async def _addresses(host: str, port: int) -> Sequence[_Found]:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[:1]
     except OSError:
         pass
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    first = [one for one in found if one[0] == found[0][0]]
-    second = [one for one in found if one[0] != found[0][0]]
-    return [one for one in chain.from_iterable(zip_longest(first, second)) if one is not None]
+    rows = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    first = [row for row in rows if row[0] == rows[0][0]]
+    second = [row for row in rows if row[0] != rows[0][0]]
+    return [row for row in chain.from_iterable(zip_longest(first, second)) if row is not None]

@@ -21,7 +21,7 @@ async def inflated(coding: str, next_piece: Callable[[], Awaitable[bytes]]) -> A
         while piece := await next_piece():
             yield piece
         return
-    inflater, head, unheard_bytes = None, b"", 0
+    inflater, head, silent_bytes = None, b"", 0
     try:
         while piece := await next_piece():
             if inflater is None:
@@ -31,13 +31,13 @@ async def inflated(coding: str, next_piece: Callable[[], Awaitable[bytes]]) -> A
                 inflater, piece = zlib.decompressobj(_window_bits(head)), head
             if inflater.eof:
                 return
-            unheard_bytes += len(piece)
+            silent_bytes += len(piece)
             text = inflater.decompress(piece, _MOST_AT_ONCE_BYTES)
             while text:
-                unheard_bytes = 0
+                silent_bytes = 0
                 yield text
                 text = inflater.decompress(inflater.unconsumed_tail, _MOST_AT_ONCE_BYTES)
-            if unheard_bytes > _MOST_FOR_NOTHING_BYTES:
+            if silent_bytes > _MOST_FOR_NOTHING_BYTES:
                 raise HttpFailed("body", "its compression has no content")
     except zlib.error as error:
         raise HttpFailed("body", "its compression is broken") from error

@@ -109,9 +109,11 @@ class Handshake(asyncio.Protocol):
 
     async def _connect(self, proxy: OutboundProxy, address: Address) -> None:
         host = f"[{address.host}]" if ":" in address.host else address.host
-        place = f"{host}:{address.port}"
+        authority = f"{host}:{address.port}"
         user = f"proxy-authorization: {proxy.basic}\r\n" if proxy.basic else ""
-        self._send(f"CONNECT {place} HTTP/1.1\r\nhost: {place}\r\nuser-agent: whet\r\n{user}\r\n".encode())
+        self._send(
+            f"CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\nuser-agent: whet\r\n{user}\r\n".encode()
+        )
         while (end := self._came.find(b"\r\n\r\n")) < 0:
             if len(self._came) > _MOST_ANSWER_BYTES:
                 raise HttpFailed("proxy", "its answer has no end")

@@ -84,20 +84,20 @@ class Listener:
         target = urlsplit(words[1] if len(words) > 2 and words[0] == "GET" else "")
         if target.path != "/callback":
             return "404 Not Found", "Nothing is here."
-        given = {name: values[0] for name, values in parse_qs(target.query).items()}
-        if not secrets.compare_digest(given.get("state", "").encode(), self._state.encode()):
+        parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
+        if not secrets.compare_digest(parameters.get("state", "").encode(), self._state.encode()):
             return "400 Bad Request", "This answer belongs to no login that is under way."
         if self._came.done():
             return "400 Bad Request", "This login is over."
-        issuer = given.get("iss", "" if self._names_itself else self._issuer)
+        issuer = parameters.get("iss", "" if self._names_itself else self._issuer)
         if issuer.rstrip("/") != self._issuer.rstrip("/"):
             self._came.set_exception(LoginFailed("the answer came from another issuer; nothing was stored"))
             return "400 Bad Request", "The answer came from another issuer."
-        if "error" in given or not given.get("code"):
+        if "error" in parameters or not parameters.get("code"):
             why = visible(
-                f"{given.get('error', 'no code')} {given.get('error_description', '')}".strip(), 300
+                f"{parameters.get('error', 'no code')} {parameters.get('error_description', '')}".strip(), 300
             )
             self._came.set_exception(LoginFailed(f"the login was refused: {why}"))
             return "200 OK", "The login was refused."
-        self._came.set_result(given["code"])
+        self._came.set_result(parameters["code"])
         return "200 OK", "Whet is logged in."

@@ -27,8 +27,8 @@ class Challenge(msgspec.Struct, frozen=True):
 
     def parameter(self, name: str) -> str:
         """Return one of its parameters, or an empty string."""
-        found = re.search(rf'(?i)\b{name}\s*=\s*(?:"([^"]*)"|([^\s,"]+))', self.header)
-        return (found[1] or found[2] or "") if found else ""
+        match = re.search(rf'(?i)\b{name}\s*=\s*(?:"([^"]*)"|([^\s,"]+))', self.header)
+        return (match[1] or match[2] or "") if match else ""
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def read_challenge(home: Home, name: str, url: str) -> Challenge:
     """Return the last challenge of the server at `url`, or an empty one."""
     try:
         text = paths.read_small(challenge_path(home, name))
-        kept = from_json(text, Challenge) if text else Challenge()
+        stored = from_json(text, Challenge) if text else Challenge()
     except (WhetError, *NOT_JSON):
         return Challenge()
-    return kept if kept.url == url else Challenge()
+    return stored if stored.url == url else Challenge()

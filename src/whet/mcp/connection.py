@@ -97,10 +97,10 @@ class Connection:
         try:
             answer = await self.request("server/discover", {})
         except RpcFailed as error:
-            said = f"the MCP server {self.name} refused the handshake: {refusal.message}"
-            raise ServerFailed(said) from error
-        known: object = answer.get("supportedVersions")
-        if not isinstance(known, list) or STATELESS_VERSION not in cast("list[object]", known):
+            problem = f"the MCP server {self.name} refused the handshake: {refusal.message}"
+            raise ServerFailed(problem) from error
+        versions: object = answer.get("supportedVersions")
+        if not isinstance(versions, list) or STATELESS_VERSION not in cast("list[object]", versions):
             raise ServerFailed(
                 f"the MCP server {self.name} speaks none of the protocol versions that are known here"
                 f" ({', '.join((STATELESS_VERSION, *VERSIONS))})",
@@ -118,10 +118,12 @@ class Connection:
 
     async def _subscribe(self) -> None:
         """Subscribe to tool changes as in the newer protocol: by a call that is never answered."""
-        wanted = ("toolsListChanged", *(f"{part}ListChanged" for part in self.offers))
+        notifications = ("toolsListChanged", *(f"{part}ListChanged" for part in self.offers))
         while self.failure is None:
             try:
-                await self.request("subscriptions/listen", {"notifications": dict.fromkeys(wanted, True)})
+                await self.request(
+                    "subscriptions/listen", {"notifications": dict.fromkeys(notifications, True)}
+                )
             except RpcFailed:
                 return
             except ToolError as error:
@@ -142,29 +144,31 @@ class Connection:
         with self._asked.during(asker):
             answers: dict[str, Any] = {}
             for _ in range(_MOST_ROUNDS):
-                found = await self._called(method, {**params, **answers}, progress)
-                if found.get("resultType") != "input_required":
-                    return found
-                answers = await self._input(found, asker)
+                result = await self._called(method, {**params, **answers}, progress)
+                if result.get("resultType") != "input_required":
+                    return result
+                answers = await self._input(result, asker)
         raise ToolError(f"the MCP server {self.name} can't go on: it wants ever more input")
 
     async def _input(self, found: dict[str, Any], asker: CallPerson | None) -> dict[str, Any]:
         """Collect the input that a server of the newer protocol needs before it continues. Raises
         ToolError."""
-        wanted = {key: _fields(one) for key, one in _part(found, "inputRequests").items()}
+        requests = {key: _fields(request) for key, request in _part(found, "inputRequests").items()}
         refused = [
-            str(one.get("method"))
-            for one in wanted.values()
-            if one.get("method") != ELICITATION or asker is None
+            str(request.get("method"))
+            for request in requests.values()
+            if request.get("method") != ELICITATION or asker is None
         ]
-        if refused or not (wanted or found.get("requestState")):
+        if refused or not (requests or found.get("requestState")):
             reasons = self._asked.refuse(refused)
             raise ToolError(f"the MCP server {self.name} can't go on: {reasons or 'it wants more input'}")
-        said = {key: await self._asked.elicited(_part(one, "params")) for key, one in wanted.items()}
-        if any(one["action"] == "cancel" for one in said.values()):
+        responses = {
+            key: await self._asked.elicited(_part(request, "params")) for key, request in requests.items()
+        }
+        if any(request["action"] == "cancel" for request in responses.values()):
             raise ToolError(f"the MCP server {self.name} can't go on: its question got no answer")
         state = {"requestState": found["requestState"]} if "requestState" in found else {}
-        return {"inputResponses": said, **state}
+        return {"inputResponses": responses, **state}
 
     async def _called(self, method: str, params: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
         if self.failure is not None:
@@ -198,8 +202,8 @@ class Connection:
     async def listed(self, method: str, key: str) -> list[object]:
         """Return the server's list under `key`, all pages. Excessively long lists are cut. Raises RpcFailed,
         ServerFailed."""
-        found: list[object] = []
-        seen: set[str] = set()
+        collected: list[object] = []
+        cursors: set[str] = set()
         cursor, size = "", 0
         for _ in range(_PAGES):
             page = await self.request(method, {"cursor": cursor} if cursor else {})
@@ -208,15 +212,15 @@ class Connection:
                 raise ServerFailed(f"the MCP server {self.name} answered {method} without a list of {key}")
             for row in cast("list[object]", rows):
                 size += len(msgspec.json.encode(row))
-                if size > _MOST_LISTED_BYTES or len(found) >= _MOST_LISTED:
+                if size > _MOST_LISTED_BYTES or len(collected) >= _MOST_LISTED:
                     log.warning("the MCP server %s lists more %s than are read", self.name, key)
-                    return found
-                found.append(row)
+                    return collected
+                collected.append(row)
             cursor = str(page.get("nextCursor") or "")
-            if not cursor or cursor in seen:
+            if not cursor or cursor in cursors:
                 break
-            seen.add(cursor)
-        return found
+            cursors.add(cursor)
+        return collected
 
     async def settled(self, timeout_s: float) -> None:
         """Wait for pending calls, up to `timeout_s`."""
@@ -307,9 +311,9 @@ class Connection:
 def _result(server: str, message: dict[str, Any]) -> dict[str, Any]:
     error: object = message.get("error")
     if error is not None:
-        told = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": str(error)}
-        code = told.get("code")
-        text = str(told.get("message") or "no reason given")[:2_000]
+        details = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": str(error)}
+        code = details.get("code")
+        text = str(details.get("message") or "no reason given")[:2_000]
         raise RpcFailed(text, code if isinstance(code, int) else 0)
     result: object = message.get("result")
     if not isinstance(result, dict):

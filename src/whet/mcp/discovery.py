@@ -92,10 +92,10 @@ async def _challenge(http: httpx2.AsyncClient, url: str, kept: Challenge) -> Cha
     status, headers = await _ask(http, url, "initialize", hello, {})
     if status < 300:
         session = {_SESSION: headers[_SESSION]} if _SESSION in headers else {}
-        given = {**session, VERSION_HEADER: VERSIONS[0]}
-        second, listed = await _ask(http, url, "tools/list", {}, given)
+        extra_headers = {**session, VERSION_HEADER: VERSIONS[0]}
+        second, listed = await _ask(http, url, "tools/list", {}, extra_headers)
         if session:
-            await http.delete(url, headers=given)
+            await http.delete(url, headers=extra_headers)
         if second == 401:
             status, headers = second, listed
     if status == 401:
@@ -124,51 +124,55 @@ async def _resource(http: httpx2.AsyncClient, url: str, challenge: Challenge) ->
     """Return the resource's name, authorization server and scopes."""
     parts = urlsplit(url)
     origin = f"{parts.scheme}://{parts.netloc}"
-    named = challenge.parameter("resource_metadata")
+    named_address = challenge.parameter("resource_metadata")
     path = parts.path.rstrip("/")
-    known = [f"{origin}/.well-known/oauth-protected-resource{path}"] if path else []
-    places = [named] if named else [*known, f"{origin}/.well-known/oauth-protected-resource"]
-    for place in places:
-        found = await _document(http, url, place)
-        if not found:
+    path_addresses = [f"{origin}/.well-known/oauth-protected-resource{path}"] if path else []
+    addresses = (
+        [named_address]
+        if named_address
+        else [*path_addresses, f"{origin}/.well-known/oauth-protected-resource"]
+    )
+    for address in addresses:
+        document = await _document(http, url, address)
+        if not document:
             continue
-        name = str(found.get("resource") or "")
+        name = str(document.get("resource") or "")
         if not _covers(name, url):
             raise LoginFailed(
                 f"the server says that it is {visible(name, 200)}, which is not {url}",
                 hint="set the url to that address if it is right",
             )
-        servers = _texts(found.get("authorization_servers"))
-        return _Resource(name, servers[0] if servers else origin, _texts(found.get("scopes_supported")))
-    return _Resource(url, origin, [], described=bool(named))
+        servers = _texts(document.get("authorization_servers"))
+        return _Resource(name, servers[0] if servers else origin, _texts(document.get("scopes_supported")))
+    return _Resource(url, origin, [], described=bool(named_address))
 
 
 async def _authority(http: httpx2.AsyncClient, url: str, resource: _Resource) -> Mapping[str, Any]:
     issuer = resource.authority
     parts = urlsplit(checked(url, issuer, "authorization server"))
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    places = [
+    addresses = [
         f"{origin}/.well-known/oauth-authorization-server{path}",
         f"{origin}/.well-known/openid-configuration{path}",
         *([f"{origin}{path}/.well-known/openid-configuration"] if path else []),
     ]
-    for place in places:
-        found = await _document(http, url, place)
-        if not found:
+    for address in addresses:
+        document = await _document(http, url, address)
+        if not document:
             continue
-        named = str(found.get("issuer") or "")
-        is_it = named.rstrip("/") == issuer.rstrip("/")
-        if not is_it and (resource.described or not _same_origin(named, issuer)):
-            raise LoginFailed(f"{place} speaks for another issuer: {visible(named, 200)}")
-        if "S256" not in _texts(found.get("code_challenge_methods_supported")):
+        issuer_name = str(document.get("issuer") or "")
+        is_it = issuer_name.rstrip("/") == issuer.rstrip("/")
+        if not is_it and (resource.described or not _same_origin(issuer_name, issuer)):
+            raise LoginFailed(f"{address} speaks for another issuer: {visible(issuer_name, 200)}")
+        if "S256" not in _texts(document.get("code_challenge_methods_supported")):
             raise LoginFailed(f"the authorization server {issuer} does not offer PKCE with S256")
-        return found
+        return document
     if not resource.described:
         usual = {"authorization_endpoint": "authorize", "token_endpoint": "token"}
         usual["registration_endpoint"] = "register"
         return {"issuer": origin, **{name: f"{origin}/{last}" for name, last in usual.items()}}
     raise LoginFailed(
-        f"the authorization server {issuer} does not describe itself", hint=f"tried {places[0]}"
+        f"the authorization server {issuer} does not describe itself", hint=f"tried {addresses[0]}"
     )
 
 
@@ -180,10 +184,10 @@ async def _document(http: httpx2.AsyncClient, url: str, place: str) -> Mapping[s
 def as_object(body: bytes) -> Mapping[str, Any]:
     """Return a JSON object, or an empty one for anything else."""
     try:
-        read: object = msgspec.json.decode(body)
+        value: object = msgspec.json.decode(body)
     except NOT_JSON:
         return {}
-    return cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def checked(url: str, place: str, what: str) -> str:
@@ -193,17 +197,17 @@ def checked(url: str, place: str, what: str) -> str:
     """
     try:
         parts = urlsplit(place)
-        here = is_this_machine(place) and is_this_machine(url)
+        is_local = is_this_machine(place) and is_this_machine(url)
     except ValueError:
-        parts, here = urlsplit(""), False
-    usable = parts.scheme == "https" or (parts.scheme == "http" and here)
+        parts, is_local = urlsplit(""), False
+    usable = parts.scheme == "https" or (parts.scheme == "http" and is_local)
     if not usable or not parts.hostname or "@" in parts.netloc or re.search(r"[\s\x00-\x1f\x7f]", place):
         raise LoginFailed(f"the {what} is {visible(place, 200)!r}, which is not to be trusted (no https)")
     return place
 
 
 def _texts(listed: object) -> list[str]:
-    return [str(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
+    return [str(item) for item in cast("list[object]", listed)] if isinstance(listed, list) else []
 
 
 def _same_origin(one: str, other: str) -> bool:

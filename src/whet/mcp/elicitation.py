@@ -104,35 +104,36 @@ class _Field:
 
     def _about(self) -> str:
         label = _words(self._schema.get("title")) or visible(self._name, 80)
-        what = _words(self._schema.get("description"))
+        description = _words(self._schema.get("description"))
         kind = {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}.get(self._kind, "")
         kind = "several, with commas between them" if self._is_list else kind
-        told = "; ".join(part for part in (what, kind, "" if self._is_needed else "optional") if part)
+        notes = "; ".join(part for part in (description, kind, "" if self._is_needed else "optional") if part)
         warning = "It looks like a secret: give servers no password or key this way."
         secret = is_secret_name(self._name.replace("-", "_")) or self._schema.get("format") == "password"
-        return f"{label}{f' ({told})' if told else ''}" + (f"\n{warning}" if secret else "")
+        return f"{label}{f' ({notes})' if notes else ''}" + (f"\n{warning}" if secret else "")
 
     def _choices(self) -> list[str]:
-        shown = list(self._options)[:_MOST_CHOICES] if not self._is_list else []
+        choices = list(self._options)[:_MOST_CHOICES] if not self._is_list else []
         if self._kind == "boolean":
-            shown = ["yes", "no"]
+            choices = ["yes", "no"]
         default = self._shown_default()
         if default:
-            shown = [default, *(one for one in shown if one != default)]
+            choices = [default, *(choice for choice in choices if choice != default)]
         empty = [] if self._is_needed or default else [EMPTY]
-        return [*shown, *empty, DECLINE]
+        return [*choices, *empty, DECLINE]
 
     def _shown_default(self) -> str:
         default: object = self._schema.get("default")
         if isinstance(default, bool):
             return "yes" if default else "no"
         if isinstance(default, list):
-            return ", ".join(self._label(one) for one in cast("list[object]", default))
+            return ", ".join(self._label(item) for item in cast("list[object]", default))
         return self._label(default) if isinstance(default, str | int | float) else ""
 
     def _label(self, value: object) -> str:
         return next(
-            (label for label, held in self._options.items() if held == value), visible(str(value), 200)
+            (label for label, option_value in self._options.items() if option_value == value),
+            visible(str(value), 200),
         )
 
     def _value(self, answer: str) -> object:
@@ -157,9 +158,9 @@ class _Field:
     def _picked(self, answer: str) -> str:
         if not self._options:
             return answer
-        wanted = answer.casefold()
+        folded = answer.casefold()
         for label, value in self._options.items():
-            if wanted in (label.casefold(), value.casefold()):
+            if folded in (label.casefold(), value.casefold()):
                 return value
         raise ValueError(f"it is one of {', '.join(self._options)}")
 
@@ -193,20 +194,20 @@ def _yes_or_no(answer: str) -> bool:
 
 def _options(schema: dict[str, Any]) -> dict[str, str]:
     """Return the values to choose from, by their labels."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for key in ("oneOf", "anyOf"):
         for row in _rows(schema.get(key)):
             fields = _fields(row)
             if isinstance(value := fields.get("const"), str):
-                found[_words(fields.get("title")) or visible(value, 200)] = value
+                options[_words(fields.get("title")) or visible(value, 200)] = value
     names = _rows(schema.get("enumNames"))
     for number, value in enumerate(_rows(schema.get("enum"))):
         if isinstance(value, str):
             label = ""
             with contextlib.suppress(IndexError):
                 label = _words(names[number])
-            found[label or visible(value, 200)] = value
-    return found
+            options[label or visible(value, 200)] = value
+    return options
 
 
 def _rows(value: object) -> list[object]:

@@ -97,10 +97,10 @@ class HttpTransport:
         self, message: bytes, answer: Waiting | None, headers: Mapping[str, str] | None = None
     ) -> None:
         """Post a message and read until its answer has arrived. Raises ServerFailed."""
-        given = headers or {}
-        self._version = given.get(VERSION_HEADER, self._version)
+        call_headers = headers or {}
+        self._version = call_headers.get(VERSION_HEADER, self._version)
         try:
-            await self._post(message, answer, given, is_second=False)
+            await self._post(message, answer, call_headers, is_second=False)
         except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, OSError, UnicodeError) as error:
             raise self._unreachable(error) from error
         except WireError as error:
@@ -120,8 +120,8 @@ class HttpTransport:
     ) -> None:
         headers = {**given, **await self._all_headers(), "content-type": "application/json"}
         limits = _UNTIL_ANSWERED if answer is not None else self._http.timeout
-        asked = self._http.stream("POST", self._url, content=message, headers=headers, timeout=limits)
-        async with asked as response:
+        request = self._http.stream("POST", self._url, content=message, headers=headers, timeout=limits)
+        async with request as response:
             again = not is_second and await self._has_other_login(response.status_code)
             if not again:
                 await self._read(response, answer)
@@ -157,9 +157,9 @@ class HttpTransport:
         if response.status_code >= 300:
             await self._refuse(response, answer)
             return
-        given = response.headers.get("mcp-session-id", "")
-        if not self._session_id and _SESSION_ID.fullmatch(given):
-            self._session_id = given
+        session_id = response.headers.get("mcp-session-id", "")
+        if not self._session_id and _SESSION_ID.fullmatch(session_id):
+            self._session_id = session_id
         if answer is None:
             return
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -168,9 +168,9 @@ class HttpTransport:
         elif kind == "application/json":
             self._take(await self._body(response))
         else:
-            what = "HTML" if "html" in kind else kind or "no content type"
+            content_kind = "HTML" if "html" in kind else kind or "no content type"
             raise ServerFailed(
-                f"the MCP server {self._name} answered with {what}, which is no MCP",
+                f"the MCP server {self._name} answered with {content_kind}, which is no MCP",
                 hint=f"is {self._url} the address of its MCP endpoint?",
             )
         if not answer.done():
@@ -191,13 +191,13 @@ class HttpTransport:
 
     def _take(self, data: bytes) -> None:
         try:
-            read: object = msgspec.json.decode(data)
+            decoded: object = msgspec.json.decode(data)
         except NOT_JSON as error:
             begin = mask(data[:_ERROR_BYTES].decode("utf-8", "replace"))[:80]
             raise ServerFailed(f"the MCP server {self._name} sent what is no JSON: {begin!r}") from error
-        for one in cast("list[object]", read) if isinstance(read, list) else [read]:
-            if isinstance(one, dict):
-                self._received(cast("dict[str, Any]", one))
+        for message in cast("list[object]", decoded) if isinstance(decoded, list) else [decoded]:
+            if isinstance(message, dict):
+                self._received(cast("dict[str, Any]", message))
 
     async def _refuse(self, response: httpx2.Response, answer: Waiting | None) -> None:
         """Handle an error that is the call's own answer, or raise an error for the status."""
@@ -222,12 +222,12 @@ class HttpTransport:
         if status == 403 and (lacking := self._login.lacking(challenge)):
             return lacking
         if 300 <= status < 400:
-            place = response.headers.get("location", "")[:200]
+            location = response.headers.get("location", "")[:200]
             return ServerFailed(
-                f"{server} sends on to {place or 'another address'}, which is not followed",
+                f"{server} sends on to {location or 'another address'}, which is not followed",
                 hint="set its url to that address if it is right",
             )
-        said = _said(body)
+        detail = _said(body)
         hints = {
             403: "the login or key lacks the right to this",
             404: f"is {self._url} the address of its MCP endpoint?",
@@ -236,7 +236,7 @@ class HttpTransport:
         hint = hints.get(
             status, "it may be down; whether it did what was asked is unknown" if status >= 500 else ""
         )
-        return ServerFailed(f"{server} answered HTTP {status}{said}", hint=hint)
+        return ServerFailed(f"{server} answered HTTP {status}{detail}", hint=hint)
 
     async def _first_bytes(self, response: httpx2.Response) -> bytes:
         body = b""
@@ -263,12 +263,12 @@ class HttpTransport:
 def _said(body: bytes) -> str:
     """Return the message in an error's body, shortened. HTML is ignored."""
     try:
-        read: object = msgspec.json.decode(body)
+        decoded: object = msgspec.json.decode(body)
     except NOT_JSON:
         text = body.decode("utf-8", "replace").strip()
         return "" if not text or text.startswith("<") else f": {mask(' '.join(text.split()))[:200]}"
-    found: object = read
+    detail: object = decoded
     for key in ("error", "error_description", "message", "detail"):
-        if isinstance(found, dict) and key in found:
-            found = cast("dict[str, object]", found)[key]
-    return f": {mask(found)[:200]}" if isinstance(found, str) else ""
+        if isinstance(detail, dict) and key in detail:
+            detail = cast("dict[str, object]", detail)[key]
+    return f": {mask(detail)[:200]}" if isinstance(detail, str) else ""

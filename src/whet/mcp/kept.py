@@ -44,8 +44,8 @@ class KeptListing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def config_digest(settings: McpServerSettings) -> str:
     """Return a digest that identifies the server of these settings."""
-    what = (settings.command, settings.args, settings.env, settings.cwd, settings.url, settings.headers)
-    return hashlib.sha256(msgspec.json.encode(what, order="sorted")).hexdigest()[:32]
+    identity = (settings.command, settings.args, settings.env, settings.cwd, settings.url, settings.headers)
+    return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:32]
 
 
 def folder(home: Home) -> Path:
@@ -59,10 +59,10 @@ def read_kept(home: Home, name: str, settings: McpServerSettings) -> KeptListing
         path = folder(home) / f"{name}.json"
         if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
             return None
-        kept = from_json(path.read_bytes(), KeptListing)
+        stored = from_json(path.read_bytes(), KeptListing)
     except (OSError, *NOT_JSON):
         return None
-    return kept if kept.config == config_digest(settings) else None
+    return stored if stored.config == config_digest(settings) else None
 
 
 def keep_failure(home: Home, name: str, settings: McpServerSettings, failure: str, now_ms: int) -> None:

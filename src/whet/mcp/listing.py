@@ -89,19 +89,19 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     tools, room_chars = catalogue.tools, _FULL_LISTING_CHARS
     denied = 0
     for raw in tools[:_MOST_TOOLS]:
-        found = _read(server, settings, raw)
-        if found is None:
+        entry = _read(server, settings, raw)
+        if entry is None:
             denied += 1
-        elif isinstance(found, LeftOut):
-            left_out.append(found)
-        elif (taken := offered.get(found.spec.name)) is not None:
-            both = f"its name {found.spec.name} is that of {taken.own_name!r} too"
-            left_out.append(LeftOut(_shown(found.own_name), both))
-        elif (size := size_chars(found.spec)) > room_chars:
+        elif isinstance(entry, LeftOut):
+            left_out.append(entry)
+        elif (existing := offered.get(entry.spec.name)) is not None:
+            both = f"its name {entry.spec.name} is that of {existing.own_name!r} too"
+            left_out.append(LeftOut(_shown(entry.own_name), both))
+        elif (size := size_chars(entry.spec)) > room_chars:
             full = "the server's tools fill what one server may take up; choose some with allow"
-            left_out.append(LeftOut(_shown(found.own_name), full))
+            left_out.append(LeftOut(_shown(entry.own_name), full))
         else:
-            offered[found.spec.name] = found
+            offered[entry.spec.name] = entry
             room_chars -= size
     if len(tools) > _MOST_TOOLS:
         left_out.append(LeftOut("(more)", f"{_MOST_TOOLS} are read of {len(tools):,} tools or more"))
@@ -140,9 +140,9 @@ def _read(server: str, settings: McpServerSettings, raw: object) -> Offered | Le
     if isinstance(schema, str):
         return LeftOut(_shown(name), schema)
     description = _described(fields)
-    said = "\n".join((name, description, *texts_of(schema)))
-    if name not in settings.allow and (found := orders_in(said)):
-        return LeftOut(_shown(name), f"its description reads like orders to the assistant: {found!r}")
+    all_text = "\n".join((name, description, *texts_of(schema)))
+    if name not in settings.allow and (order := orders_in(all_text)):
+        return LeftOut(_shown(name), f"its description reads like orders to the assistant: {order!r}")
     spec = ToolSpec(full_name(server, name), description, schema)
     return Offered(name, spec, _hints(fields.get("annotations")), _fields(fields.get("outputSchema")))
 

@@ -183,16 +183,16 @@ class Login:
         challenge = Challenge(self._url, header)
         if not challenge.wants_more or self._tokens is None:
             return None
-        wanted = masking.mask(visible(" ".join(challenge.scopes), 200)) or "none named"
+        scopes_text = masking.mask(visible(" ".join(challenge.scopes), 200)) or "none named"
         server = f"the MCP server {self._name}"
         if set(challenge.scopes) <= set(self._tokens.rights):
             return ServerFailed(
-                f"{server} refuses this although the login asked for the right to it ({wanted})",
+                f"{server} refuses this although the login asked for the right to it ({scopes_text})",
                 hint="another login would get no more; ask those who run the server",
             )
         keep_challenge(self._reach.home, self._name, challenge)
         return LoginNeeded(
-            f"{server} wants more rights for this than the login has ({wanted})",
+            f"{server} wants more rights for this than the login has ({scopes_text})",
             hint=f"whet mcp login {self._name} asks for them",
         )
 
@@ -201,21 +201,21 @@ class Login:
 
         If another process has renewed it, or a person has logged in since, those tokens are used.
         """
-        used = self._tokens
+        current = self._tokens
         if not is_private_way(self._url):
             return False
         async with self._lock:
-            if self._tokens is not used:
+            if self._tokens is not current:
                 return self._tokens is not None
             async with _turn(folder(self._reach.home) / f"{self._name}.lock"):
-                return await self._renew(used)
+                return await self._renew(current)
 
     def taken_over(self) -> bool:
         """Switch to the login that a person made since, which may have more rights. Returns False without
         one."""
         stored = read_tokens(self._reach.home, self._name, self._url)
-        used = self._tokens
-        if stored is None or (used is not None and stored.access_token == used.access_token):
+        current = self._tokens
+        if stored is None or (current is not None and stored.access_token == current.access_token):
             return False
         self._tokens = stored
         return True

@@ -79,10 +79,10 @@ async def log_in(
         timeout=30.0, follow_redirects=False, verify=trusted(), trust_env=not is_this_machine(url)
     ) as http:
         try:
-            found = await discover(http, url, earlier.wanted, earlier.rights)
-            if found is None:
+            server = await discover(http, url, earlier.wanted, earlier.rights)
+            if server is None:
                 return None
-            return await _log_in(http, url, found, client, show, now_ms, wait_s)
+            return await _log_in(http, url, server, client, show, now_ms, wait_s)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise LoginFailed(f"the login failed: {_first_line(error)}", hint="check the url") from error
 
@@ -116,9 +116,11 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
             "resource": server.resource,
             **({"scope": server.scope} if server.scope else {}),
         }
-        place = checked(url, server.address("authorization_endpoint"), "authorization_endpoint")
+        authorization_address = checked(
+            url, server.address("authorization_endpoint"), "authorization_endpoint"
+        )
         endpoint = checked(url, server.address("token_endpoint"), "token_endpoint")
-        show(f"{place}{'&' if '?' in place else '?'}{urlencode(query)}")
+        show(f"{authorization_address}{'&' if '?' in authorization_address else '?'}{urlencode(query)}")
         code = await listener.code(wait_s)
         form = {
             "grant_type": "authorization_code",
@@ -154,7 +156,9 @@ def _auth_method(server: LoginPlace, client: Client) -> str:
     if not client.secret:
         return NO_SECRET
     offered = server.auth_methods or [BASIC]
-    method = client.auth_method or next((one for one in (BASIC, POST) if one in offered), offered[0])
+    method = client.auth_method or next(
+        (known_method for known_method in (BASIC, POST) if known_method in offered), offered[0]
+    )
     if method in (BASIC, POST, NO_SECRET):
         return method
     raise LoginFailed(
@@ -166,11 +170,11 @@ def _auth_method(server: LoginPlace, client: Client) -> str:
 def _token(answer: AuthAnswer) -> TokenAnswer:
     try:
         if answer.status == 200:
-            found = from_json(answer.body, TokenAnswer)
-            if found.token_type.lower() == "bearer" and found.access_token:
-                return found
+            token_answer = from_json(answer.body, TokenAnswer)
+            if token_answer.token_type.lower() == "bearer" and token_answer.access_token:
+                return token_answer
             raise LoginFailed(
-                f"the authorization server gave a token of type {visible(found.token_type, 40)}"
+                f"the authorization server gave a token of type {visible(token_answer.token_type, 40)}"
             )
     except NOT_JSON as error:
         raise LoginFailed("the authorization server's token answer can't be read") from error
@@ -184,7 +188,7 @@ async def _register(http: httpx2.AsyncClient, url: str, server: LoginPlace, addr
             "the authorization server lets no client register itself",
             hint="register one there and give --client-id (and --client-secret-env)",
         )
-    wanted = {
+    registration = {
         "client_name": "Whet",
         "redirect_uris": [address],
         "grant_types": ["authorization_code", "refresh_token"],
@@ -194,19 +198,23 @@ async def _register(http: httpx2.AsyncClient, url: str, server: LoginPlace, addr
         ),
         **({"scope": server.scope} if server.scope else {}),
     }
-    place = checked(url, endpoint, "registration_endpoint")
-    answer = await fetch(http, place, {"accept": "application/json"}, json=wanted)
-    found = as_object(answer.body if answer.status in (200, 201) else b"{}")
-    if not found.get("client_id"):
+    registration_address = checked(url, endpoint, "registration_endpoint")
+    answer = await fetch(http, registration_address, {"accept": "application/json"}, json=registration)
+    document = as_object(answer.body if answer.status in (200, 201) else b"{}")
+    if not document.get("client_id"):
         why = _why(answer.body)
         raise LoginFailed(f"the authorization server refused the registration (HTTP {answer.status}){why}")
-    said = {key: str(found.get(key) or "") for key in ("client_secret", "token_endpoint_auth_method")}
-    return Client(str(found["client_id"]), said["client_secret"], said["token_endpoint_auth_method"])
+    credentials = {
+        key: str(document.get(key) or "") for key in ("client_secret", "token_endpoint_auth_method")
+    }
+    return Client(
+        str(document["client_id"]), credentials["client_secret"], credentials["token_endpoint_auth_method"]
+    )
 
 
 def _why(body: bytes) -> str:
-    found = as_object(body)
-    words = [str(found[key]) for key in ("error", "error_description") if found.get(key)]
+    document = as_object(body)
+    words = [str(document[key]) for key in ("error", "error_description") if document.get(key)]
     return ": " + visible(": ".join(words), 300) if words else ""
 
 

@@ -83,10 +83,10 @@ async def _prompt(server: ServerCalls, arguments: Mapping[str, Any]) -> dict[str
     if not name:
         rows = [_prompt_row(row) for row in await server.listed(*LISTS["prompts"][0])]
         return _lines(rows, "there are no prompts")
-    given: object = arguments.get("arguments") or {}
-    if not isinstance(given, dict):
+    prompt_arguments: object = arguments.get("arguments") or {}
+    if not isinstance(prompt_arguments, dict):
         raise BadInput("arguments must be an object of texts")
-    filled = {key: str(value) for key, value in cast("dict[str, object]", given).items()}
+    filled = {key: str(value) for key, value in cast("dict[str, object]", prompt_arguments).items()}
     result = await server.ask("prompts/get", {"name": name, "arguments": filled})
     messages: object = result.get("messages")
     content: list[object] = []
@@ -107,16 +107,16 @@ _RUN: Mapping[str, Callable[[ServerCalls, Mapping[str, Any]], Awaitable[dict[str
 def _resource_row(row: object) -> str:
     fields = _fields(row)
     address = _words(fields, "uri") or _words(fields, "uriTemplate")
-    about = [_words(fields, key) for key in ("name", "mimeType", "description")]
-    return f"{address}  {', '.join(part for part in about if part)}".rstrip()
+    details = [_words(fields, key) for key in ("name", "mimeType", "description")]
+    return f"{address}  {', '.join(part for part in details if part)}".rstrip()
 
 
 def _prompt_row(row: object) -> str:
     fields = _fields(row)
-    wanted: object = fields.get("arguments")
+    argument_rows: object = fields.get("arguments")
     names: list[str] = []
-    for one in cast("list[object]", wanted)[:20] if isinstance(wanted, list) else ():
-        argument = _fields(one)
+    for argument_row in cast("list[object]", argument_rows)[:20] if isinstance(argument_rows, list) else ():
+        argument = _fields(argument_row)
         names.append(_words(argument, "name") + ("" if argument.get("required") is True else "?"))
     return f"{_words(fields, 'name')}({', '.join(names)})  {_words(fields, 'description')}".rstrip()
 

@@ -228,14 +228,14 @@ class Remote:
             headers = _filled(self.name, self._reach.secrets, settings.headers, "headers")
             has_key = not settings.allow_http and any(holds_key(*pair) for pair in settings.headers.items())
             return HttpTransport(self.name, settings.url, headers, self._reach, has_key=has_key)
-        given = _filled(self.name, self._reach.secrets, settings.env, "env")
+        variables = _filled(self.name, self._reach.secrets, settings.env, "env")
         cwd = Path(settings.cwd).expanduser() if settings.cwd else None
         launch = Launch(
             os.path.expanduser(settings.command),
             settings.args,
-            server_environment(os.environ, given),
+            server_environment(os.environ, variables),
             cwd,
-            frozenset(given),
+            frozenset(variables),
         )
         find = self._reach.jail
         place = None if find is None else lambda: find(self.name, settings)
@@ -276,11 +276,11 @@ class Remote:
 
     async def _list_again(self) -> None:
         try:
-            while (seen := self._news) and (connection := self.connection) and connection.failure is None:
+            while (handled := self._news) and (connection := self.connection) and connection.failure is None:
                 async with asyncio.timeout(self.settings.timeout_s):
                     self._take(await _catalogue(connection), connection)
                 await self._reach.pause(_RELIST_PAUSE_S)
-                if seen == self._news:
+                if handled == self._news:
                     return
         except (ToolError, TimeoutError) as error:
             log.warning("the MCP server %s changed its tools and can't be asked: %s", self.name, error)
@@ -291,11 +291,13 @@ class Remote:
         if catalogue == self._catalogue:
             return
         self._catalogue = catalogue
-        named = str(connection.server_info.get("name") or "")[:80]
+        server_name = str(connection.server_info.get("name") or "")[:80]
         now_ms = self._reach.clock.unix_ms()
         digest = config_digest(self.settings)
-        kept = KeptListing(digest, now_ms, catalogue.tools, catalogue.offers, named, connection.version)
-        write_kept(self._reach.home, self.name, kept)
+        listing = KeptListing(
+            digest, now_ms, catalogue.tools, catalogue.offers, server_name, connection.version
+        )
+        write_kept(self._reach.home, self.name, listing)
         self._renewed(catalogue)
 
     async def _retire(self, connection: Connection) -> None:

@@ -58,8 +58,8 @@ def as_output(
 
 def as_failure(server: str, error: ToolError) -> ToolOutput:
     """Return a server's error as a tool's output. Its text is no more trusted than a result."""
-    said = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
-    return ToolOutput(f"{_mark(server, _DATA)}\n{clean(said)}", error_kind=error.kind)
+    message = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
+    return ToolOutput(f"{_mark(server, _DATA)}\n{clean(message)}", error_kind=error.kind)
 
 
 def _mark(server: str, what: str) -> str:
@@ -80,8 +80,8 @@ def _block(block: object, images: list[ImagePart]) -> str:
         case "resource":
             return _resource(fields.get("resource"), images)
         case "resource_link":
-            named = f"{fields.get('name') or ''} {fields.get('uri') or ''}".strip()
-            return f"[a link to a resource: {named}]"
+            link_text = f"{fields.get('name') or ''} {fields.get('uri') or ''}".strip()
+            return f"[a link to a resource: {link_text}]"
         case other:
             return f"[content of the unknown type {str(other)[:40]!r}]"
 
@@ -120,11 +120,11 @@ def mismatch(value: object, schema: Mapping[str, Any], path: str = "", depth: in
         return ""
     where = path or "the result"
     kinds = schema.get("type")
-    named = (
+    type_names = (
         [kinds] if isinstance(kinds, str) else cast("list[object]", kinds) if isinstance(kinds, list) else []
     )
-    if named and not any(is_json_type(str(kind), value) for kind in named):
-        return f"{where} is {_word(value)}, not {' or '.join(map(str, named))}"[:300]
+    if type_names and not any(is_json_type(str(kind), value) for kind in type_names):
+        return f"{where} is {_word(value)}, not {' or '.join(map(str, type_names))}"[:300]
     choices: object = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
         return f"{where} is none of the values allowed"

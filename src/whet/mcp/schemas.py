@@ -124,31 +124,31 @@ def texts_of(value: object) -> list[str]:
 
 
 def _mended(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     parts = cast("dict[str, object]", schema)
     for key, value in parts.items():
         if key in _DROPPED or (key in _LIMITS and not _LIMITS[key](value)):
             continue
         if key == "items" and isinstance(value, list):  # a tuple, as in drafts before 2020-12
-            kept["prefixItems"] = [_inner(one, root) for one in cast("list[object]", value)]
+            result["prefixItems"] = [_inner(item, root) for item in cast("list[object]", value)]
         elif key in _ONE:
-            kept[key] = _inner(value, root)
+            result[key] = _inner(value, root)
         elif key in _NAMED:
-            kept[key] = _all_named(key, value, root)
+            result[key] = _all_named(key, value, root)
         elif key in _SEVERAL:
             if _is_choice(value):
-                kept[key] = [_inner(one, root) for one in cast("list[object]", value)]
+                result[key] = [_inner(item, root) for item in cast("list[object]", value)]
         else:
-            kept[key] = _leaf(key, value, root)
-    return kept
+            result[key] = _leaf(key, value, root)
+    return result
 
 
 def _all_named(key: str, value: object, root: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _Unusable(f"the {key} in its input schema are no object")
-    named = cast("dict[str, object]", value)
-    _no_hidden(list(named))
-    return {name: _inner(inner, root) for name, inner in named.items()}
+    parts = cast("dict[str, object]", value)
+    _no_hidden(list(parts))
+    return {name: _inner(inner, root) for name, inner in parts.items()}
 
 
 def _inner(value: object, root: Mapping[str, Any]) -> dict[str, Any] | bool:
@@ -189,8 +189,8 @@ def _leads_somewhere(reference: object, root: Mapping[str, Any]) -> bool:
 
 def _no_hidden(texts: list[str]) -> None:
     for text in texts:
-        if found := HIDDEN.search(text):
-            raise _Unusable(f"its input schema holds the invisible character U+{ord(found[0]):04X}")
+        if match := HIDDEN.search(text):
+            raise _Unusable(f"its input schema holds the invisible character U+{ord(match[0]):04X}")
 
 
 def _depth(value: object, level: int = 0) -> int:

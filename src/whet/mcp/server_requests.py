@@ -82,12 +82,12 @@ class ServerRequests:
             owners = {asker.owner for asker in self._askers}
             self._questions += 1
             if len(owners) == 1 and self._questions <= _MOST_QUESTIONS:
-                said = await elicit(self._server, params, self._askers[-1].ask)
+                response = await elicit(self._server, params, self._askers[-1].ask)
             else:
-                said = {"action": "cancel"}
-        if said["action"] == "cancel":
+                response = {"action": "cancel"}
+        if response["action"] == "cancel":
             self._tell(ELICITATION)
-        return said
+        return response
 
     def refuse(self, methods: Sequence[str]) -> str:
         """Return why none of these methods is executed, and notify the person of those that concern them."""

@@ -104,21 +104,23 @@ class Servers:
         If they take up too much of a prompt, two tools that find and call them come first.
         """
         self.is_stale = False
-        made: dict[str, list[Tool]] = {}
+        tools_by_server: dict[str, list[Tool]] = {}
         size = 0
         for name, listing in self.listings.items():
-            made[name] = [self._tool(name, offered) for offered in listing.offered if self._has(offered)]
-            size += sum(size_chars(tool.spec) for tool in made[name])
+            tools_by_server[name] = [
+                self._tool(name, offered) for offered in listing.offered if self._has(offered)
+            ]
+            size += sum(size_chars(tool.spec) for tool in tools_by_server[name])
         if size <= self._search_above_chars:
-            return [tool for tools in made.values() for tool in tools]
+            return [tool for tools in tools_by_server.values() for tool in tools]
         deferred = {
             name: [msgspec.structs.replace(tool, tags=tool.tags | {"deferred"}) for tool in tools]
-            for name, tools in made.items()
+            for name, tools in tools_by_server.items()
             if tools
         }
         mark = "_editor" if self._are_guests else ""
-        own = ToolFinder(deferred, TOOLSET, mark).tools()
-        return [*own, *(tool for tools in deferred.values() for tool in tools)]
+        finder_tools = ToolFinder(deferred, TOOLSET, mark).tools()
+        return [*finder_tools, *(tool for tools in deferred.values() for tool in tools)]
 
     def _has(self, offered: Offered) -> bool:
         return not any(fnmatch.fnmatchcase(offered.spec.name, pattern) for pattern in self._without)
@@ -140,15 +142,15 @@ class Servers:
         self._reach.guardian.close()
 
     async def _learn(self, name: str, remote: Remote) -> None:
-        kept = read_kept(self._reach.home, name, remote.settings)
-        if kept is not None and (kept.tools or kept.offers or not kept.failure):
-            self.listings[name] = read_listing(name, remote.settings, kept.catalogue)
+        stored = read_kept(self._reach.home, name, remote.settings)
+        if stored is not None and (stored.tools or stored.offers or not stored.failure):
+            self.listings[name] = read_listing(name, remote.settings, stored.catalogue)
             self._known.add(name)
             return
         self.listings[name] = Listing()
         now_ms = self._reach.clock.unix_ms()
-        if kept is not None and now_ms - kept.at_ms < RETRY_AFTER_MS:
-            self._failed(name, f"{kept.failure} (tried a short while ago)")
+        if stored is not None and now_ms - stored.at_ms < RETRY_AFTER_MS:
+            self._failed(name, f"{stored.failure} (tried a short while ago)")
             return
         try:
             catalogue = await remote.catalogue()
@@ -199,20 +201,26 @@ class Servers:
             return
         self.listings[name] = listing
         self.is_stale: bool = True
-        now = {one.spec.name: one.spec for one in listing.offered}
-        changed = _difference({one.spec.name: one.spec for one in before.offered}, now)
+        now = {tool.spec.name: tool.spec for tool in listing.offered}
+        changed = _difference({tool.spec.name: tool.spec for tool in before.offered}, now)
         if changed and name in self._known:
             self._tell(f"MCP server {name} has changed its tools ({changed}); new sessions see them")
 
     def _changes(self, specs: Sequence[ToolSpec]) -> list[str]:
         lines: list[str] = []
-        known = {one.spec.name: one.spec for listing in self.listings.values() for one in listing.offered}
-        brought = self._are_guests
+        specs_by_name = {
+            tool.spec.name: tool.spec for listing in self.listings.values() for tool in listing.offered
+        }
+        is_guest = self._are_guests
         names = [spec.name for spec in specs if spec.name.startswith(PREFIX)]
-        mine = {name for name in names if name.startswith(PREFIX + GUEST) == brought}
+        mine = {name for name in names if name.startswith(PREFIX + GUEST) == is_guest}
         frozen = {spec.name: spec for spec in specs if spec.name in mine}
-        changed = [name for name, spec in frozen.items() if name in known and not _same(spec, known[name])]
-        gone = [name for name in frozen if name not in known]
+        changed = [
+            name
+            for name, spec in frozen.items()
+            if name in specs_by_name and not _same(spec, specs_by_name[name])
+        ]
+        gone = [name for name in frozen if name not in specs_by_name]
         if changed:
             names = _names(changed)
             lines.append(f"MCP: {names} changed since this session began; it keeps what it began with")
@@ -242,8 +250,8 @@ def _same(one: ToolSpec, other: ToolSpec) -> bool:
 
 
 def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+    joined = ", ".join(names[:5])
+    return f"{joined} and {len(names) - 5} more" if len(names) > 5 else joined
 
 
 _EVERY_S = 0.2
@@ -274,12 +282,14 @@ class ProgressLines:
 
 def progress_line(params: dict[str, Any]) -> str:
     """Format progress as `3 of 10: message`, or return an empty string if it says nothing."""
-    done, total, said = params.get("progress"), params.get("total"), params.get("message")
+    done, total, message = params.get("progress"), params.get("total"), params.get("message")
     numbers = f"{done:g}" if _is_number(done) else ""
     if numbers and _is_number(total):
         numbers += f" of {total:g}"
     text = (
-        mask(" ".join(clean(said[: _LINE_CHARS * 2]).split()))[:_LINE_CHARS] if isinstance(said, str) else ""
+        mask(" ".join(clean(message[: _LINE_CHARS * 2]).split()))[:_LINE_CHARS]
+        if isinstance(message, str)
+        else ""
     )
     return ": ".join(part for part in (numbers, text) if part)
 

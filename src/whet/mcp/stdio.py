@@ -57,8 +57,8 @@ class ServerJail(msgspec.Struct, frozen=True):
 def server_environment(source: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """Return a server's environment: the few variables of `source` that any program needs, and
     `additions`."""
-    kept = {k: v for k, v in source.items() if k in _PASSED or k.startswith("LC_")}
-    return {**kept, **given}
+    passed = {k: v for k, v in source.items() if k in _PASSED or k.startswith("LC_")}
+    return {**passed, **given}
 
 
 def _start_jailed(launch: Launch, place: ServerJail) -> Started:
@@ -82,12 +82,12 @@ class _Pipe(asyncio.Protocol):
         self._size = 0
 
     def data_received(self, data: bytes) -> None:
-        *ends, rest = data.split(b"\n")
+        *ends, partial = data.split(b"\n")
         for end in ends:
             self._take(end)
             self._finish()
-        if rest:
-            self._take(rest)
+        if partial:
+            self._take(partial)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended.set()
@@ -210,22 +210,22 @@ class StdioTransport:
 
     def explain(self) -> str:
         """Return its output that was not a message, and its last line on stderr."""
-        said: list[str] = []
+        statements: list[str] = []
         if self._too_large:
-            said.append(f"it sent a message of {self._too_large:,} bytes, which was dropped")
+            statements.append(f"it sent a message of {self._too_large:,} bytes, which was dropped")
         if self._garbage:
-            one = self._garbage == 1
+            is_single = self._garbage == 1
             lines = (
                 "a line that is no message"
-                if one
+                if is_single
                 else f"{self._garbage:,} lines that are no messages, the first"
             )
-            said.append(f"it printed {lines}: {self._first_garbage!r}")
+            statements.append(f"it printed {lines}: {self._first_garbage!r}")
         if (last := self._stderr_line()) and not self._has_quoted:
-            said.append(f"its last line on stderr: {last}")
+            statements.append(f"its last line on stderr: {last}")
         if self._place is not None and (refused := self._place.jail.take_refused()):
-            said.append(f"the sandbox did not let it reach {', '.join(dict.fromkeys(refused))}")
-        return "; ".join(said)
+            statements.append(f"the sandbox did not let it reach {', '.join(dict.fromkeys(refused))}")
+        return "; ".join(statements)
 
     async def aclose(self) -> None:
         """Close stdin, wait briefly, then end the group."""
@@ -291,8 +291,8 @@ class StdioTransport:
     def _stderr_line(self) -> str:
         lines = self._tail.kept.decode("utf-8", "replace").strip().splitlines()
         # our own errors end with a hint line
-        said = [line for line in lines if not line.startswith("hint:")] or lines
-        return mask(said[-1].strip())[:300] if said else ""
+        useful = [line for line in lines if not line.startswith("hint:")] or lines
+        return mask(useful[-1].strip())[:300] if useful else ""
 
     def _last_words(self) -> str:
         last = self._stderr_line()

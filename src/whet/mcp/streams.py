@@ -57,15 +57,15 @@ class Streams:
         A cut stream is resumed if its events have ids, for as long as the call may take. Raises
         ServerFailed, WireError.
         """
-        place, failures = StreamCursor(), 0
+        cursor, failures = StreamCursor(), 0
         with contextlib.suppress(httpx2.TransportError):  # a cut; it is resumed below
-            await self._read(response, place, answer.done)
-        while not answer.done() and place.last_id and failures < _RESUMES:
-            await self._pause(place.pause_s)
-            heard = await self._again(place, answer.done)
-            if heard == "refused":
+            await self._read(response, cursor, answer.done)
+        while not answer.done() and cursor.last_id and failures < _RESUMES:
+            await self._pause(cursor.pause_s)
+            result = await self._again(cursor, answer.done)
+            if result == "refused":
                 return
-            failures = failures + 1 if heard == "failed" else 0
+            failures = failures + 1 if result == "failed" else 0
 
     def stand(self) -> None:
         """Start reading the server's messages between calls, if it sends any."""
@@ -79,17 +79,17 @@ class Streams:
             await asyncio.wait({self._standing})
 
     async def _stand(self) -> None:
-        place, silences = StreamCursor(), 0
+        cursor, silences = StreamCursor(), 0
         while True:
             try:
-                heard = await self._again(place, lambda: False)
+                result = await self._again(cursor, lambda: False)
             except (ToolError, WireError) as error:
                 log.warning("the MCP server %s is not heard between calls: %s", self._name, error.message)
                 return
-            if heard == "refused":
+            if result == "refused":
                 return
-            silences = 0 if heard == "something" else min(silences + 1, 6)
-            await self._pause(min(_LONGEST_PAUSE_S, max(place.pause_s, 2.0**silences - 1)))
+            silences = 0 if result == "something" else min(silences + 1, 6)
+            await self._pause(min(_LONGEST_PAUSE_S, max(cursor.pause_s, 2.0**silences - 1)))
 
     async def _again(self, place: StreamCursor, is_done: Callable[[], bool]) -> Heard:
         """Open the stream after `cursor` and read it to its end."""

@@ -31,5 +31,5 @@ def clean(text: str) -> str:
 def orders_in(text: str) -> str:
     """Return a part that reads like an order to the assistant, or an empty string. Look-alike letters and
     spaces don't hide it."""
-    found = _ORDERS.search(re.sub(r"[ \t]+", " ", latin(clean(text))))
-    return found[0][:80] if found else ""
+    match = _ORDERS.search(re.sub(r"[ \t]+", " ", latin(clean(text))))
+    return match[0][:80] if match else ""

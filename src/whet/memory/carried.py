@@ -38,13 +38,15 @@ def names_own(ran: SourceText, transcript: QuotableTranscript) -> bool:
     Those are addresses and repositories that the person typed before, and packages that the person or a
     local tool named before.
     """
-    places, packages = fetched_places(ran.call), fetched_packages(ran.call)
+    addresses, packages = fetched_places(ran.call), fetched_packages(ran.call)
     before = [s for s in transcript.sources if s.seq < ran.seq]
     typed = "\n".join(s.folded for s in before if s.tier == "user")
-    if places and all(re.search(rf"(?<![\w./-]){re.escape(one)}(?![\w/-])", typed) for one in places):
+    if addresses and all(
+        re.search(rf"(?<![\w./-]){re.escape(address)}(?![\w/-])", typed) for address in addresses
+    ):
         return True
-    there = _worded(s.folded for s in before if s.tier in ("user", "observed")) if packages else ""
-    return packages is not None and all(f" {name} " in there for name in packages)
+    known_words = _worded(s.folded for s in before if s.tier in ("user", "observed")) if packages else ""
+    return packages is not None and all(f" {name} " in known_words for name in packages)
 
 
 def carried_over(ran: SourceText, transcript: QuotableTranscript) -> str:
@@ -63,21 +65,21 @@ def laundered(connection: apsw.Connection, session_id: str, one: Pointed) -> str
     Either a file that it names (as a search hit does) came from elsewhere, or another session wrote the
     line into the file: copied from untrusted text, or in the assistant's own words.
     """
-    own, own_key = sessions.get(connection, session_id), sessions.key_of(connection, session_id)
+    session, own_key = sessions.get(connection, session_id), sessions.key_of(connection, session_id)
     ran = one.source
     hits = _HIT.findall(one.unit) if ran.is_command or "search" in tags_of(ran.tool) else []
-    if why := provenance.FileOrigins(connection, own.workspace).why_any_foreign(hits):
+    if why := provenance.FileOrigins(connection, session.workspace).why_any_foreign(hits):
         return why
     for path in (*hits, *(read(ran.call).files if ran.is_command else [ran.call])):
         name = path.rpartition("/")[2]
-        for past in calls.naming(connection, own.workspace, name) if len(name) >= _CARRIED_WORDS else ():
+        for past in calls.naming(connection, session.workspace, name) if len(name) >= _CARRIED_WORDS else ():
             if past.key == own_key or "edits" not in tags_of(past.name):
                 continue
             texts = texts_of(arguments_of(past.arguments))
             lines = [line for line in one.unit.splitlines() if any(fold(line) in fold(x) for x in texts)]
-            there = load_key(connection, past.key) if lines else None
-            wrote = next((s for s in there.sources if s.seq == past.seq), None) if there else None
-            if there and wrote and any(_carried(line, wrote, there) for line in lines):
+            other = load_key(connection, past.key) if lines else None
+            source = next((s for s in other.sources if s.seq == past.seq), None) if other else None
+            if other and source and any(_carried(line, source, other) for line in lines):
                 return f"another session wrote into {path} what untrusted text said"
             if any(map(units.speaks, lines)):
                 return f"the assistant wrote it into {path} in another session"

@@ -39,7 +39,7 @@ class Replay(msgspec.Struct, frozen=True):
 
 def steps_of(text: str) -> list[str]:
     """Return the commands of a procedure's numbered steps, in order."""
-    return [found[2] for found in _STEP.finditer(text)]
+    return [match[2] for match in _STEP.finditer(text)]
 
 
 def is_new_procedure(before: str, after: str) -> bool:
@@ -58,7 +58,7 @@ def cases_of(
 
     rows = ledger.select(connection, profile=profile, kind="skill", item=name, states=("active",))
     ids = dict.fromkeys(quote.session_id for row in reversed(rows) for quote in row.evidence)
-    found: list[SkillCase] = []
+    cases: list[SkillCase] = []
     for session_id in filter(None, ids):
         try:
             if sessions.get(connection, session_id).private:
@@ -68,24 +68,28 @@ def cases_of(
             continue
         # A call that repeats untrusted text may have worked, but is not a step of a procedure.
         done = session.results()
-        own = [one for one in done if one.failed or (one.ran_well and not carried_over(one, session))]
-        ran = tuple((" ".join(kept(one).split()), one.failed) for one in own)
-        said = next((one.text for one in session.sources if one.tier == "user"), "")
-        found.append(SkillCase(session_id, units.sentences(said)[0] if said else "", ran))
-    return found
+        results = [
+            source
+            for source in done
+            if source.failed or (source.ran_well and not carried_over(source, session))
+        ]
+        ran = tuple((" ".join(kept(source).split()), source.failed) for source in results)
+        request = next((source.text for source in session.sources if source.tier == "user"), "")
+        cases.append(SkillCase(session_id, units.sentences(request)[0] if request else "", ran))
+    return cases
 
 
 def replay(steps: Sequence[str], case: SkillCase) -> Replay:
     """Replay a procedure on a case's recorded commands."""
-    shown: list[str] = []
+    succeeded: list[str] = []
     failed: list[str] = []
     at = 0
     for step in steps:
         fits = [n for n, (ran, _) in enumerate(case.commands) if ran == step or entries.filled(step, ran)]
         good = [n for n in fits if not case.commands[n][1] and n >= at]
         if good:
-            shown.append(step)
+            succeeded.append(step)
             at = good[0] + 1
         elif fits and case.commands[fits[-1]][1]:
             failed.append(step)
-    return Replay(case, tuple(shown), tuple(failed))
+    return Replay(case, tuple(succeeded), tuple(failed))

@@ -65,8 +65,8 @@ class Changes:
 
     def keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
         """Store a refused change of a review, so that the person can look at it and accept a note by hand."""
-        made = request.content and request.evidence and not isinstance(error, Repeated)
-        if origin.write_origin != "review" or not made or not origin.tool_call_id:
+        is_claim = request.content and request.evidence and not isinstance(error, Repeated)
+        if origin.write_origin != "review" or not is_claim or not origin.tool_call_id:
             return
         row = msgspec.structs.replace(
             self._row(request, origin, GateVerdict("untrusted"), EntryChange("", mask(request.content))),
@@ -84,8 +84,8 @@ class Changes:
 
             def work(connection: apsw.Connection, planned: _Planned = planned) -> LedgerRow | None:
                 by = planned.row.origin
-                if made := ledger.by_call(connection, by.session_id, by.tool_call_id):
-                    return made
+                if existing := ledger.by_call(connection, by.session_id, by.tool_call_id):
+                    return existing
                 if planned.there and planned.there(connection) != planned.base:
                     return None  # it changed between being read and being written
                 for content in planned.texts:
@@ -107,7 +107,7 @@ class Changes:
         edit: EntryChange | SkillPlan,
     ) -> NewRow:
         is_note = isinstance(request, MemoryRequest)
-        said = request.content if is_note else request.content or request.new_string
+        content = request.content if is_note else request.content or request.new_string
         state: State = "quarantined" if verdict.trust == "untrusted" else "active"
         return NewRow(
             kind="memory" if is_note else "skill",
@@ -123,7 +123,7 @@ class Changes:
             trust=verdict.trust,
             reason=request.reason or verdict.why,
             profile=self._profile,
-            remark=said if verdict.text else "",
+            remark=content if verdict.text else "",
         )
 
     def _note(self, request: MemoryRequest, origin: Origin) -> _Planned:
@@ -142,20 +142,20 @@ class Changes:
         """Return the request with the entry's real text, if the model named the entry by its own earlier
         wording."""
         part = notes.fold(request.old_text)
-        if not part or any(part in notes.fold(one) for one in existing):
+        if not part or any(part in notes.fold(entry) for entry in existing):
             return request
         rows = self._database.read_now(
             lambda db: ledger.select(db, profile=self._profile, kind="memory", item=request.target)
         )
-        meant = (row.after for row in rows if part in notes.fold(row.remark) and row.after in existing)
-        return msgspec.structs.replace(request, old_text=next(meant, request.old_text))
+        matches = (row.after for row in rows if part in notes.fold(row.remark) and row.after in existing)
+        return msgspec.structs.replace(request, old_text=next(matches, request.old_text))
 
     def _note_verdict(self, request: MemoryRequest, origin: Origin, existing: tuple[str, ...]) -> GateVerdict:
         if request.action == "remove":
             return GateVerdict("user")
         if request.action == "replace":
             old = notes.fold(request.old_text)
-            existing = tuple(one for one in existing if old not in notes.fold(one))
+            existing = tuple(entry for entry in existing if old not in notes.fold(entry))
         claim = Claim("memory", request.content, request.evidence, existing=existing, target=request.target)
         return self._judge(claim, origin)
 
@@ -165,25 +165,25 @@ class Changes:
 
         hashes, files = self._database.read_now(lambda db: (there(db), settling.texts(db, there(db))))
         by_hand = origin.write_origin in ("user", "import")
-        made = skill_changes.plan(files, request, by_hand=by_hand)
+        plan = skill_changes.plan(files, request, by_hand=by_hand)
         self._check_owner(request, origin)
-        verdict = self._skill_verdict(request, origin, made)
+        verdict = self._skill_verdict(request, origin, plan)
         if verdict.text:
-            made = skill_changes.from_sources(files, made, request.name, (verdict.text, verdict.about))
-        after = {path: "" if content is None else digest(content) for path, content in made.files.items()}
+            plan = skill_changes.from_sources(files, plan, request.name, (verdict.text, verdict.about))
+        after = {path: "" if content is None else digest(content) for path, content in plan.files.items()}
         root = f"skills/{request.name}/"
         row = msgspec.structs.replace(
-            self._row(request, origin, verdict, made),
+            self._row(request, origin, verdict, plan),
             changes=tuple(FileChange(root + path, hashes.get(path, ""), key) for path, key in after.items()),
             base_hash=skill_changes.tree_hash(hashes),
             hash=skill_changes.tree_hash({**hashes, **after}),
         )
-        texts = [content for content in made.files.values() if content is not None]
+        texts = [content for content in plan.files.values() if content is not None]
         return _Planned(row, hashes, there, texts)
 
     def _skill_verdict(self, request: SkillRequest, origin: Origin, made: SkillPlan) -> GateVerdict:
-        said = (made.learned, request.evidence)
-        return self._judge(Claim("skill", *said, known=made.before, is_verbatim=made.is_file), origin)
+        parts = (made.learned, request.evidence)
+        return self._judge(Claim("skill", *parts, known=made.before, is_verbatim=made.is_file), origin)
 
     def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:
         if self.instead is not None:
@@ -226,8 +226,8 @@ def _written(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[st
         return request
     from whet.memory.entries import subject  # noqa: PLC0415 - the gate is there by now
 
-    made = msgspec.structs.replace(request, content=verdict.text)
-    older = [one for one in existing if subject(one) == subject(verdict.text)]
+    updated = msgspec.structs.replace(request, content=verdict.text)
+    older = [entry for entry in existing if subject(entry) == subject(verdict.text)]
     if request.action != "add" or len(older) != 1:
-        return made
-    return msgspec.structs.replace(made, action="replace", old_text=older[0])
+        return updated
+    return msgspec.structs.replace(updated, action="replace", old_text=older[0])

@@ -46,12 +46,12 @@ class LearningService:
 
     def for_person(self, name: str, folder: Path) -> LearningService:
         """Return the learning service of another person, with separate notes and skills."""
-        own = self.reader
-        desk = LearningService(
-            MemoryReader(own.database, own.clock, folder, (own.limits, own.review), profile=name)
+        reader = self.reader
+        learning = LearningService(
+            MemoryReader(reader.database, reader.clock, folder, (reader.limits, reader.review), profile=name)
         )
-        desk.changes.trusted_tools = self.changes.trusted_tools
-        return desk
+        learning.changes.trusted_tools = self.changes.trusted_tools
+        return learning
 
     async def hand_in(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         """Make one change to the notes or a skill. On return it is durable, and its file is written or
@@ -139,11 +139,11 @@ class LearningService:
 
     def _made(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         by = (origin.session_id, origin.tool_call_id)
-        made = self.database.read_now(lambda db: ledger.by_call(db, *by))
-        if made is not None and made.state == "refused" and not made.changes:
-            return WriteOutcome(False, "refused", made.reason)
-        if made is not None:
-            return told(made, self._room_used(made, origin))
+        earlier = self.database.read_now(lambda db: ledger.by_call(db, *by))
+        if earlier is not None and earlier.state == "refused" and not earlier.changes:
+            return WriteOutcome(False, "refused", earlier.reason)
+        if earlier is not None:
+            return told(earlier, self._room_used(earlier, origin))
         if origin.write_origin == "review" and self.reader.review.writes == "off":
             raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
         row = self.changes.enter(request, origin)

@@ -44,7 +44,7 @@ def swap(path: Path, expected: str, content: bytes | None) -> None:
     lost. Raises Moved if the file is not as expected and nothing was changed; StoreUnwritable,
     ConfigError.
     """
-    aside, fresh = (path.with_name(f".{path.name}.{what}") for what in ("before", "new"))
+    aside, fresh = (path.with_name(f".{path.name}.{suffix}") for suffix in ("before", "new"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if path.is_symlink() or path.is_dir():
@@ -96,8 +96,8 @@ def _set_aside(path: Path, aside: Path, expected: str) -> None:
         if expected:
             raise Moved from None
         return
-    there = read(aside)
-    if there is None or digest(there) != expected:
+    content = read(aside)
+    if content is None or digest(content) != expected:
         restore_aside(path)
         raise Moved
 

@@ -58,12 +58,12 @@ class Effect(msgspec.Struct, frozen=True):
 
 def by_session(turns: Iterable[TurnOutcome]) -> dict[str, Sums]:
     """Sum up each session's turns."""
-    found: dict[str, Sums] = {}
+    sums: dict[str, Sums] = {}
     for turn in turns:
-        old = found.get(turn.session_id, Sums())
+        old = sums.get(turn.session_id, Sums())
         calls, failed = old.calls + turn.calls, old.failed_calls + turn.failed_calls
-        found[turn.session_id] = Sums(1, max(old.troubled, int(turn.had_trouble)), calls, failed)
-    return found
+        sums[turn.session_id] = Sums(1, max(old.troubled, int(turn.had_trouble)), calls, failed)
+    return sums
 
 
 def effects(
@@ -84,12 +84,12 @@ def effects(
         if use.session_id in ended:
             by_item.setdefault((use.item.kind, use.item.name, use.item.hash), []).append(use)
     confidence = 1 - 0.05 / max(len(by_item), 1)
-    found = [
+    results = [
         _effect(group, ended, confidence, (loaded or {}).get(key[1:], 0), current is None or key in current)
         for key, group in by_item.items()
     ]
     order = {"hurts": 0, "helps": 1, "no evidence": 2}
-    return sorted(found, key=lambda one: (order[one.finding], -one.shown.sessions, one.item.name))
+    return sorted(results, key=lambda one: (order[one.finding], -one.shown.sessions, one.item.name))
 
 
 async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
@@ -109,22 +109,22 @@ async def of_desk(desk: LearningService, kinds: Sequence[ItemKind]) -> list[Effe
 def _effect(
     uses: list[ItemUse], ended: Mapping[str, Sums], confidence: float, loaded: int, current: bool
 ) -> Effect:
-    shown = _sums(ended[use.session_id] for use in uses if not use.held_out)
+    with_item = _sums(ended[use.session_id] for use in uses if not use.held_out)
     by_chance = [use for use in uses if use.randomised]
-    held = _sums(ended[use.session_id] for use in by_chance if use.held_out)
-    if held.sessions:
-        kept = _sums(ended[use.session_id] for use in by_chance if not use.held_out)
-        basis, a, b = "hold-out", kept, held
+    control = _sums(ended[use.session_id] for use in by_chance if use.held_out)
+    if control.sessions:
+        treated = _sums(ended[use.session_id] for use in by_chance if not use.held_out)
+        basis, a, b = "hold-out", treated, control
     else:
-        known = {use.session_id for use in uses}
-        b = _sums(outcome for session, outcome in ended.items() if session not in known)
-        basis, a = ("observed", shown) if b.sessions else ("none", shown)
+        session_ids = {use.session_id for use in uses}
+        b = _sums(outcome for session, outcome in ended.items() if session not in session_ids)
+        basis, a = ("observed", with_item) if b.sessions else ("none", with_item)
     gap = rate_difference(a.troubled, a.sessions, b.troubled, b.sessions, confidence)
     enough = min(a.sessions, b.sessions) >= LEAST_SESSIONS
     finding: Finding = "no evidence"
     if enough and not gap.spans_zero:
         finding = "hurts" if gap.low > 0 else "helps"
-    return Effect(uses[0].item, shown, b, basis, gap, finding, loaded, current)
+    return Effect(uses[0].item, with_item, b, basis, gap, finding, loaded, current)
 
 
 def _sums(ended: Iterable[Sums]) -> Sums:

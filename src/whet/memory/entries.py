@@ -22,21 +22,25 @@ _DATED = re.compile(r"\s*\((?:said |asked |checked )?\d{4}-\d\d-\d\d\)")
 
 def entry(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> str:
     """Return the note for the passages, in the session's order. `forms` are commands with placeholders."""
-    failed = [one for one in pointed if one.source.failed]
-    rest = [one for one in pointed if not one.source.failed]
-    body = "; ".join(_grouped(rest, named))
+    failed = [passage for passage in pointed if passage.source.failed]
+    successes = [passage for passage in pointed if not passage.source.failed]
+    body = "; ".join(_grouped(successes, named))
     if not failed:
         return body
-    wrong = "; ".join(_failing(one) for one in failed)
+    wrong = "; ".join(_failing(passage) for passage in failed)
     return f"{SAID_PITFALL}{wrong}. Then: {body}"
 
 
 def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
     """Return a skill's lines for the passages: numbered steps for calls that succeeded, then statements, then
     failures."""
-    failed = [one for one in pointed if one.source.failed]
-    done = [one for one in pointed if not one.source.failed and (one.source.is_command or not one.unit)]
-    other = [one for one in pointed if not one.source.failed and one not in done]
+    failed = [passage for passage in pointed if passage.source.failed]
+    done = [
+        passage
+        for passage in pointed
+        if not passage.source.failed and (passage.source.is_command or not passage.unit)
+    ]
+    other = [passage for passage in pointed if not passage.source.failed and passage not in done]
     commands = _commands(done, named)
     lines: list[str] = []
     for number, source in enumerate(_sources(done), 1):
@@ -46,7 +50,7 @@ def steps(pointed: Sequence[Pointed], named: Sequence[str] = ()) -> list[str]:
         proof = _quoted([o for o in done if o.source is source]) if commands.get(call, "") == call else ""
         lines.append(f"{number}. {step}" + (f" → {proof}" if proof else ""))
     lines += [f"- {text}" for text in _grouped(other, named)]
-    lines += [f"- Fails: {_failing(one)}" for one in failed]
+    lines += [f"- Fails: {_failing(passage)}" for passage in failed]
     return lines
 
 
@@ -68,20 +72,20 @@ def _failing(one: Pointed) -> str:
 
 def _grouped(pointed: Sequence[Pointed], named: Sequence[str]) -> list[str]:
     """Return one text for each source, its statements in order."""
-    found: list[str] = []
+    texts: list[str] = []
     commands = _commands(pointed, named)
     for source in _sources(pointed):
-        said = _quoted([one for one in pointed if one.source is source])
+        quote = _quoted([passage for passage in pointed if passage.source is source])
         if source.role == "user":
-            found.append(f"{said} (said {source.day})" if source.day else said)
+            texts.append(f"{quote} (said {source.day})" if source.day else quote)
             continue
-        place = ticked(commands[kept(source)]) if source.is_command else source.call
+        label = ticked(commands[kept(source)]) if source.is_command else source.call
         if source.tier == "user":
-            place = f"asked “{place}”"
+            label = f"asked “{label}”"
         between = " →" if source.is_command else ":"
-        shown = f"{place}{between} {said}" if said else f"{place} worked"
-        found.append(f"{shown} ({source.day})" if source.day else shown)
-    return found
+        text = f"{label}{between} {quote}" if quote else f"{label} worked"
+        texts.append(f"{text} ({source.day})" if source.day else text)
+    return texts
 
 
 def _commands(pointed: Sequence[Pointed], named: Sequence[str]) -> dict[str, str]:
@@ -91,19 +95,19 @@ def _commands(pointed: Sequence[Pointed], named: Sequence[str]) -> dict[str, str
     the same command also ran with another word in one position.
     """
     ran = [kept(source) for source in _sources(pointed) if source.is_command]
-    given = {one: next(filter(None, (filled(form, one) for form in named)), "") for one in ran}
-    return {one: form or _varied(one, ran) for one, form in given.items()}
+    labels = {command: next(filter(None, (filled(form, command) for form in named)), "") for command in ran}
+    return {command: form or _varied(command, ran) for command, form in labels.items()}
 
 
 def _sources(pointed: Sequence[Pointed]) -> list[SourceText]:
-    each = {id(one.source): one.source for one in pointed}
+    each = {id(passage.source): passage.source for passage in pointed}
     return sorted(each.values(), key=lambda source: source.seq)
 
 
 def _quoted(pointed: Sequence[Pointed]) -> str:
-    texts = dict.fromkeys(_flat(one) for one in pointed if one.unit)
-    kept = [text for text in texts if not any(text != other and text in other for other in texts)]
-    return " … ".join(f"“{text}”" for text in kept)
+    texts = dict.fromkeys(_flat(passage) for passage in pointed if passage.unit)
+    longest = [text for text in texts if not any(text != other and text in other for other in texts)]
+    return " … ".join(f"“{text}”" for text in longest)
 
 
 def _flat(one: Pointed) -> str:
@@ -116,18 +120,18 @@ def filled(form: str, command: str) -> str:
 
     A placeholder at the end may match several words; options after it are kept.
     """
-    wanted, given = form.split(), command.split()
-    if not any(map(units.PLACEHOLDER.fullmatch, wanted)):
+    form_words, words = form.split(), command.split()
+    if not any(map(units.PLACEHOLDER.fullmatch, form_words)):
         return ""
-    for at in range(len(given) - len(wanted) + 1):
-        pairs = zip(wanted, given[at:], strict=False)
+    for at in range(len(words) - len(form_words) + 1):
+        pairs = zip(form_words, words[at:], strict=False)
         if not all(units.PLACEHOLDER.fullmatch(w) or w == g for w, g in pairs):
             continue
-        rest = given[at + len(wanted) :]
-        while rest and units.PLACEHOLDER.fullmatch(wanted[-1]) and not _OPTION.match(rest[0]):
-            rest = rest[1:]
-        if all(map(_OPTION.match, rest)):
-            return " ".join([*given[:at], *wanted, *rest])
+        options = words[at + len(form_words) :]
+        while options and units.PLACEHOLDER.fullmatch(form_words[-1]) and not _OPTION.match(options[0]):
+            options = options[1:]
+        if all(map(_OPTION.match, options)):
+            return " ".join([*words[:at], *form_words, *options])
     return ""
 
 
@@ -143,7 +147,9 @@ def _varied(command: str, commands: Sequence[str]) -> str:
         if len(words) < 2 or theirs[:-1] != words[:-1] or other == command:
             continue
         pair = (words[-1], theirs[-1])
-        rest = {word for each in commands if each.split()[:-1] != words[:-1] for word in each.split()[1:]}
-        if units.shape(pair[0]) == units.shape(pair[1]) or rest.issuperset(pair):
+        arguments = {
+            word for each in commands if each.split()[:-1] != words[:-1] for word in each.split()[1:]
+        }
+        if units.shape(pair[0]) == units.shape(pair[1]) or arguments.issuperset(pair):
             return " ".join([*words[:-1], "<ITEM>"])
     return command

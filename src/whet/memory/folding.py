@@ -43,14 +43,14 @@ def fold(text: str) -> str:
 def decoded(text: str) -> str:
     """Return the text with its encoded values decoded in every way a program might: base64, hexadecimal,
     escapes, reversed letters, ROT13."""
-    found = [text[::-1], codecs.encode(text, "rot13"), _ESCAPED.sub(_unescaped, text)]
+    texts = [text[::-1], codecs.encode(text, "rot13"), _ESCAPED.sub(_unescaped, text)]
     for code in set(_ENCODED.findall(text)):
         with suppress(ValueError):
-            found.append(bytes.fromhex(code).decode())
+            texts.append(bytes.fromhex(code).decode())
         with suppress(ValueError):
             padded = code.translate(_URL_SAFE) + "=="  # surplus padding does no harm
-            found.append(base64.urlsafe_b64decode(padded).decode())
-    return "\n".join(found)
+            texts.append(base64.urlsafe_b64decode(padded).decode())
+    return "\n".join(texts)
 
 
 def _unescaped(found: re.Match[str]) -> str:
@@ -59,7 +59,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 def unmarked(text: str) -> str:
     """Return the text without combining marks, which occur inside the words of many scripts."""
-    return text if text.isascii() else "".join(one for one in text if unicodedata.category(one)[0] != "M")
+    return text if text.isascii() else "".join(char for char in text if unicodedata.category(char)[0] != "M")
 
 
 def worded(text: str) -> str:
@@ -89,14 +89,14 @@ def find_folded(text: str, wanted: str) -> tuple[int, int] | None:
     """
     skip = {at for match in _ANSI.finditer(text) for at in range(*match.span())}
     chars: list[str] = []
-    places: list[int] = []
+    offsets: list[int] = []
     for at, char in enumerate(text):
         if at in skip:
             continue
-        for one in _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", char).translate(_TYPOGRAPHY)).lower():
-            put = " " if one.isspace() else one
+        for folded in _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", char).translate(_TYPOGRAPHY)).lower():
+            put = " " if folded.isspace() else folded
             if put != " " or (chars and chars[-1] != " "):
                 chars.append(put)
-                places.append(at)
+                offsets.append(at)
     start = "".join(chars).find(wanted)
-    return None if start < 0 else (places[start], places[start + len(wanted) - 1] + 1)
+    return None if start < 0 else (offsets[start], offsets[start + len(wanted) - 1] + 1)

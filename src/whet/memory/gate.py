@@ -44,9 +44,11 @@ def judge_given(claim: Claim, *, is_brought: bool) -> GateVerdict:
     """
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
-    mine, *there = (fold(one).removeprefix("pitfall: ").rstrip(".") for one in (claim.text, *claim.existing))
-    if mine and mine in there:
-        raise _known(claim.existing[there.index(mine)])
+    mine, *known_texts = (
+        fold(text).removeprefix("pitfall: ").rstrip(".") for text in (claim.text, *claim.existing)
+    )
+    if mine and mine in known_texts:
+        raise _known(claim.existing[known_texts.index(mine)])
     if is_brought and (host := outside(claim.text)):
         return GateVerdict("untrusted", why=f"it was written elsewhere and names {host}")
     return GateVerdict("user")
@@ -70,16 +72,16 @@ def judge_stored(
         if database.read_now(lambda db, one=session_id: sessions.get(db, one)).private:
             raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
         one = database.read_now(lambda db, one=session_id: load(db, one, trusted_tools))
-        there = tuple(quote for quote in claim.quotes if one.point(quote, is_step=claim.kind == "skill"))
-        if best is None or len(there) > len(best[0]):
-            best = there, one
-        if there == claim.quotes:
+        matches = tuple(quote for quote in claim.quotes if one.point(quote, is_step=claim.kind == "skill"))
+        if best is None or len(matches) > len(best[0]):
+            best = matches, one
+        if matches == claim.quotes:
             break
     assert best is not None  # a lesson always belongs to a session
-    there, transcript = best
+    matches, transcript = best
     transcript.laundered = lambda one: database.read_now(lambda db: laundered(db, transcript.session_id, one))
-    if there and len(session_ids) > 1:
-        claim = msgspec.structs.replace(claim, quotes=there)
+    if matches and len(session_ids) > 1:
+        claim = msgspec.structs.replace(claim, quotes=matches)
     return judge(claim, transcript, foreground=foreground)
 
 
@@ -88,34 +90,34 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     acceptable."""
     if claim.is_verbatim:
         return _verbatim(claim, transcript)
-    pointed = _pointed(claim, transcript, foreground=foreground)
+    passages = _pointed(claim, transcript, foreground=foreground)
     if claim.kind == "skill":
-        pointed += _named_calls(claim.text, pointed, transcript)
-    pointed += filter(None, map(transcript.replied, pointed))
-    usable = _with_remedy([_usable(one, claim, transcript) for one in pointed], transcript)
-    is_pitfall = any(one.source.failed for one in usable)
-    pointed = [_without_prose(one, claim, transcript, is_pitfall=is_pitfall) for one in usable]
-    pointed += _named_by_errors(pointed, transcript)
-    _refuse_elsewhere(claim, pointed, transcript)
-    _refuse_repeated(claim, pointed)
+        passages += _named_calls(claim.text, passages, transcript)
+    passages += filter(None, map(transcript.replied, passages))
+    usable = _with_remedy([_usable(item, claim, transcript) for item in passages], transcript)
+    is_pitfall = any(item.source.failed for item in usable)
+    passages = [_without_prose(item, claim, transcript, is_pitfall=is_pitfall) for item in usable]
+    passages += _named_by_errors(passages, transcript)
+    _refuse_elsewhere(claim, passages, transcript)
+    _refuse_repeated(claim, passages)
     # Show commands with the placeholders that error messages of local programs use.
-    errors = (one for one in transcript.results() if one.failed and one.tier == "observed")
-    named = [form for one in errors for form in units.forms(one.text)]
-    made = [entries.entry(pointed, named)] if claim.kind == "memory" else entries.steps(pointed, named)
-    text = "\n".join(made)
+    errors = (item for item in transcript.results() if item.failed and item.tier == "observed")
+    forms = [form for item in errors for form in units.forms(item.text)]
+    lines = [entries.entry(passages, forms)] if claim.kind == "memory" else entries.steps(passages, forms)
+    text = "\n".join(lines)
     if finding := scan(text):
         raise Refused(f"Not kept: {finding}", hint="Point at another statement.")
-    if claim.target == "user" and not any(one.tier == "user" for one in pointed):
+    if claim.target == "user" and not any(item.tier == "user" for item in passages):
         raise Refused(
             "About the person only their own typed words are kept", hint="Quote them, or use target memory."
         )
-    evidence = tuple(_quote(one, transcript.session_id) for one in pointed)
-    about = _about(pointed, transcript) if claim.kind == "skill" else ""
-    foreign = next((one.why for one in pointed if one.tier == "untrusted"), "")
-    if why := foreign or _unwitnessed(pointed, transcript):
-        return GateVerdict("untrusted", evidence, why=why, text=text, about=about)
-    trust: Trust = "user" if any(one.tier == "user" for one in pointed) else "observed"
-    return GateVerdict(trust, evidence, text=text, about=about)
+    evidence = tuple(_quote(item, transcript.session_id) for item in passages)
+    request = _about(passages, transcript) if claim.kind == "skill" else ""
+    foreign = next((item.why for item in passages if item.tier == "untrusted"), "")
+    if why := foreign or _unwitnessed(passages, transcript):
+        return GateVerdict("untrusted", evidence, why=why, text=text, about=request)
+    trust: Trust = "user" if any(item.tier == "user" for item in passages) else "observed"
+    return GateVerdict(trust, evidence, text=text, about=request)
 
 
 def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
@@ -123,24 +125,26 @@ def _verbatim(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
     otherwise."""
     quoted: dict[int, Pointed] = {}
     for line in filter(str.strip, claim.text.splitlines()):
-        one = transcript.point(line)
-        is_good = one is not None and one.tier in ("user", "observed") and not one.source.failed
-        if one is None or not is_good or _unwitnessed([one], transcript):
+        passage = transcript.point(line)
+        is_good = passage is not None and passage.tier in ("user", "observed") and not passage.source.failed
+        if passage is None or not is_good or _unwitnessed([passage], transcript):
             raise Refused(
                 f"Nobody typed this line, and no local tool showed it: {_short(line)}",
                 hint="A file keeps what stands in the session; SKILL.md is written for you.",
             )
-        quoted.setdefault(id(one.source), one)
+        quoted.setdefault(id(passage.source), passage)
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out.")
-    return GateVerdict("observed", tuple(_quote(one, transcript.session_id) for one in quoted.values()))
+    return GateVerdict(
+        "observed", tuple(_quote(passage, transcript.session_id) for passage in quoted.values())
+    )
 
 
 def _about(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
     """Return the first sentence of the person's request for the work that the passages belong to."""
-    turn = min(one.source.turn for one in pointed)
-    said = (one for one in transcript.sources if one.tier == one.role == "user" and one.turn >= turn)
-    return next((units.sentences(one.text)[0] for one in said), "")
+    turn = min(item.source.turn for item in pointed)
+    messages = (item for item in transcript.sources if item.tier == item.role == "user" and item.turn >= turn)
+    return next((units.sentences(item.text)[0] for item in messages), "")
 
 
 def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Pointed]:
@@ -149,43 +153,45 @@ def _pointed(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) 
     if not claim.quotes and foreground:
         return _typed_now(claim, transcript)
     quotes = list(dict.fromkeys(claim.quotes[:_MOST_QUOTES])) or [claim.text]
-    found: list[Pointed] = []
+    passages: list[Pointed] = []
     for quote in quotes:
-        one = transcript.point(quote, is_step=claim.kind == "skill")
-        if one is None and not claim.quotes:
+        passage = transcript.point(quote, is_step=claim.kind == "skill")
+        if passage is None and not claim.quotes:
             raise Refused(
                 "There is no evidence",
                 hint="Give verbatim quotes from the session: the person's words, or a result.",
             )
-        if one is None:
+        if passage is None:
             hint = "Copy it letter by letter from the person or from a result, one message per quote."
             raise Refused(f"This quote does not stand in the session: {_short(quote)}", hint=hint)
-        if _means_something(quote, one):
-            found.append(one)
-    if not found:
+        if _means_something(quote, passage):
+            passages.append(passage)
+    if not passages:
         raise Refused(
             f"These quotes are too short to point at anything: {_short(quotes[0])}",
             hint="Quote a sentence or a line.",
         )
-    kept = [one for one in found if one.tier != "own"]
-    if not kept:
+    usable = [passage for passage in passages if passage.tier != "own"]
+    if not usable:
         raise Refused(
             "The quotes are the assistant's own words, which show nothing; quote the person or a result"
         )
-    return kept
+    return usable
 
 
 def _typed_now(claim: Claim, transcript: QuotableTranscript) -> list[Pointed]:
     """Return the sentences typed this turn that share words with the claim, or all of them if none does."""
-    wanted = set(content_words(claim.text))
-    own = [one for one in transcript.sources if one.turn == transcript.turn and one.tier == "user"]
-    said = [sentence for one in own for sentence in units.sentences(one.text)]
-    near = [sentence for sentence in said if wanted & set(content_words(sentence))]
-    kept = [one for one in map(transcript.point, near or said) if one is not None and one.tier == "user"]
-    if not kept:
+    words = set(content_words(claim.text))
+    messages = [item for item in transcript.sources if item.turn == transcript.turn and item.tier == "user"]
+    sentences = [sentence for item in messages for sentence in units.sentences(item.text)]
+    near = [sentence for sentence in sentences if words & set(content_words(sentence))]
+    passages = [
+        item for item in map(transcript.point, near or sentences) if item is not None and item.tier == "user"
+    ]
+    if not passages:
         hint = "Quote a result or an earlier message of theirs."
         raise Refused("The person typed nothing in this turn that could be kept", hint=hint)
-    return [one for one in kept if not units.is_question(one.unit)] or kept
+    return [item for item in passages if not units.is_question(item.unit)] or passages
 
 
 def _means_something(quote: str, one: Pointed) -> bool:
@@ -207,10 +213,10 @@ def _usable(one: Pointed, claim: Claim, transcript: QuotableTranscript) -> Point
             f"That is a question, not a rule or a fact: {_short(one.unit)}", hint="Quote what was decided."
         )
     if one.tier != "untrusted" and (later := transcript.taken_back(one)):
-        what = "A later look shows something else"
+        problem = "A later look shows something else"
         if one.tier == "user":
-            what = "The person took that back later in the session"
-        raise Refused(f"{what}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
+            problem = "The person took that back later in the session"
+        raise Refused(f"{problem}: {_short(later)}", hint="Quote what holds in the end, or keep nothing.")
     ran = one.source
     if claim.kind == "skill" and ran.is_done and one.unit:
         is_look = not ran.is_command and one.tier == "observed"
@@ -248,8 +254,8 @@ def _without_prose(
     if one.source.failed:
         return one if _is_witnessed(one, transcript) else msgspec.structs.replace(one, unit="")
     about_call = is_pitfall or claim.kind == "skill" or _names_call(claim.text, one.source.call)
-    said = units.is_prose(one.unit) or not _is_witnessed(one, transcript)
-    return msgspec.structs.replace(one, unit="") if about_call and said else one
+    is_prose = units.is_prose(one.unit) or not _is_witnessed(one, transcript)
+    return msgspec.structs.replace(one, unit="") if about_call and is_prose else one
 
 
 def _names_call(text: str, call: str) -> bool:
@@ -260,13 +266,15 @@ def _names_call(text: str, call: str) -> bool:
 def _named_calls(text: str, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
     """Return the successful calls whose commands the claim spells out exactly."""
     folded = fold(text)
-    there = {id(one.source) for one in pointed}
-    turns = {one.source.turn for one in pointed}
+    source_ids = {id(item.source) for item in pointed}
+    turns = {item.source.turn for item in pointed}
     ran = (
-        one for one in transcript.results() if one.turn in turns and not one.failed and id(one) not in there
+        item
+        for item in transcript.results()
+        if item.turn in turns and not item.failed and id(item) not in source_ids
     )
-    named = {one.call: one for one in ran if len(one.call) >= 4 and fold(one.call) in folded}
-    return [Pointed(one.call, one, "", one.tier, one.why) for one in named.values()]
+    by_call = {item.call: item for item in ran if len(item.call) >= 4 and fold(item.call) in folded}
+    return [Pointed(item.call, item, "", item.tier, item.why) for item in by_call.values()]
 
 
 def _with_remedy(pointed: list[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
@@ -301,22 +309,25 @@ def _as_call(ran: SourceText, transcript: QuotableTranscript) -> Pointed:
 def _is_settled(failed: Pointed, step: SourceText, transcript: QuotableTranscript) -> bool:
     """Return whether the failed call was run again after the step its error asks for, without the same
     error."""
-    said, mine = fold(failed.unit), set(failed.source.call.split())
-    again = [one for one in transcript.results() if one.seq > step.seq and one.tier == "observed"]
-    return any(len(mine & set(one.call.split())) * 2 >= len(mine) and said not in one.folded for one in again)
+    error, mine = fold(failed.unit), set(failed.source.call.split())
+    again = [result for result in transcript.results() if result.seq > step.seq and result.tier == "observed"]
+    return any(
+        len(mine & set(result.call.split())) * 2 >= len(mine) and error not in result.folded
+        for result in again
+    )
 
 
 def _named_by_errors(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> list[Pointed]:
     """Return the successful calls that the errors themselves ask for, such as "run `prep ITEM` first"."""
-    there = {one.source.call for one in pointed}
-    found: dict[str, Pointed] = {}
-    for failed in (one for one in pointed if one.source.failed):
+    known_calls = {item.source.call for item in pointed}
+    by_call: dict[str, Pointed] = {}
+    for failed in (item for item in pointed if item.source.failed):
         for form in units.forms(failed.unit):
-            for one in transcript.results():
-                is_later = one.ran_well and one.seq > failed.source.seq and one.call not in there
-                if is_later and (form == one.call or entries.filled(form, one.call)):
-                    found[one.call] = _as_call(one, transcript)
-    return list(found.values())
+            for item in transcript.results():
+                is_later = item.ran_well and item.seq > failed.source.seq and item.call not in known_calls
+                if is_later and (form == item.call or entries.filled(form, item.call)):
+                    by_call[item.call] = _as_call(item, transcript)
+    return list(by_call.values())
 
 
 def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> str:
@@ -324,10 +335,10 @@ def _unwitnessed(pointed: Sequence[Pointed], transcript: QuotableTranscript) -> 
 
     Words are confirmed if the person typed one of their values or a call tried one.
     """
-    for one in pointed:
-        if one.tier == "observed" and one.unit and not _is_witnessed(one, transcript):
-            place = one.source.call[:60] or "a result"
-            return f"only the text of {place} says it, and nobody said or tried it"
+    for passage in pointed:
+        if passage.tier == "observed" and passage.unit and not _is_witnessed(passage, transcript):
+            label = passage.source.call[:60] or "a result"
+            return f"only the text of {label} says it, and nobody said or tried it"
     return ""
 
 
@@ -340,12 +351,12 @@ def _is_witnessed(one: Pointed, transcript: QuotableTranscript) -> bool:
     """
     if not any(map(units.speaks, one.unit.splitlines())) or _answers(one, transcript):
         return True
-    telling = {value for value in units.values(one.unit) if len(value) >= 4}
+    key_words = {value for value in units.values(one.unit) if len(value) >= 4}
     if one.source.failed:
-        telling |= set(content_words(one.unit)) - set(content_words(one.source.call))
+        key_words |= set(content_words(one.unit)) - set(content_words(one.source.call))
     others = [s for s in transcript.sources if s.tier == "user" or (s.ran_well and s.seq > one.source.seq)]
     texts = [fold(s.call) if s.tier == "observed" else s.folded for s in others]
-    return any(value in text for value in telling for text in texts)
+    return any(value in text for value in key_words for text in texts)
 
 
 def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
@@ -353,8 +364,8 @@ def _answers(one: Pointed, transcript: QuotableTranscript) -> bool:
     words."""
     words = set(content_words(one.unit))
     before = (s.text for s in transcript.sources if s.tier == "user" and s.seq < one.source.seq)
-    asked = (part for text in before for part in units.sentences(text) if units.is_question(part))
-    return any(len(words & each) >= max(2, len(each) / 2) for each in map(set, map(content_words, asked)))
+    questions = (part for text in before for part in units.sentences(text) if units.is_question(part))
+    return any(len(words & each) >= max(2, len(each) / 2) for each in map(set, map(content_words, questions)))
 
 
 def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: QuotableTranscript) -> None:
@@ -365,14 +376,14 @@ def _refuse_elsewhere(claim: Claim, pointed: Sequence[Pointed], transcript: Quot
     text.
     """
     values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
-    named = {value for value in values if not _TWO_WORDS.fullmatch(value)}
-    there = fold(" ".join(f"{one.unit} {one.source.call} {one.source.text[:4_000]}" for one in pointed))
+    subjects = {value for value in values if not _TWO_WORDS.fullmatch(value)}
+    there = fold(" ".join(f"{item.unit} {item.source.call} {item.source.text[:4_000]}" for item in pointed))
     if claim.kind == "skill":
-        there = " ".join(one.folded for one in transcript.sources if one.tier != "untrusted")
-    parts = {part for value in named for part in re.findall(r"\w{3,}|\d+", value)}
-    if named and not any(value in there for value in (*named, *parts)):
+        there = " ".join(item.folded for item in transcript.sources if item.tier != "untrusted")
+    parts = {part for value in subjects for part in re.findall(r"\w{3,}|\d+", value)}
+    if subjects and not any(value in there for value in (*subjects, *parts)):
         raise Refused(
-            f"The quotes are about something else: they don't hold {_short(', '.join(sorted(named)[:4]))}",
+            f"The quotes are about something else: they don't hold {_short(', '.join(sorted(subjects)[:4]))}",
             hint="Quote the statement that does.",
         )
 
@@ -385,17 +396,17 @@ def _known(text: str) -> Repeated:
 
 def _refuse_repeated(claim: Claim, pointed: Sequence[Pointed]) -> None:
     """Refuse a claim if one existing entry already contains all its lines and calls."""
-    said = [fold(line) for one in pointed for line in one.unit.splitlines()]
-    calls = [fold(kept(one.source)) for one in pointed if not one.unit]
-    for existing in claim.existing if said else ():
-        if all(part in fold(existing) for part in (*said, *calls)):
+    lines = [fold(line) for passage in pointed for line in passage.unit.splitlines()]
+    calls = [fold(kept(passage.source)) for passage in pointed if not passage.unit]
+    for existing in claim.existing if lines else ():
+        if all(part in fold(existing) for part in (*lines, *calls)):
             raise _known(existing)
 
 
 def _quote(one: Pointed, session_id: str) -> Quote:
     source = one.source
-    shown = mask((one.unit or one.quote)[:_KEPT_QUOTE_CHARS])
-    return Quote(shown, session_id, source.seq, source.role, source.tool, one.tier, source.failed)
+    text = mask((one.unit or one.quote)[:_KEPT_QUOTE_CHARS])
+    return Quote(text, session_id, source.seq, source.role, source.tool, one.tier, source.failed)
 
 
 def _short(text: str) -> str:

@@ -91,19 +91,19 @@ def enter(
 
 
 def _findings(files: dict[str, bytes]) -> list[str]:
-    found: list[str] = []
+    problems: list[str] = []
     for path, content in files.items():
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError:
             if not path.startswith("assets/"):
-                found.append(f"{path}: is not text")
+                problems.append(f"{path}: is not text")
             continue
         for number, line in enumerate(text.splitlines(), 1):
             problem = scan(line)
             if not problem and (reaches_out(line) or VERBS.search(" ".join(line.split()))):
                 problem = f"it names a place outside: {line.strip()[:80]}"
             if problem:
-                found.append(f"{path} line {number}: {problem}")
+                problems.append(f"{path} line {number}: {problem}")
                 break
-    return found[:_MOST_FINDINGS]
+    return problems[:_MOST_FINDINGS]

@@ -70,29 +70,29 @@ class Journal:
 
     def _step(self, path: str) -> bool:
         """Do one step of the comparison. Returns True when file and ledger agree."""
-        place = self._folder / path
-        disk.restore_aside(place)
-        there = disk.read(place)
-        seen = "" if there is None else digest(there)
-        state = self._seen.state(path, seen)
-        if seen == state.wanted:
-            if state.written != seen:
-                self._seen.saw(path, there)
+        full_path = self._folder / path
+        disk.restore_aside(full_path)
+        content_now = disk.read(full_path)
+        current_hash = "" if content_now is None else digest(content_now)
+        state = self._seen.state(path, current_hash)
+        if current_hash == state.wanted:
+            if state.written != current_hash:
+                self._seen.saw(path, content_now)
             return True
-        if seen == state.written:
-            kept = self._database.read_now(lambda db: learned.text(db, state.wanted))
-            content = kept if state.wanted else None
+        if current_hash == state.written:
+            stored = self._database.read_now(lambda db: learned.text(db, state.wanted))
+            content = stored if state.wanted else None
             self._seen.will_hold(path, content)
-            disk.swap(place, seen, content)
+            disk.swap(full_path, current_hash, content)
             if content is None:
-                disk.drop_empty(place.parent, self._folder / "skills")
+                disk.drop_empty(full_path.parent, self._folder / "skills")
             self._seen.saw(path, content)
             return True
-        if there is not None and path in notes.FILES.values():
-            as_text(there, place)
+        if content_now is not None and path in notes.FILES.values():
+            as_text(content_now, full_path)
         base = self._seen.base(state)
-        if self._database.write_now(lambda db: self._enter(db, state, there, base)):
-            self._seen.saw(path, there)
+        if self._database.write_now(lambda db: self._enter(db, state, content_now, base)):
+            self._seen.saw(path, content_now)
         return False
 
     def _enter(self, connection: apsw.Connection, seen: FileState, there: bytes | None, base: bytes) -> bool:
@@ -100,13 +100,13 @@ class Journal:
         if learned.state(connection, self._profile, seen.path).wanted != seen.wanted:
             return False
         key = learned.keep_text(connection, there) if there is not None else ""
-        target: Target | None = next((one for one, file in notes.FILES.items() if file == seen.path), None)
+        target: Target | None = next((name for name, file in notes.FILES.items() if file == seen.path), None)
         if target is not None:
-            wanted = self._enter_notes(connection, seen, target, (notes.decoded(base), there))
+            new_hash = self._enter_notes(connection, seen, target, (notes.decoded(base), there))
         else:
-            wanted = key
+            new_hash = key
             self._enter_skill(connection, seen, key)
-        learned.want(connection, self._profile, seen.path, wanted)
+        learned.want(connection, self._profile, seen.path, new_hash)
         return True
 
     def _enter_notes(
@@ -117,11 +117,11 @@ class Journal:
         ours = notes.decoded(learned.text(connection, seen.wanted))
         others = notes.changes(before, ours) if seen.wanted != seen.written else []
         # A change that the pending ones already contain was entered before a crash, or is a duplicate.
-        made = {entry.said for entry in notes.entries(ours)} if others else set[str]()
+        existing = {entry.said for entry in notes.entries(ours)} if others else set[str]()
         rows = [
             row
             for row in notes.changes(before, after)
-            if row not in others and (row.after not in made or row.before in made)
+            if row not in others and (row.after not in existing or row.before in existing)
         ]
         is_whole = len(rows) > _MOST_ROWS or (there is None and rows)
         for row in [EntryChange(before, after)] if is_whole else rows:
@@ -167,8 +167,8 @@ class Journal:
         ledger.insert(connection, full, self._now())
 
     def _skill_paths(self, name: str) -> list[str]:
-        known = self._database.read_now(lambda db: learned.states(db, self._profile, f"skills/{name}/"))
-        found = dict.fromkeys(state.path for state in known)
+        states = self._database.read_now(lambda db: learned.states(db, self._profile, f"skills/{name}/"))
+        paths = dict.fromkeys(state.path for state in states)
         root = self._folder / "skills" / name
         try:
             files = files_of(root) if root.is_dir() and not root.is_symlink() else []
@@ -176,5 +176,5 @@ class Journal:
             self._troubles[f"skills/{name}"] = f"{error.message}; {error.hint}"
             return []
         self._troubles.pop(f"skills/{name}", None)
-        found |= dict.fromkeys(f"skills/{name}/{path}" for path in files)
-        return list(found)
+        paths |= dict.fromkeys(f"skills/{name}/{path}" for path in files)
+        return list(paths)

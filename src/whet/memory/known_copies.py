@@ -49,29 +49,35 @@ class KnownCopies(KnownFiles):
         self._folder = folder
 
     def state(self, path: str, there: str | None = None) -> FileState:
-        wanted = super().state(path).wanted
-        seen = self._read(path).get(path)
-        if not seen:
-            return FileState(path, wanted, there if there and self._is_older(path, there) else "")
-        written = next((one.hash for one in seen if one.hash == there != wanted), seen[0].hash)
-        return FileState(path, wanted, written)
+        wanted_hash = super().state(path).wanted
+        versions = self._read(path).get(path)
+        if not versions:
+            return FileState(path, wanted_hash, there if there and self._is_older(path, there) else "")
+        written = next(
+            (version.hash for version in versions if version.hash == there != wanted_hash), versions[0].hash
+        )
+        return FileState(path, wanted_hash, written)
 
     def base(self, state: FileState) -> bytes:
-        seen = self._read(state.path).get(state.path, ())
-        return next((one.text.encode() for one in seen if one.hash == state.written), b"")
+        versions = self._read(state.path).get(state.path, ())
+        return next((version.text.encode() for version in versions if version.hash == state.written), b"")
 
     def waiting(self) -> list[str]:
         states = self._database.read_now(lambda db: learned.states(db, self._profile))
-        seen = {path: texts for top in ("memories/", "skills/") for path, texts in self._read(top).items()}
-        wanted = dict.fromkeys(seen, "") | {state.path: state.wanted for state in states}
+        versions = {
+            path: texts for top in ("memories/", "skills/") for path, texts in self._read(top).items()
+        }
+        wanted_hashes = dict.fromkeys(versions, "") | {state.path: state.wanted for state in states}
         return [
-            path for path, key in wanted.items() if [key] != [one.hash for one in seen.get(path, [_Seen("")])]
+            path
+            for path, key in wanted_hashes.items()
+            if [key] != [version.hash for version in versions.get(path, [_Seen("")])]
         ]
 
     def changed_skills(self) -> list[str]:
-        seen, folder = self._read("skills/"), self._folder / "skills"
-        names = {path.split("/")[1] for path in seen} | {one.name for one in folder.glob("*/")}
-        return sorted(name for name in names if self._is_changed(folder / name, seen))
+        versions, folder = self._read("skills/"), self._folder / "skills"
+        names = {path.split("/")[1] for path in versions} | {child.name for child in folder.glob("*/")}
+        return sorted(name for name in names if self._is_changed(folder / name, versions))
 
     def will_hold(self, path: str, content: bytes | None) -> None:
         before = self._read(path).get(path) or [_Seen("")]
@@ -87,7 +93,11 @@ class KnownCopies(KnownFiles):
         rows = self._database.read_now(
             lambda db: ledger.select(db, profile=self._profile, kind="skill", item=name.partition("/")[0])
         )
-        return any(one.path == path and key in (one.before, one.after) for row in rows for one in row.changes)
+        return any(
+            change.path == path and key in (change.before, change.after)
+            for row in rows
+            for change in row.changes
+        )
 
     def _is_changed(self, folder: Path, seen: dict[str, list[_Seen]]) -> bool:
         if not NAME.fullmatch(folder.name) or folder.is_symlink():
@@ -97,8 +107,8 @@ class KnownCopies(KnownFiles):
         except WhetError:
             return False  # the library reports the reason
         key = digest(there) if there is not None else ""
-        known = seen.get(f"skills/{folder.name}/SKILL.md", [_Seen("")])
-        return key not in {one.hash for one in known}
+        known_versions = seen.get(f"skills/{folder.name}/SKILL.md", [_Seen("")])
+        return key not in {version.hash for version in known_versions}
 
     def _read(self, path: str) -> dict[str, list[_Seen]]:
         """Return the record that a file belongs to. An unreadable record counts as empty."""
@@ -109,11 +119,11 @@ class KnownCopies(KnownFiles):
             return {}
 
     def _write(self, path: str, seen: Sequence[_Seen]) -> None:
-        found = self._read(path)
-        found[path] = [*seen]
+        lists = self._read(path)
+        lists[path] = [*seen]
         if not seen:
-            del found[path]
-        replace(self._list_of(path), msgspec.json.encode(found).decode(), mode=0o600)
+            del lists[path]
+        replace(self._list_of(path), msgspec.json.encode(lists).decode(), mode=0o600)
 
     def _list_of(self, path: str) -> Path:
         return self._folder / path.split("/")[0] / _FILE
@@ -132,8 +142,8 @@ def hand_over(own: StateDatabase, team: StateDatabase, home: Home, *, to_team: b
     """
 
     def seen(connection: apsw.Connection) -> list[tuple[str, str, str]]:
-        found = connection.execute("SELECT profile, path, written FROM learned_files")
-        return [(profile, path, written) for profile, path, written in found.fetchall()]
+        cursor = connection.execute("SELECT profile, path, written FROM learned_files")
+        return [(profile, path, written) for profile, path, written in cursor.fetchall()]
 
     for profile, path, written in own.read_now(seen):
         copies = KnownCopies(team, profile, home.people / profile if profile else home.root)

@@ -66,9 +66,9 @@ class Library:
 
     def all(self) -> list[SkillInfo]:
         """Return every skill, sorted by name. The home's own skills replace others of the same name."""
-        found = {info.name: info for info in self._others.values()}
-        found.update((info.name, info) for info in self._own())
-        return [found[name] for name in sorted(found)]
+        infos = {info.name: info for info in self._others.values()}
+        infos.update((info.name, info) for info in self._own())
+        return [infos[name] for name in sorted(infos)]
 
     def find(self, name: str) -> SkillInfo | None:
         """Return the skill of that name, or None if it does not exist."""

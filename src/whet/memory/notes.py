@@ -65,14 +65,14 @@ def decoded(raw: bytes) -> str:
 
 def entries(text: str) -> list[NoteEntry]:
     """Return the entries of a file, in order."""
-    found: list[NoteEntry] = []
+    parsed: list[NoteEntry] = []
     lines = text.split("\n")
     section, start, in_comment = "", -1, False
 
     def close(end: int) -> None:
         nonlocal start
         if start >= 0:
-            found.append(NoteEntry(_entry_text(lines[start:end]), section, start, end - 1))
+            parsed.append(NoteEntry(_entry_text(lines[start:end]), section, start, end - 1))
         start = -1
 
     for number, line in enumerate(lines):
@@ -90,38 +90,42 @@ def entries(text: str) -> list[NoteEntry]:
         elif start < 0:
             start = number
     close(len(lines))
-    return found
+    return parsed
 
 
 def change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[str, EntryChange]:
     """Return the text after the requested change, and the change itself. Raises Refused."""
     entry = None if request.action == "add" else only(text, request.old_text)
-    made = EntryChange(entry.said if entry else "", "")
+    edit = EntryChange(entry.said if entry else "", "")
     if request.action != "remove":
-        said = request.content
-        is_pitfall = entry.is_pitfall if entry else request.target == "memory" and bool(_PITFALL.match(said))
-        said = f"{SAID_PITFALL}{clean(_PITFALL.sub('', said, count=1))}" if is_pitfall else clean(said)
-        made = EntryChange(made.before, said)
-        if fold(made.before) == fold(said):
+        content = request.content
+        is_pitfall = (
+            entry.is_pitfall if entry else request.target == "memory" and bool(_PITFALL.match(content))
+        )
+        content = (
+            f"{SAID_PITFALL}{clean(_PITFALL.sub('', content, count=1))}" if is_pitfall else clean(content)
+        )
+        edit = EntryChange(edit.before, content)
+        if fold(edit.before) == fold(content):
             raise Refused("That is what the entry says already", hint="Nothing has to be saved.")
-    after = step(text, request.target, made)
-    if made.after:
+    after = step(text, request.target, edit)
+    if edit.after:
         check_room(text, after, request.target, limit_chars)
-    return after, made
+    return after, edit
 
 
 def step(text: str, target: Target, change: EntryChange) -> str:
     """Apply one change to the text, word for word. A change that is already applied does nothing. Raises
     Refused."""
-    there = {entry.said: entry for entry in entries(text)}
-    entry = there.get(change.before) if change.before else None
-    if change.after in there and entry is None:
+    existing = {entry.said: entry for entry in entries(text)}
+    entry = existing.get(change.before) if change.before else None
+    if change.after in existing and entry is None:
         return text
     if entry is None:
         if change.before and change.after:
             raise Refused("The entry has changed since", hint="Look at it again.")
         return put(text, target, change.after) if change.after else text
-    if not change.after or change.after in there:
+    if not change.after or change.after in existing:
         return _without(text, entry)
     if entry.is_pitfall and not change.after.startswith(SAID_PITFALL):
         return put(_without(text, entry), target, change.after)
@@ -135,24 +139,24 @@ def changes(before: str, after: str) -> list[EntryChange]:
     unchanged."""
     old = [entry.said for entry in entries(before)]
     new = [entry.said for entry in entries(after)]
-    found: list[EntryChange] = []
+    edits: list[EntryChange] = []
     for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
         gone = [text for text in old[i:j] if text not in new]
         come = [text for text in new[k:m] if text not in old]
-        found += [EntryChange(*pair) for pair in zip_longest(gone, come, fillvalue="")]
-    return found
+        edits += [EntryChange(*pair) for pair in zip_longest(gone, come, fillvalue="")]
+    return edits
 
 
 def carry(text: str, target: Target, wanted: Sequence[EntryChange]) -> tuple[str, list[EntryChange]]:
     """Apply the changes to the text too. Returns the new text and the changes that no longer fit."""
     lost: list[EntryChange] = []
-    for one in wanted:
+    for edit in wanted:
         try:
-            text = step(text, target, one)
+            text = step(text, target, edit)
         except Refused:
-            lost.append(one)
+            lost.append(edit)
     return text, lost
 
 
@@ -181,13 +185,13 @@ def put(text: str, target: Target, said: str) -> str:
     lines = (text.rstrip("\n") or f"{_TITLES[target]}\n").split("\n")
     if is_pitfall and not any(_is_pitfalls(line) for line in lines):
         lines += ["", _PITFALLS_LINE, ""]
-    place = _end_of(lines, is_pitfall=is_pitfall)
+    index = _end_of(lines, is_pitfall=is_pitfall)
     bullet = _written(entry)
-    if place and lines[place - 1].startswith("#"):
+    if index and lines[index - 1].startswith("#"):
         bullet = ["", *bullet]
-    if place < len(lines) and lines[place].strip():
+    if index < len(lines) and lines[index].strip():
         bullet = [*bullet, ""]
-    return _joined([*lines[:place], *bullet, *lines[place:]])
+    return _joined([*lines[:index], *bullet, *lines[index:]])
 
 
 def _without(text: str, entry: NoteEntry) -> str:
@@ -201,9 +205,9 @@ def _without(text: str, entry: NoteEntry) -> str:
 
 def _without_empty_heading(head: list[str], tail: list[str]) -> list[str]:
     """Remove the heading that `append_entry` writes from the end of `head` if its section is now empty."""
-    rest = next((line for line in tail if line.strip()), "")
+    next_line = next((line for line in tail if line.strip()), "")
     above = _stripped(head)
-    if above[-1:] != [_PITFALLS_LINE] or (rest and not re.match(r"#+\s", rest)):
+    if above[-1:] != [_PITFALLS_LINE] or (next_line and not re.match(r"#+\s", next_line)):
         return head
     return [*_stripped(above[:-1]), *([""] if tail and tail[0].strip() else [])]
 
@@ -216,18 +220,18 @@ def _stripped(lines: Sequence[str]) -> list[str]:
 def only(text: str, part: str) -> NoteEntry:
     """Return the only entry that contains `part` (white space folded). Raises Refused if none or several
     do."""
-    wanted = fold(part)
-    if not wanted:
+    folded = fold(part)
+    if not folded:
         raise Refused("old_text is empty", hint="Give a unique part of the entry.")
     all_entries = entries(text)
-    found = [entry for entry in all_entries if wanted in fold(entry.said)]
-    exact = [entry for entry in found if wanted in (fold(entry.text), fold(entry.said))]
-    if len(found) == 1 or len(exact) == 1:
-        return (exact or found)[0]
-    if found:
-        shown = "; ".join(short(entry.text) for entry in found[:4])
-        raise Refused(f"old_text fits {len(found)} entries: {shown}", hint="Give a longer part of one.")
-    near = _nearest(wanted, [entry.text for entry in all_entries])
+    matches = [entry for entry in all_entries if folded in fold(entry.said)]
+    exact = [entry for entry in matches if folded in (fold(entry.text), fold(entry.said))]
+    if len(matches) == 1 or len(exact) == 1:
+        return (exact or matches)[0]
+    if matches:
+        listing = "; ".join(short(entry.text) for entry in matches[:4])
+        raise Refused(f"old_text fits {len(matches)} entries: {listing}", hint="Give a longer part of one.")
+    near = _nearest(folded, [entry.text for entry in all_entries])
     raise Refused(
         "No entry holds that old_text",
         hint=f"The nearest entry is: {short(near, 200)}" if near else "There is no entry yet.",
@@ -282,8 +286,8 @@ def _is_pitfalls(line: str) -> bool:
 
 
 def _written(entry: str) -> list[str]:
-    first, *rest = entry.split("\n")
-    return [f"- {first}", *(f"  {line}" for line in rest)]
+    first, *more = entry.split("\n")
+    return [f"- {first}", *(f"  {line}" for line in more)]
 
 
 def _entry_text(lines: Sequence[str]) -> str:

@@ -75,32 +75,32 @@ class FileOrigins:
 
         Words are also looked up below the folders that other words name.
         """
-        named = list(dict.fromkeys(filter(None, words)))[:_MOST_WORDS]
-        folders = [word for word in named if os.path.isdir(self._place(word))][:_MOST_FOLDERS]
-        below = (f"{folder}/{word}" for folder in folders for word in named if not os.path.isabs(word))
-        return next((why for word in (*named, *below) if (why := self.why_foreign(word))), "")
+        paths = list(dict.fromkeys(filter(None, words)))[:_MOST_WORDS]
+        folders = [word for word in paths if os.path.isdir(self._place(word))][:_MOST_FOLDERS]
+        below = (f"{folder}/{word}" for folder in folders for word in paths if not os.path.isabs(word))
+        return next((why for word in (*paths, *below) if (why := self.why_foreign(word))), "")
 
     def why_foreign(self, path: str, depth: int = 0) -> str | None:
         """Return why a file's bytes are from elsewhere, an empty string if they are local, or None if there
         is no file."""
         if re.search(r"[*?\[]", path) and "\0" not in path:
-            found = islice(glob.iglob(str(self._place(path))), _MOST_WORDS)
-            return next((why for one in found if (why := self.why_foreign(one, depth))), None)
-        place = self._place(path)
-        key = str(place)
+            info = islice(glob.iglob(str(self._place(path))), _MOST_WORDS)
+            return next((why for file in info if (why := self.why_foreign(file, depth))), None)
+        full_path = self._place(path)
+        key = str(full_path)
         if key in self._known:
             return self._known[key]
         self._known[key] = ""
         try:
-            found = os.stat(place)
+            info = os.stat(full_path)
         except (OSError, ValueError):
             self._known[key] = self._why_before(path, key, depth) or None
             return self._known[key]
-        led = os.path.realpath(place)
-        within = os.path.relpath(led, os.path.realpath(self._workspace))
-        if led != os.path.abspath(place) and is_installed(within):
-            self._known[key] = f"{path} leads to {led[-80:]}, which is installed or downloaded"
-        for at_ns in {found.st_mtime_ns, found.st_ctime_ns}:  # moving a file keeps its mtime
+        target = os.path.realpath(full_path)
+        within = os.path.relpath(target, os.path.realpath(self._workspace))
+        if target != os.path.abspath(full_path) and is_installed(within):
+            self._known[key] = f"{path} leads to {target[-80:]}, which is installed or downloaded"
+        for at_ns in {info.st_mtime_ns, info.st_ctime_ns}:  # moving a file keeps its mtime
             for call in self._running_at(at_ns // 1_000_000):
                 names_it = any(str(self._place(word)) == key for word in _words_of(call))
                 why = self._why_made(call, path, key, depth)
@@ -123,9 +123,11 @@ class FileOrigins:
             return ""
         words = [] if depth >= _DEEPEST else [w for w in _words_of(call) if w and str(self._place(w)) != key]
         inside = () if depth else (w for word in words for w in self._named_in(word))
-        taken = next((why for word in (*words, *inside) if (why := self.why_foreign(word, depth + 1))), "")
+        input_why = next(
+            (why for word in (*words, *inside) if (why := self.why_foreign(word, depth + 1))), ""
+        )
         command = str(arguments_of(call.arguments).get("command", ""))
-        if not taken and not got_bytes(command, call.effects.received):
+        if not input_why and not got_bytes(command, call.effects.received):
             return ""
         return f"{path} came with `{' '.join(command.split())[:80]}`"
 
@@ -137,8 +139,8 @@ class FileOrigins:
             with suppress(OSError, ValueError):
                 text = read_regular_text(self._place(path), _SCRIPT_BYTES)
             is_shell = path.endswith("sh") or re.match(r"#!.*sh\b", text)
-            found = read(text).files if is_shell else names([f" {text}"])
-            words = (word for word in found if re.search(r"\w[./]\w", word))
+            paths = read(text).files if is_shell else names([f" {text}"])
+            words = (word for word in paths if re.search(r"\w[./]\w", word))
             self._inside[path] = list(islice(words, _MOST_IN_SCRIPT))
         return self._inside[path]
 
@@ -147,7 +149,7 @@ class FileOrigins:
         that name it."""
         for call in calls.naming(self._connection, self._named_workspace, os.path.basename(path)):
             changed = (*call.effects.edits, *call.effects.touched)
-            names = (*(one.path for one in changed), *_words_of(call))
+            names = (*(change.path for change in changed), *_words_of(call))
             is_named = any(str(self._place(name)) == key for name in names)
             if is_named and (why := self._why_made(call, path, key, depth)):
                 return why
@@ -156,5 +158,9 @@ class FileOrigins:
 
 def _words_of(call: PastCall) -> Sequence[str]:
     """Return the words of a call that may name files."""
-    given = arguments_of(call.arguments)
-    return read(str(given["command"])).files if given.get("command") else [str(given.get("path", ""))]
+    arguments = arguments_of(call.arguments)
+    return (
+        read(str(arguments["command"])).files
+        if arguments.get("command")
+        else [str(arguments.get("path", ""))]
+    )

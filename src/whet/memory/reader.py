@@ -78,8 +78,8 @@ class KnownFiles:
 
     def waiting(self) -> list[str]:
         """Return the files that are behind the ledger."""
-        found = self._database.read_now(lambda db: learned.unapplied(db, self._profile))
-        return [state.path for state in found]
+        states = self._database.read_now(lambda db: learned.unapplied(db, self._profile))
+        return [state.path for state in states]
 
     def changed_skills(self) -> list[str]:
         """Return the skills whose edits by hand must be entered now. Here none: they are noticed when the
@@ -141,10 +141,10 @@ class MemoryReader:
             self.bring_into_step(self.seen.changed_skills())
             texts: dict[Target, str] = {target: self.text(path) for target, path in notes.FILES.items()}
             uses = self.database.read_now(lambda db: learned.use_counts(db, self.profile))
-            said = notes_part(texts, without)
+            notes_section = notes_part(texts, without)
             index = index_part(self.library.all(), uses, self.limits.skill_index_chars, offered, without)
-            text = "\n\n".join(filter(None, (said.text, index.text)))
-            return PromptPart(text, (*said.items, *index.items))
+            text = "\n\n".join(filter(None, (notes_section.text, index.text)))
+            return PromptPart(text, (*notes_section.items, *index.items))
 
         return await asyncio.to_thread(work)
 
@@ -152,9 +152,9 @@ class MemoryReader:
         """Return both notes files, after entering edits by hand."""
 
         def state(target: Target, path: str) -> NotesState:
-            text, place = self.text(path), str(self.folder / path)
+            text, full_path = self.text(path), str(self.folder / path)
             used, trouble = notes.used(text, self.room_chars(target)), self.troubles.get(path, "")
-            return NotesState(target, place, text, len(notes.entries(text)), used, trouble)
+            return NotesState(target, full_path, text, len(notes.entries(text)), used, trouble)
 
         await asyncio.to_thread(self.bring_into_step)
         return [await asyncio.to_thread(state, target, path) for target, path in notes.FILES.items()]
@@ -215,9 +215,11 @@ def notes_part(texts: Mapping[Target, str], without: Collection[ContextItem] = (
     items: list[ContextItem] = []
     sections: list[str] = []
     for target, title in _SECTIONS:
-        shown = [one for one in notes.entries(texts.get(target, "")) if _item(target, one) not in without]
+        entries = [
+            note for note in notes.entries(texts.get(target, "")) if _item(target, note) not in without
+        ]
         for head, pitfalls in ((title, False), ("Pitfalls", True)):
-            chosen = [entry for entry in shown if entry.is_pitfall is pitfalls]
+            chosen = [entry for entry in entries if entry.is_pitfall is pitfalls]
             if chosen:
                 sections.append("\n".join([f"{head}:", *(f"- {flat(entry.text)}" for entry in chosen)]))
                 items += [_item(target, entry) for entry in chosen]
@@ -242,16 +244,16 @@ def index_part(
         return PromptPart()
     ranked = sorted(usable, key=lambda info: (-uses.get(info.name, 0), info.source != "home", info.name))
     lines: dict[str, str] = {}
-    left = budget_chars
+    chars_left = budget_chars
     for info in ranked:
         line = f"- {info.name}: {short(info.description, _LINE_CHARS)}"
-        if len(line) + 1 > left:
+        if len(line) + 1 > chars_left:
             break
-        left -= len(line) + 1
+        chars_left -= len(line) + 1
         lines[info.name] = line
     head = "Skills (load one with skill_view before work that it fits):"
-    rest = len(usable) - len(lines)
-    more = [f"({rest} more: skills_list finds them by words.)"] if rest else []
+    hidden_count = len(usable) - len(lines)
+    more = [f"({hidden_count} more: skills_list finds them by words.)"] if hidden_count else []
     text = "\n".join([head, *(lines[name] for name in sorted(lines)), *more])
     items = tuple(_skill(info) for info in usable if info.name in lines)
     return PromptPart(text, items)

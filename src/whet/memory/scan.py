@@ -20,8 +20,8 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def scan(text: str) -> str:
     """Return why a text must not be kept, or an empty string."""
-    if found := hidden(text):
-        return f"it holds the invisible character U+{ord(found):04X}; write it in plain visible text"
+    if char := hidden(text):
+        return f"it holds the invisible character U+{ord(char):04X}; write it in plain visible text"
     if secret := redact.secret_said(text):
         return f"it holds {secret}; say where it is kept (a variable's name, a vault), never what it is"
     if "<!--" in text:
@@ -31,5 +31,5 @@ def scan(text: str) -> str:
 
 def hidden(text: str) -> str:
     """Return the first character that people can't see, or an empty string."""
-    found = _HIDDEN.search(_SPELT.sub("", text)) or _CONTROL.search(text)
-    return found[0] if found else ""
+    match = _HIDDEN.search(_SPELT.sub("", text)) or _CONTROL.search(text)
+    return match[0] if match else ""

@@ -28,21 +28,21 @@ def settle(
 
     Rows that `doubts` has a reason against wait for the person.
     """
-    held: dict[tuple[str, str], State] = {}
+    blocked: dict[tuple[str, str], State] = {}
     for row in ledger.of_task(connection, task_id, ("staged",)):
         key = (row.kind, row.item)
         state, reason = _state_of(connection, reader, row)
         if state == "active" and row.id in doubts:
             state, reason = "inbox", doubts[row.id]
-        if row.kind == "skill" and key in held:
-            state = held[key]  # built on a change that is not in force
+        if row.kind == "skill" and key in blocked:
+            state = blocked[key]  # built on a change that is not in force
         if state == "active":
             try:
                 enforce(connection, row, reader.room_chars(target_of(row.item)))
             except Refused as error:
                 state, reason = "refused", error.message
         elif row.kind == "skill":
-            held[key] = state
+            blocked[key] = state
         ledger.set_state(connection, row.id, state, reason=reason)
     return ledger.of_task(connection, task_id)
 
@@ -115,20 +115,20 @@ def note_text(connection: apsw.Connection, profile: str, target: Target, task_id
     """Return a notes file as the writer sees it."""
     staged = ledger.of_task(connection, task_id, ("staged",))
     mine = [row for row in staged if (row.kind, row.item, row.profile) == ("memory", target, profile)]
-    made = [EntryChange(row.before, row.after) for row in mine]
+    edits = [EntryChange(row.before, row.after) for row in mine]
     # Changes that no longer fit are reported when the review is settled.
-    return notes.carry(in_force(connection, profile, notes.FILES[target]), target, made)[0]
+    return notes.carry(in_force(connection, profile, notes.FILES[target]), target, edits)[0]
 
 
 def skill_hashes(connection: apsw.Connection, profile: str, name: str, task_id: str = "") -> dict[str, str]:
     """Return a skill's files as the writer sees them: hash by path within the skill, or an empty dict."""
     root = f"skills/{name}/"
     there = learned.states(connection, profile, root)
-    found = {state.path.removeprefix(root): state.wanted for state in there}
+    hashes = {state.path.removeprefix(root): state.wanted for state in there}
     for row in ledger.of_task(connection, task_id, ("staged",)):
         if (row.kind, row.item, row.profile) == ("skill", name, profile):
-            found.update((change.path.removeprefix(root), change.after) for change in row.changes)
-    return {path: key for path, key in found.items() if key}
+            hashes.update((change.path.removeprefix(root), change.after) for change in row.changes)
+    return {path: key for path, key in hashes.items() if key}
 
 
 def texts(connection: apsw.Connection, hashes: Mapping[str, str]) -> Files:

@@ -55,15 +55,15 @@ def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> Skill
     `by_hand`: the person asks, so no base hash is needed.
     """
     good_name(request.name)
-    made = _planned(files, request, by_hand=by_hand)
-    if (main := made.files.get(MAIN)) is not None:
+    skill_plan = _planned(files, request, by_hand=by_hand)
+    if (main := skill_plan.files.get(MAIN)) is not None:
         declared, _ = skill_format.name_and_description(_decoded(main, MAIN))
         if declared != request.name:
             raise Refused(
                 f"The front matter names the skill {declared!r}, not {request.name!r}",
                 hint="They must be the same.",
             )
-    return made
+    return skill_plan
 
 
 def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, str]) -> SkillPlan:
@@ -74,15 +74,15 @@ def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, s
     """
     if made.files.get(MAIN) is None:
         return made
-    lines, about = written
+    lines, purpose = written
     old = _decoded(files[MAIN], MAIN) if MAIN in files else ""
-    head, body = skill_format.split(old) if old else (_head(name, about), "")
-    there = set(body.splitlines())
+    head, body = skill_format.split(old) if old else (_head(name, purpose), "")
+    old_lines = set(body.splitlines())
     new = skill_format.split(made.after)[1].splitlines()
-    kept = [line for line in new if line in there or not line.strip()]
-    at = next((n for n, line in enumerate(new) if line.strip() and line not in there), len(kept))
-    fresh = [line for line in lines.splitlines() if line not in kept]
-    text = "\n".join(_numbered([*kept[:at], *fresh, *kept[at:]]))
+    kept_lines = [line for line in new if line in old_lines or not line.strip()]
+    at = next((n for n, line in enumerate(new) if line.strip() and line not in old_lines), len(kept_lines))
+    fresh = [line for line in lines.splitlines() if line not in kept_lines]
+    text = "\n".join(_numbered([*kept_lines[:at], *fresh, *kept_lines[at:]]))
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
     text = _text(f"---\n{head}\n---\n\n{text}\n", "the skill")
     return SkillPlan({**made.files, MAIN: text.encode()}, made.before, text)
@@ -90,12 +90,12 @@ def from_sources(files: Files, made: SkillPlan, name: str, written: tuple[str, s
 
 def _numbered(lines: Sequence[str]) -> list[str]:
     """Renumber the steps, starting again below each heading."""
-    count, found = 0, list[str]()
+    count, numbered = 0, list[str]()
     for line in lines:
         bare = _STEP.sub("", line)
         count = 0 if line.startswith("#") else count + (bare != line)
-        found.append(line if bare == line else f"{count}. {bare}")
-    return found
+        numbered.append(line if bare == line else f"{count}. {bare}")
+    return numbered
 
 
 def _head(name: str, about: str) -> str:

@@ -35,24 +35,24 @@ def files_of(root: Path) -> list[str]:
 
     Raises BadSkill if the folder is too large or contains a link.
     """
-    found: list[str] = []
+    paths: list[str] = []
     size = 0
     for folder, folders, names in os.walk(root, followlinks=False):
-        here = Path(folder).relative_to(root)
-        if len(here.parts) > _DEEPEST:
+        relative = Path(folder).relative_to(root)
+        if len(relative.parts) > _DEEPEST:
             raise BadSkill(f"{root.name} is nested deeper than {_DEEPEST} folders")
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in (*folders, *names):
-            _refuse_strange(Path(folder) / name, f"{root.name}/{here / name}")
+            _refuse_strange(Path(folder) / name, f"{root.name}/{relative / name}")
         for name in names:
             if not name.startswith("."):
                 size += (Path(folder) / name).stat().st_size
-                found.append(str(here / name))
-        if len(found) > MOST_FILES:
+                paths.append(str(relative / name))
+        if len(paths) > MOST_FILES:
             raise BadSkill(f"{root.name} has more than {MOST_FILES} files")
         if size > MOST_BYTES:
             raise BadSkill(f"{root.name} is larger than {MOST_BYTES // 1_000_000} MB")
-    return sorted(found, key=lambda path: (path != "SKILL.md", path))
+    return sorted(paths, key=lambda path: (path != "SKILL.md", path))
 
 
 def read(root: Path) -> dict[str, bytes]:
@@ -72,12 +72,12 @@ def good_path(path: str) -> str:
     parts = path.replace("\\", "/").split("/")
     if not path or path.startswith(("/", "~")) or ".." in parts or "\0" in path or len(path) > 200:
         raise BadSkill(f"{path!r} is no path inside a skill", hint="e.g. references/api.md, scripts/run.sh")
-    kept = [part for part in parts if part not in ("", ".")]
-    if not kept or any(part.startswith(".") or not part.isprintable() for part in kept):
+    clean_parts = [part for part in parts if part not in ("", ".")]
+    if not clean_parts or any(part.startswith(".") or not part.isprintable() for part in clean_parts):
         raise BadSkill(f"{path!r} is no path inside a skill", hint="no hidden files or folders")
-    if len(kept) > _DEEPEST:
+    if len(clean_parts) > _DEEPEST:
         raise BadSkill(f"{path!r} is nested deeper than {_DEEPEST} folders")
-    return "/".join(kept)
+    return "/".join(clean_parts)
 
 
 def good_name(name: str) -> str:

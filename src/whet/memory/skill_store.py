@@ -61,11 +61,13 @@ class SkillStore:
             if (files := self._staged(name, origin.task_id)) is not None:
                 staged = shown(name, files, file_path, "not in force yet")
                 return WriteOutcome(True, "staged", staged.text, hash=staged.hash)
-            found = load(self._reader.library, name, file_path)
+            skill_load = load(self._reader.library, name, file_path)
             ids = (origin.session_id, origin.turn_id, origin.tool_call_id)
-            use = Use(*ids, name, found.file, found.hash, how)
+            use = Use(*ids, name, skill_load.file, skill_load.hash, how)
             self._database.write_now(lambda db: learned.add_use(db, self._profile, use, self._reader.now()))
-            return WriteOutcome(True, "active", found.text, summary=f"Skill '{name}' loaded", hash=found.hash)
+            return WriteOutcome(
+                True, "active", skill_load.text, summary=f"Skill '{name}' loaded", hash=skill_load.hash
+            )
 
         try:
             return await asyncio.to_thread(work)
@@ -111,29 +113,29 @@ class SkillStore:
 
 def listed(skills: Sequence[SkillInfo], query: str) -> str:
     """Return the list of names and descriptions, best match first if there is a query."""
-    found = search(skills, query) if query.strip() else list(skills)
+    matches = search(skills, query) if query.strip() else list(skills)
     if not skills:
         return "There are no skills yet."
-    if not found:
+    if not matches:
         return f"No skill fits {query!r}; without a query all are listed."
     lines = [
         f"{info.name}: " + (f"can't be used: {info.problem}" if info.problem else info.description)
-        for info in found[:_MOST_LISTED]
+        for info in matches[:_MOST_LISTED]
     ]
-    if len(found) > _MOST_LISTED:
-        lines.append(f"({len(found) - _MOST_LISTED} more; give a query)")
+    if len(matches) > _MOST_LISTED:
+        lines.append(f"({len(matches) - _MOST_LISTED} more; give a query)")
     return "\n".join(lines)
 
 
 def search(skills: Sequence[SkillInfo], query: str) -> list[SkillInfo]:
     """Return the skills that share a word with `query`, best match first."""
-    wanted = {word.lower() for word in _WORD.findall(query)}
+    query_words = {word.lower() for word in _WORD.findall(query)}
 
     def score(info: SkillInfo) -> float:
         names = {word.lower() for word in _WORD.findall(info.name)}
         words = {word.lower() for word in _WORD.findall(info.description)}
-        part = sum(any(len(w) > 3 and w in word for word in words | names) for w in wanted)
-        return 3 * len(wanted & names) + len(wanted & words) + 0.5 * part
+        part = sum(any(len(w) > 3 and w in word for word in words | names) for w in query_words)
+        return 3 * len(query_words & names) + len(query_words & words) + 0.5 * part
 
     scored = sorted(((score(info), info) for info in skills), key=lambda pair: (-pair[0], pair[1].name))
     return [info for points, info in scored if points > 0]
@@ -143,7 +145,7 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
     """Load a skill's file, SKILL.md by default. Raises Refused with the available alternatives."""
     info = library.find(name)
     if info is None:
-        near = [found.name for found in search(library.all(), name)[:3]]
+        near = [match.name for match in search(library.all(), name)[:3]]
         hint = f"Near: {', '.join(near)}." if near else "skills_list shows what there is."
         raise Refused(f"There is no skill {name!r}", hint=hint)
     if info.problem:
@@ -164,7 +166,7 @@ def shown(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> 
         text = files[path].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Refused(f"{path} of the skill {name} is not text", hint="It can be used by its path.") from None
-    others = [one for one in files if one != path]
+    others = [other for other in files if other != path]
     head = f"[skill {name}, {path}, hash {skill_changes.of(files)}, folder {where}]"
     tail = f"\n[its files: {', '.join(others[:40])}]" if others and path == skill_changes.MAIN else ""
     return Load(f"{head}\n{text.rstrip()}{tail}", path, digest(text)[:12])

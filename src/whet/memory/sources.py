@@ -134,38 +134,43 @@ class _Reader:
             self._add(row, "own", message.text)
             for call in message.tool_calls:
                 self._calls[call.id] = call
-                given = arguments_of(call.arguments)
-                texts = "\n".join(texts_of(given))
-                parts = read(str(given["command"])).parts if given.get("command") else ()
-                made = worded("\n".join([texts, decoded(texts), *(part.line for part in parts)]))
-                self._add(row, "own", texts, tool=call.name, call_id=call.id, made=made)
+                arguments = arguments_of(call.arguments)
+                texts = "\n".join(texts_of(arguments))
+                parts = read(str(arguments["command"])).parts if arguments.get("command") else ()
+                words = worded("\n".join([texts, decoded(texts), *(part.line for part in parts)]))
+                self._add(row, "own", texts, tool=call.name, call_id=call.id, made=words)
         else:
             self._result(row)
 
     def _add(self, row: StoredText, tier: Tier, text: str, **more: Any) -> None:
         if text.strip():
-            who = (row.message.role, tier)
-            self.found.append(SourceText(row.seq, row.turn, *who, text, fold(text), day=row.day, **more))
+            speaker = (row.message.role, tier)
+            self.found.append(SourceText(row.seq, row.turn, *speaker, text, fold(text), day=row.day, **more))
 
     def _user(self, row: StoredText) -> None:
         if not self._has_person:
             self._add(row, "own", row.message.text, why="another model wrote it")
             return
-        own, foreign = typed.split(row.message.text)
-        self._add(row, "user", own)
+        own_text, foreign = typed.split(row.message.text)
+        self._add(row, "user", own_text)
         self._add(row, "untrusted", foreign, why="you pasted or attached it")
 
     def _result(self, row: StoredText) -> None:
         message = row.message
         call = self._calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")
-        given = arguments_of(call.arguments if call else "")
-        tier, why = self._tier(name, given, row)
+        arguments = arguments_of(call.arguments if call else "")
+        tier, why = self._tier(name, arguments, row)
         text, tags = message.text, tags_of(name)
         if "local" in tags and "looks" in tags:
             text = unnumbered(text, "  " if "search" in tags else "")
-        shown = next(
-            (str(given[key]) for key in ("command", "path", "file_path", "question") if given.get(key)), name
+        label = next(
+            (
+                str(arguments[key])
+                for key in ("command", "path", "file_path", "question")
+                if arguments.get(key)
+            ),
+            name,
         )
         self._add(
             row,
@@ -173,11 +178,11 @@ class _Reader:
             text or "(no output)",
             tool=name,
             failed=message.is_error,
-            call=_COMMENT.sub("", shown).strip() if "command" in tags else shown,
+            call=_COMMENT.sub("", label).strip() if "command" in tags else label,
             why=why,
             received=row.received,
             call_id=message.tool_call_id,
-            about=subject_of(given),
+            about=subject_of(arguments),
         )
 
     def _tier(self, name: str, given: dict[str, Any], row: StoredText) -> tuple[Tier, str]:
@@ -215,13 +220,13 @@ class _Reader:
                 self._foreign[path] = f"{path} came with `{command[:60]}`"
             return why
         paths = [str(given[key]) for key in ("path", "file_path", "workdir", "glob") if given.get(key)]
-        named = [*paths, *read(command).files]
+        all_paths = [*paths, *read(command).files]
         if any(map(provenance.is_installed, paths)) or provenance.reads_installed(command):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
         is_search = "search" in tags_of(message.tool_name)
-        if self._origins is not None and (why := self._origins.why_any_foreign(named)):
+        if self._origins is not None and (why := self._origins.why_any_foreign(all_paths)):
             return why
-        return self._foreign_among(named, message.text if is_search else "")
+        return self._foreign_among(all_paths, message.text if is_search else "")
 
     def _foreign_among(self, named: Sequence[str], hits: str) -> str:
         parts = {part for word in named for part in (word, *word.strip("./").split("/"))}
@@ -230,8 +235,8 @@ class _Reader:
             if takes_all or path in hits or any(path == part or fnmatch(path, part) for part in parts):
                 return why
         since, why = self._unnamed
-        before = [one.folded for one in self.found[:since]]
-        if not why or not named or any(word and fold(word) in one for word in named for one in before):
+        before = [text.folded for text in self.found[:since]]
+        if not why or not named or any(word and fold(word) in text for word in named for text in before):
             return ""
         return f"{named[-1][:60]} may have come with {why}"
 
@@ -241,8 +246,8 @@ class _Reader:
         for word in left_names(command):
             name = re.sub(r"^\w+://|(?:\.git)?/*$", "", word.partition("?")[0]).rpartition("/")[2]
             if word not in heads and re.match(r"[\w.~/-]", word) and name.strip("."):
-                came = f"{name} came with `{command[:60]}`" if "network" in why else why
-                self._foreign.setdefault(name, came)
+                reason = f"{name} came with `{command[:60]}`" if "network" in why else why
+                self._foreign.setdefault(name, reason)
 
 
 def unnumbered(text: str, instead: str = "") -> str:

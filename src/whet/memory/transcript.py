@@ -60,27 +60,31 @@ class QuotableTranscript:
         A command points at its last successful call. For a step of a procedure (`is_step`), so does any
         part of a tool's arguments that is not prose.
         """
-        wanted = fold(unnumbered(quote))
+        folded = fold(unnumbered(quote))
         best: Pointed | None = None
         for source in self.sources:
-            found = self._pointed(quote, wanted, source) if wanted and wanted in source.folded else None
-            if found is not None and (best is None or _rank(found) >= _rank(best)):
-                best = found
+            passage = self._pointed(quote, folded, source) if folded and folded in source.folded else None
+            if passage is not None and (best is None or _rank(passage) >= _rank(best)):
+                best = passage
         if best is None or best.tier == "own" or (is_step and best.tier == "untrusted"):
-            called = self._call_pointed(quote, wanted, is_step=is_step)
-            return max((one for one in (best, called) if one is not None), key=_rank, default=None)
+            call_passage = self._call_pointed(quote, folded, is_step=is_step)
+            return max(
+                (candidate for candidate in (best, call_passage) if candidate is not None),
+                key=_rank,
+                default=None,
+            )
         return best
 
     def results(self) -> list[SourceText]:
         """Return the results of commands, in order."""
-        return [one for one in self.sources if one.is_command]
+        return [source for source in self.sources if source.is_command]
 
     def replied(self, pointed: Pointed) -> Pointed | None:
         """Return the person's next message if it is short and about the same subject: "to Tomas, not to
         Ines"."""
         mine = pointed.source
-        said = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
-        reply = next(said, None) if mine.role == "user" and pointed.tier == "user" else None
+        replies = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
+        reply = next(replies, None) if mine.role == "user" and pointed.tier == "user" else None
         if reply is None or not _is_short(reply.folded) or units.is_question(reply.text):
             return None
         shared = set(content_words(pointed.unit)) & set(content_words(reply.text))
@@ -89,19 +93,19 @@ class QuotableTranscript:
     def taken_back(self, pointed: Pointed) -> str:
         """Return a later text about the same subject that contradicts the passage, or an empty string."""
         source, unit = pointed.source, pointed.unit
-        later = [one for one in self.sources if one.seq > source.seq]
-        said = [one for one in later if one.tier == one.role == "user"]
-        if source.role == "user" and said and _replies_no(said[0], unit):
-            return said[0].text
-        for one in said:
-            for sentence in units.sentences(one.text):
+        later = [other for other in self.sources if other.seq > source.seq]
+        messages = [other for other in later if other.tier == other.role == "user"]
+        if source.role == "user" and messages and _replies_no(messages[0], unit):
+            return messages[0].text
+        for other in messages:
+            for sentence in units.sentences(other.text):
                 if not units.is_question(sentence) and _is_newer(unit, sentence, said=source.role == "user"):
                     return sentence
         mine = (source.tool, source.call, source.tier, source.failed)
-        for one in later if source.tier == "observed" and not source.failed else ():
-            is_same = (one.tool, one.call, one.tier, one.failed) == mine
-            if is_same and unit and fold(unit.splitlines()[-1]) not in one.folded:
-                return _shown_instead(unit, one.text)
+        for other in later if source.tier == "observed" and not source.failed else ():
+            is_same = (other.tool, other.call, other.tier, other.failed) == mine
+            if is_same and unit and fold(unit.splitlines()[-1]) not in other.folded:
+                return _shown_instead(unit, other.text)
         return ""
 
     def _pointed(self, quote: str, wanted: str, source: SourceText) -> Pointed | None:
@@ -120,8 +124,8 @@ class QuotableTranscript:
             unit = units.prose_at(source.text, *span)
         tier, why = source.tier, source.why
         lines = (unit.text, *source.text[unit.start : unit.end].splitlines())
-        said = (self._said_before(line, source) for line in lines)
-        if tier == "observed" and (first := next(filter(None, said), None)):
+        earlier = (self._said_before(line, source) for line in lines)
+        if tier == "observed" and (first := next(filter(None, earlier), None)):
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
         return Pointed(quote, source, unit.text, tier, why)
 
@@ -129,13 +133,13 @@ class QuotableTranscript:
         folded = fold(unit)
         if len(folded) < _NOTHING_CHARS:
             return None
-        made = worded(unit)
-        for one in self.sources:
-            if one.seq < source.seq and (folded in one.folded or (one.puts and made in one.made)):
-                if one.tier in ("user", "observed"):
+        words = worded(unit)
+        for other in self.sources:
+            if other.seq < source.seq and (folded in other.folded or (other.puts and words in other.made)):
+                if other.tier in ("user", "observed"):
                     return None
-                if one.tier == "untrusted" or one.puts:
-                    return one
+                if other.tier == "untrusted" or other.puts:
+                    return other
         return None
 
     def _call_pointed(self, quote: str, wanted: str, *, is_step: bool) -> Pointed | None:
@@ -144,14 +148,14 @@ class QuotableTranscript:
         For a step, a quote that is a part of the command, or that the call printed, is enough.
         """
         bare = wanted.strip("`$ ")
-        said = (one for one in self.sources if one.tier == "own" and bare in one.folded)
-        asked = {one.call_id for one in said if one.call_id}
-        for one in reversed(self.sources):
-            is_given = one.call_id in asked and _is_of_call(bare, one, is_step=is_step)
-            is_printed = is_step and len(bare) >= _NOTHING_CHARS and bare in one.folded
-            if bare and one.is_done and (is_given or is_printed):
-                is_foreign = one.tier == "untrusted"
-                return Pointed(quote, one, "", "untrusted" if is_foreign else "observed", one.why)
+        requests = (source for source in self.sources if source.tier == "own" and bare in source.folded)
+        call_ids = {source.call_id for source in requests if source.call_id}
+        for source in reversed(self.sources):
+            is_given = source.call_id in call_ids and _is_of_call(bare, source, is_step=is_step)
+            is_printed = is_step and len(bare) >= _NOTHING_CHARS and bare in source.folded
+            if bare and source.is_done and (is_given or is_printed):
+                is_foreign = source.tier == "untrusted"
+                return Pointed(quote, source, "", "untrusted" if is_foreign else "observed", source.why)
         return None
 
 
@@ -163,8 +167,8 @@ def load(connection: apsw.Connection, session_id: str, trusted: Collection[str] 
     session = sessions.get(connection, session_id)
     origins = FileOrigins(connection, session.workspace)
     stored = _stored(connection, sessions.key_of(connection, session_id))
-    found = sources(stored, has_person=session.kind == "chat", trusted=trusted, origins=origins)
-    return QuotableTranscript(session_id, found)
+    texts = sources(stored, has_person=session.kind == "chat", trusted=trusted, origins=origins)
+    return QuotableTranscript(session_id, texts)
 
 
 def load_key(connection: apsw.Connection, key: int) -> QuotableTranscript:
@@ -173,7 +177,7 @@ def load_key(connection: apsw.Connection, key: int) -> QuotableTranscript:
 
 
 def _stored(connection: apsw.Connection, key: int) -> list[StoredText]:
-    found = connection.execute(
+    records = connection.execute(
         "SELECT m.id, m.turn, m.role, m.content, m.extra, m.at, c.facts"
         f" FROM messages m LEFT JOIN tool_calls c ON c.session = ?3 AND c.seq = m.id & {rows.SEQ_LIMIT - 1}"
         f" AND m.role = {rows.TOOL} WHERE m.id >= ?1 AND m.id < ?2"
@@ -184,7 +188,7 @@ def _stored(connection: apsw.Connection, key: int) -> list[StoredText]:
         StoredText(
             r[0] & (rows.SEQ_LIMIT - 1), r[1], rows.unpack(r[2], r[3], r[4]), _day(r[5]), calls.received(r[6])
         )
-        for r in found
+        for r in records
     ]
 
 
@@ -202,8 +206,8 @@ def _is_of_call(bare: str, ran: SourceText, *, is_step: bool) -> bool:
 
 def _does(part: str, call: str, ran: SourceText) -> bool:
     """Return whether a part of a command does something: its strings are not prose."""
-    own, at = fold(read(ran.call).bare), call.find(part)
-    bare = own[at : at + len(part)] if len(own) == len(call) else "_" * len(part)
+    stripped, at = fold(read(ran.call).bare), call.find(part)
+    bare = stripped[at : at + len(part)] if len(stripped) == len(call) else "_" * len(part)
     strings = (part[slice(*match.span())] for match in re.finditer(r"_[_\s]*", bare))
     return not any(map(units.speaks, strings))
 
@@ -223,16 +227,18 @@ def _replies_no(reply: SourceText, unit: str) -> bool:
         return False
     if len(folded.split()) <= 4 and _NO.match(folded):
         return True
-    given, there = units.values(folded), units.values(unit)
-    return given.isdisjoint(there) and not {*map(units.shape, given)}.isdisjoint(map(units.shape, there))
+    new_values, old_values = units.values(folded), units.values(unit)
+    return new_values.isdisjoint(old_values) and not {*map(units.shape, new_values)}.isdisjoint(
+        map(units.shape, old_values)
+    )
 
 
 def _shown_instead(unit: str, text: str) -> str:
     """Return the line of a text that has the same shape as the statement and is below the same headings."""
     *heads, line = unit.splitlines()
-    wanted = units.shape(line)
+    line_shape = units.shape(line)
     for there in re.finditer(r"[^\n]+", text):
-        if units.shape(there[0]) != wanted:
+        if units.shape(there[0]) != line_shape:
             continue
         if not heads or units.line_at(text, *there.span()).text.splitlines()[:-1] == heads:
             return there[0]
@@ -254,7 +260,7 @@ def _is_newer(old: str, new: str, *, said: bool) -> bool:
         return True
     if len(shared) < 2 or not theirs - mine or not mine - theirs:
         return False
-    given, now = units.values(old), units.values(new)
-    if given and now:
-        return given.isdisjoint(now) and len(shared) >= 0.5 * min(len(mine), len(theirs))
+    old_values, new_values = units.values(old), units.values(new)
+    if old_values and new_values:
+        return old_values.isdisjoint(new_values) and len(shared) >= 0.5 * min(len(mine), len(theirs))
     return len(shared) >= 3 and len(shared) >= 0.6 * min(len(mine), len(theirs))

@@ -48,15 +48,15 @@ def split(text: str) -> tuple[str, str]:
         foreign.append(match[0])
         return "\n\n"
 
-    own = _FENCED.sub(take, _TAGGED.sub(take, text))
+    own_text = _FENCED.sub(take, _TAGGED.sub(take, text))
     for pattern in (_MAIL, _BELOW_COLON, _AFTER_COLON):
-        if found := pattern.search(own):
-            cut = found.start() if pattern is _MAIL else found.end()
-            foreign.append(own[cut:])
-            own = own[:cut]
+        if hit := pattern.search(own_text):
+            cut = hit.start() if pattern is _MAIL else hit.end()
+            foreign.append(own_text[cut:])
+            own_text = own_text[:cut]
     for pattern in (_STAMPED, _NOTATION, _QUOTED):
-        own = pattern.sub(take, own)
-    return own.strip(), "\n\n".join(part for part in foreign if part.strip()).strip()
+        own_text = pattern.sub(take, own_text)
+    return own_text.strip(), "\n\n".join(part for part in foreign if part.strip()).strip()
 
 
 def is_spoken_by_others(text: str, start: int, end: int, whole: str) -> bool:

@@ -56,17 +56,19 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
         raise CannotUndo(f"change {row.id} was taken back already, by change {row.undone_by}", hint=hint)
     if row.state != "active":
         raise CannotUndo(f"change {row.id} is {row.state}; there is nothing to take back")
-    back = ledger.insert(connection, _reverse(row, origin), now)
+    undo_row = ledger.insert(connection, _reverse(row, origin), now)
     try:
-        if not _puts_whole_notes(connection, back):
-            enforce(connection, back)
+        if not _puts_whole_notes(connection, undo_row):
+            enforce(connection, undo_row)
     except Refused as error:
         built = later(connection, row)
-        hint = f"take back first: {', '.join(f'change {one.id}' for one in built)}" if built else error.hint
+        hint = (
+            f"take back first: {', '.join(f'change {other.id}' for other in built)}" if built else error.hint
+        )
         raise CannotUndo(f"change {row.id} can't be taken back: {error.message}", hint=hint) from error
-    ledger.set_state(connection, row.id, "undone", undone_by=back.id)
+    ledger.set_state(connection, row.id, "undone", undone_by=undo_row.id)
     _tell_chain(connection, row)
-    return back
+    return undo_row
 
 
 def accept(connection: apsw.Connection, row: LedgerRow, reader: MemoryReader) -> LedgerRow:
@@ -158,20 +160,20 @@ def later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
     """Return the active changes that were built on `row`, newest first."""
     rows = ledger.select(connection, profile=row.profile, kind=row.kind, item=row.item, states=("active",))
     touched = {change.path for change in row.changes}
-    since = (one for one in rows if one.id > row.id)
+    since = (other for other in rows if other.id > row.id)
     return [
-        one
-        for one in since
-        if (row.after and one.before == row.after) or touched & {change.path for change in one.changes}
+        other
+        for other in since
+        if (row.after and other.before == row.after) or touched & {change.path for change in other.changes}
     ]
 
 
 def forget_steps(connection: apsw.Connection, profile: str, session_id: str) -> list[ForgetStep]:
     """Return the steps that forgetting a session takes, newest change first."""
     # Without a session the filter would match every row.
-    own = ledger.select(connection, profile=profile, session_id=session_id) if session_id else []
+    rows = ledger.select(connection, profile=profile, session_id=session_id) if session_id else []
     steps: dict[int, ForgetStep] = {}
-    for row in own:
+    for row in rows:
         if row.state in WAITING:
             steps[row.id] = ForgetStep(row, "drop")
         elif row.state == "active" and not row.undoes:
@@ -188,8 +190,8 @@ def forget(
     for step in forget_steps(connection, profile, session_id):
         try:
             row = ledger.get(connection, step.row.id)
-            back = None if step.what == "keep" else undo(connection, row, origin, now)
-            done.append(msgspec.structs.replace(step, back=back))
+            undo_row = None if step.what == "keep" else undo(connection, row, origin, now)
+            done.append(msgspec.structs.replace(step, back=undo_row))
         except CannotUndo as error:
             done.append(ForgetStep(step.row, "keep", error.message))
     return done
@@ -197,15 +199,15 @@ def forget(
 
 def _forget_one(connection: apsw.Connection, row: LedgerRow, steps: dict[int, ForgetStep]) -> None:
     since = later(connection, row)
-    by_hand = next((one for one in since if one.origin.write_origin == "user"), None)
+    by_hand = next((other for other in since if other.origin.write_origin == "user"), None)
     if by_hand is not None:
         steps[row.id] = ForgetStep(row, "keep", f"you changed it since (change {by_hand.id})")
     elif row.kind == "memory" and since:
         why = f"replaced since by change {since[0].id}, which has evidence of its own"
         steps[row.id] = ForgetStep(row, "keep", why)
     else:
-        for one in since:
-            steps.setdefault(one.id, ForgetStep(one, "take back", f"it was built on change {row.id}"))
+        for other in since:
+            steps.setdefault(other.id, ForgetStep(other, "take back", f"it was built on change {row.id}"))
         steps[row.id] = ForgetStep(row, "take back")
 
 
@@ -225,35 +227,35 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
     """Purge the words that a session left in the ledger and that are no longer in force. It is safe to
     repeat."""
     everything = ledger.select(connection, profile=profile)
-    standing = _standing(connection, profile, everything)
-    own = [
+    current_texts = _standing(connection, profile, everything)
+    rows = [
         row
         for row in ledger.select(connection, profile=profile, session_id=session_id)
         if session_id
-        and row.after not in standing
+        and row.after not in current_texts
         and (row.after != purge.PURGED or row.evidence or row.reason)
     ]
-    words = {row.after for row in own if not row.undoes} - {"", purge.PURGED}
-    said = {row.after for row in own if row.kind == "memory"} & words
-    for row in own:
+    words = {row.after for row in rows if not row.undoes} - {"", purge.PURGED}
+    statements = {row.after for row in rows if row.kind == "memory"} & words
+    for row in rows:
         purge.blank_row(connection, row.id, proof=True)
     # In its file an entry is stored line by line, without the prefix that marks a pitfall.
-    entry_lines = (text.removeprefix(notes.SAID_PITFALL).split("\n") for text in said)
-    parts = [*([text] for text in words - said), *entry_lines]
-    keys = _files(own, everything) | set(purge.texts_with(connection, parts))
+    entry_lines = (text.removeprefix(notes.SAID_PITFALL).split("\n") for text in statements)
+    parts = [*([text] for text in words - statements), *entry_lines]
+    keys = _files(rows, everything) | set(purge.texts_with(connection, parts))
     count = purge.drop_texts(connection, keys)
     gone = {key for key in keys if not purge.has_text(connection, key)}
-    touched = {row.id for row in own}
+    touched = {row.id for row in rows}
     for row in everything:
         before, after = (
-            text not in standing and _tells(row, text, words, gone) for text in (row.before, row.after)
+            text not in current_texts and _tells(row, text, words, gone) for text in (row.before, row.after)
         )
         if before or after:
             purge.blank_row(connection, row.id, before=before, after=after)
             touched.add(row.id)
-    shown = {flat(text) for text in said} | (_described(words) - _described(standing))
-    purge.drop_labels(connection, [text[:LABEL_CHARS] for text in shown])
-    prompts = [text.removeprefix(notes.SAID_PITFALL)[:LABEL_CHARS] for text in shown]
+    labels = {flat(text) for text in statements} | (_described(words) - _described(current_texts))
+    purge.drop_labels(connection, [text[:LABEL_CHARS] for text in labels])
+    prompts = [text.removeprefix(notes.SAID_PITFALL)[:LABEL_CHARS] for text in labels]
     return Purged(tuple(sorted(touched)), count, tuple(purge.prompts_with(connection, prompts)))
 
 
@@ -262,11 +264,11 @@ def _standing(connection: apsw.Connection, profile: str, everything: list[Ledger
 
     A text that an undo restored has a row of its own, which says whether it still is.
     """
-    made = [row for row in everything if row.state == "active" and not row.undoes]
-    found = {row.after for row in made if row.kind == "skill"} - {""}
+    rows = [row for row in everything if row.state == "active" and not row.undoes]
+    texts = {row.after for row in rows if row.kind == "skill"} - {""}
     for path in notes.FILES.values():
-        found |= {entry.said for entry in notes.entries(in_force(connection, profile, path))}
-    return found
+        texts |= {entry.said for entry in notes.entries(in_force(connection, profile, path))}
+    return texts
 
 
 def _files(own: list[LedgerRow], everything: list[LedgerRow]) -> set[str]:
@@ -290,8 +292,8 @@ def _tells(row: LedgerRow, text: str, words: set[str], gone: set[str]) -> bool:
 
 def _described(texts: Collection[str]) -> set[str]:
     """Return the descriptions of skills, which appear in session prompts."""
-    found: set[str] = set()
+    descriptions: set[str] = set()
     for text in texts:
         with suppress(BadSkill):
-            found.add(skill_format.name_and_description(text)[1])
-    return found
+            descriptions.add(skill_format.name_and_description(text)[1])
+    return descriptions

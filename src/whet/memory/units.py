@@ -74,17 +74,17 @@ def line_at(text: str, start: int, end: int) -> Unit:
     """
     begin = text[:start].rfind("\n") + 1
     stop = end - 1 + len(text[end - 1 :].partition("\n")[0])
-    whole = _unit(text, begin, stop)
+    unit = _unit(text, begin, stop)
     heads = _above(text[:begin], text[begin:stop])
-    return Unit("\n".join([*heads, whole.text]), whole.start, whole.end)
+    return Unit("\n".join([*heads, unit.text]), unit.start, unit.end)
 
 
 def prose_at(text: str, start: int, end: int) -> Unit:
     """Return the sentences of wrapped prose that [start, end) touches, across line ends."""
     begin = text[:start].rfind("\n\n") + 1
     block = text[begin:end] + text[end:].partition("\n\n")[0]
-    one = sentence_at(block.replace("\n", " "), start - begin, end - begin)
-    return Unit(" ".join(one.text.split()), begin + one.start, begin + one.end)
+    sentence = sentence_at(block.replace("\n", " "), start - begin, end - begin)
+    return Unit(" ".join(sentence.text.split()), begin + sentence.start, begin + sentence.end)
 
 
 def is_prose(line: str) -> bool:
@@ -95,8 +95,8 @@ def is_prose(line: str) -> bool:
     line = unmarked(line)
     if _COMMENT.match(line) or _PACKED.search(line):
         return True
-    if found := _TRAILING.search(line):
-        return len(found[1].split()) >= _LONGEST_RUN - 1
+    if match := _TRAILING.search(line):
+        return len(match[1].split()) >= _LONGEST_RUN - 1
     words = _untick(line).split()
     plain = sum(map(bool, map(_PLAIN.match, words)))
     return _run(words) >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
@@ -108,9 +108,9 @@ def speaks(line: str) -> bool:
     for cell in _CELLS.split(_untick(line)):
         words = cell.split()
         plain = [bool(_NAME.match(word)) for word in words]
-        is_told = any(not (_NAME.match(word) or _AMOUNT.match(word)) for word in words)
+        has_other = any(not (_NAME.match(word) or _AMOUNT.match(word)) for word in words)
         is_run = _RUN.search("".join(map("01".__getitem__, plain)))
-        if is_run or (is_told and sum(plain) >= 0.6 * max(len(words), 3)):
+        if is_run or (has_other and sum(plain) >= 0.6 * max(len(words), 3)):
             return True
     pieces = map(_PIECES.split, re.split(r"[\s/]+", line))
     return is_prose(line) or any(sum(map(str.isalpha, each)) >= _LONGEST_RUN for each in pieces)
@@ -170,9 +170,9 @@ def _above(before: str, line: str) -> list[str]:
 
 
 def _unit(text: str, start: int, end: int) -> Unit:
-    whole = text[start:end]
-    lead = len(whole) - len(whole.lstrip())
-    return Unit(whole.strip(), start + lead, start + len(whole.rstrip()))
+    part = text[start:end]
+    lead = len(part) - len(part.lstrip())
+    return Unit(part.strip(), start + lead, start + len(part.rstrip()))
 
 
 def sentences(text: str) -> list[str]:
@@ -188,12 +188,12 @@ def forms(text: str) -> list[str]:
 def values(text: str) -> frozenset[str]:
     """Return the parts of a text that are only right letter by letter: words with digits or signs, code in
     backticks."""
-    found = re.findall(
+    matches = re.findall(
         r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]*|\w+[.-]\w[\w.-]*)",
         text.lower(),
     )
-    whole = ((ticked or bare).rstrip(".:") for ticked, bare in found)
-    return frozenset(value for value in whole if not _NO_VALUE.fullmatch(value))
+    stripped = ((ticked or bare).rstrip(".:") for ticked, bare in matches)
+    return frozenset(value for value in stripped if not _NO_VALUE.fullmatch(value))
 
 
 def shape(text: str) -> str:

@@ -48,19 +48,19 @@ def carry(
     database: StateDatabase, origin: str, sessions: Iterable[PastSession], clock: Clock, progress: Progress
 ) -> CarrySums:
     """Store `sessions` and index them for search. Each batch is durable once committed."""
-    carried, batch, size = CarrySums(), list[PastSession](), 0
+    counts, batch, size = CarrySums(), list[PastSession](), 0
     for past in sessions:
         batch.append(past)
         size += len(past.messages)
         if size >= _BATCH_MESSAGES:
-            _store(database, origin, batch, clock, carried)
-            progress(carried.sessions, carried.messages)
+            _store(database, origin, batch, clock, counts)
+            progress(counts.sessions, counts.messages)
             batch, size = [], 0
-    _store(database, origin, batch, clock, carried)
-    progress(carried.sessions, carried.messages)
+    _store(database, origin, batch, clock, counts)
+    progress(counts.sessions, counts.messages)
     while database.write_now(_index_some):
         pass
-    return carried
+    return counts
 
 
 def _index_some(connection: apsw.Connection) -> bool:
@@ -72,14 +72,14 @@ def look(
     database: StateDatabase | None, origin: str, sessions: Iterable[PastSession], progress: Progress
 ) -> CarrySums:
     """Count the outcomes of an import without storing anything. Without a database every session is new."""
-    carried = CarrySums()
+    counts = CarrySums()
     for past in sessions:
         is_known = database is not None and database.read_now(
             lambda db, past=past: bulk.is_known(db, origin, past.about.id)
         )
-        carried.add("same" if is_known else "new", len(past.messages))
-        progress(carried.sessions, carried.messages)
-    return carried
+        counts.add("same" if is_known else "new", len(past.messages))
+        progress(counts.sessions, counts.messages)
+    return counts
 
 
 def _store(

@@ -74,10 +74,10 @@ def files(folder: Path) -> list[Path]:
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript and count its unreadable lines. The session is None if it has no user message."""
-    taken_back = _taken_back(path)
+    abandoned = _taken_back(path)
     transcript, lines = _Transcript(), JsonLines(path, _lines)
     for line in lines:
-        if line.uuid not in taken_back:
+        if line.uuid not in abandoned:
             transcript.add(line)
     return transcript.session(path.stem), lines.bad
 
@@ -85,7 +85,7 @@ def read(path: Path) -> tuple[PastSession | None, int]:
 def _taken_back(path: Path) -> set[str]:
     """Return the uuids of abandoned branches: when the person went back and edited a prompt, the earlier
     prompt and all lines that follow from it."""
-    left, newest = set[str](), dict[object, str]()
+    abandoned, newest = set[str](), dict[object, str]()
     children: dict[object, list[str]] = {}
     for line in JsonLines(path, _lines):
         if not isinstance(line.uuid, str) or line.is_sidechain:
@@ -93,14 +93,14 @@ def _taken_back(path: Path) -> set[str]:
         children.setdefault(line.parent, []).append(line.uuid)
         if _is_prompt(line):
             if before := newest.get(line.parent):
-                left.add(before)
+                abandoned.add(before)
             newest[line.parent] = line.uuid
-    waiting = list(left)
-    while waiting:
-        found = [one for one in children.get(waiting.pop(), ()) if one not in left]
-        left.update(found)
-        waiting += found
-    return left
+    pending = list(abandoned)
+    while pending:
+        children_left = [uuid for uuid in children.get(pending.pop(), ()) if uuid not in abandoned]
+        abandoned.update(children_left)
+        pending += children_left
+    return abandoned
 
 
 def _is_prompt(line: _Line) -> bool:
@@ -141,7 +141,7 @@ class _Transcript(ReadTranscript):
 
     def session(self, session_id: str) -> PastSession | None:
         """Return the session, or None if it has no user message."""
-        about = NewSession(
+        new_session = NewSession(
             id=session_id,
             source=ORIGIN,
             provider="anthropic",
@@ -149,7 +149,7 @@ class _Transcript(ReadTranscript):
             workspace=self._workspace,
             title=self._title,
         )
-        return self.past(about)
+        return self.past(new_session)
 
 
 def _add_answer(said: list[PastMessage], line: _Line, given: _Said, *, joined: bool) -> None:
@@ -233,5 +233,5 @@ def _usage(given: Any) -> Usage | None:
         used = from_values(given, _Usage, strict=False)
     except msgspec.ValidationError:
         return None
-    read, wrote = used.cache_read_input_tokens, used.cache_creation_input_tokens
-    return usage_of(used.input_tokens, used.output_tokens, read=read, wrote=wrote)
+    cache_read, cache_write = used.cache_read_input_tokens, used.cache_creation_input_tokens
+    return usage_of(used.input_tokens, used.output_tokens, read=cache_read, wrote=cache_write)

@@ -99,10 +99,10 @@ class _Transcript(ReadTranscript):
 
     def session(self) -> PastSession | None:
         """Return the session, or None if it has no user message."""
-        about = NewSession(
+        new_session = NewSession(
             id=self._id, source=ORIGIN, provider="openai", model=self._model, workspace=self._workspace
         )
-        return self.past(about)
+        return self.past(new_session)
 
 
 def _add(said: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
@@ -114,8 +114,8 @@ def _add(said: list[PastMessage], item: _Payload, at_ms: int, model: str) -> Non
         case "custom_tool_call":
             _add_call(said, item, {"input": item.input}, at_ms, model)
         case "local_shell_call":
-            named = msgspec.structs.replace(item, name="shell")
-            _add_call(said, named, item.action, at_ms, model)
+            shell_item = msgspec.structs.replace(item, name="shell")
+            _add_call(said, shell_item, item.action, at_ms, model)
         case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
             said.append(_result(item, at_ms))
         case _:
@@ -139,9 +139,9 @@ def _add_call(said: list[PastMessage], item: _Payload, given: Any, at_ms: int, m
     arguments = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
     call = ToolCall(item.call_id or item.id or f"call_{len(said)}", item.name or "unknown", arguments)
     if said and said[-1].message.role == "assistant":
-        before = said.pop()
-        message = msgspec.structs.replace(before.message, tool_calls=(*before.message.tool_calls, call))
-        said.append(msgspec.structs.replace(before, message=message))
+        previous = said.pop()
+        message = msgspec.structs.replace(previous.message, tool_calls=(*previous.message.tool_calls, call))
+        said.append(msgspec.structs.replace(previous, message=message))
     else:
         said.append(PastMessage(Message(role="assistant", tool_calls=(call,)), at_ms, model=model))
 

@@ -29,7 +29,7 @@ def reading(path: Path) -> Generator[apsw.Connection]:
     try:
         if not path.is_file():
             raise ConfigError(f"there is no {path}", hint="name the folder that holds it")
-        logs = [Path(f"{path}{end}") for end in _LOGS if _size(Path(f"{path}{end}"))]
+        logs = [Path(f"{path}{suffix}") for suffix in _LOGS if _size(Path(f"{path}{suffix}"))]
         if not logs:
             with closing(_open(path)) as connection:
                 yield connection
@@ -51,10 +51,10 @@ def refuse_broken(connection: apsw.Connection, tables: Sequence[str]) -> None:
     """Check `tables` in full before anything is stored. Raises ConfigError if one is damaged."""
     for table in tables:
         row = connection.execute(f"PRAGMA quick_check({table})").fetchone()
-        said = str(row[0]) if row else "no answer"
-        if said != "ok":
+        answer = str(row[0]) if row else "no answer"
+        if answer != "ok":
             raise ConfigError(
-                f"the database is damaged in its table {table} ({said.splitlines()[0][:120]})",
+                f"the database is damaged in its table {table} ({answer.splitlines()[0][:120]})",
                 hint="mend it first: sqlite3 state.db .recover | sqlite3 mended.db",
             )
 

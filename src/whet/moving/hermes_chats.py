@@ -62,16 +62,16 @@ class HermesChannel(msgspec.Struct, frozen=True):
 def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[HermesChannel], list[TakenOver]]:
     """Read the platforms in config.yaml and .env. Returns the channels, and one outcome per setting that
     can't be imported."""
-    found, left = list[HermesChannel](), list[TakenOver]()
+    channels, left_out = list[HermesChannel](), list[TakenOver]()
     for kind in KINDS:
         block = _block(settings, kind)
         tokens = {name: value for name in _TOKENS[kind] if (value := env.get(name) or _token(block, name))}
         if not tokens:
             continue
         if str(block.get("enabled", "")).lower() in _NO:
-            left.append(TakenOver(kind, "left", "it is switched off there"))
+            left_out.append(TakenOver(kind, "left", "it is switched off there"))
         elif missing := [name for name in _TOKENS[kind] if name not in tokens]:
-            left.append(TakenOver(kind, "left", f"it has no {missing[0]}"))
+            left_out.append(TakenOver(kind, "left", f"it has no {missing[0]}"))
         else:
             people, odd = _people(kind, block, env)
             mention = env.get(f"{kind.upper()}_REQUIRE_MENTION") or block.get("require_mention", True)
@@ -79,20 +79,22 @@ def read(settings: Mapping[str, Any], env: Mapping[str, str]) -> tuple[list[Herm
                 odd.append(
                     TakenOver(f"{kind}: answering unasked", "left", "in groups it answers who names it")
                 )
-            found.append(_channel(kind, block, settings, tokens, people, env))
-            left += odd
+            channels.append(_channel(kind, block, settings, tokens, people, env))
+            left_out += odd
     for name in _OTHERS:
         block = _block(settings, name)
         is_on = str(block.get("enabled", "")).lower() in _YES
         if is_on or any(env.get(f"{name.upper()}_{sign}") for sign in _SIGNS):
-            left.append(TakenOver(name, "left", "there is no channel of this kind; the webhook can serve it"))
-    return found, left
+            left_out.append(
+                TakenOver(name, "left", "there is no channel of this kind; the webhook can serve it")
+            )
+    return channels, left_out
 
 
 def home_chat(settings: Mapping[str, Any], env: Mapping[str, str], kind: str) -> str:
     """Return the platform's chat for messages without an address, or an empty string if not set."""
-    named = _block(settings, kind).get("home_channel")
-    chat = cast(dict[str, Any], named).get("chat_id") if isinstance(named, dict) else named
+    setting = _block(settings, kind).get("home_channel")
+    chat = cast(dict[str, Any], setting).get("chat_id") if isinstance(setting, dict) else setting
     return str(env.get(f"{kind.upper()}_HOME_CHANNEL") or chat or "").strip()
 
 
@@ -139,24 +141,24 @@ def _people(
     kind: Kind, block: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[tuple[str, ...], list[TakenOver]]:
     """Return the ids admitted on a platform, and one outcome per entry that is not an id."""
-    named = [
+    entries = [
         *_listed(env.get(f"{kind.upper()}_ALLOWED_USERS") or block.get("allow_from")),
         *_listed(env.get("GATEWAY_ALLOWED_USERS")),
     ]
-    everybody = (env.get(f"{kind.upper()}_ALLOW_ALL_USERS"), env.get("GATEWAY_ALLOW_ALL_USERS"))
-    left: list[TakenOver] = []
-    if "*" in named or any((value or "").lower() in _YES for value in everybody):
+    allow_all = (env.get(f"{kind.upper()}_ALLOW_ALL_USERS"), env.get("GATEWAY_ALLOW_ALL_USERS"))
+    left_out: list[TakenOver] = []
+    if "*" in entries or any((value or "").lower() in _YES for value in allow_all):
         why = "strangers get a pairing code here: whet gateway pair accept CODE"
-        left.append(TakenOver(f"{kind}: everybody let in", "left", why))
+        left_out.append(TakenOver(f"{kind}: everybody let in", "left", why))
     ids: dict[str, None] = {}
-    for one in named:
-        if _IDS[kind].fullmatch(one):
-            ids[one] = None
-        elif one != "*":
-            left.append(
-                TakenOver(f"{kind}: {one}", "left", "people are known by their ids here, not by names")
+    for entry in entries:
+        if _IDS[kind].fullmatch(entry):
+            ids[entry] = None
+        elif entry != "*":
+            left_out.append(
+                TakenOver(f"{kind}: {entry}", "left", "people are known by their ids here, not by names")
             )
-    return tuple(ids), left
+    return tuple(ids), left_out
 
 
 def _listed(value: Any) -> list[str]:
@@ -183,14 +185,14 @@ def write(found: Sequence[HermesChannel]) -> str:
 def people(found: Sequence[HermesChannel]) -> dict[str, dict[Kind, str]]:
     """Return the admitted people by name. The owner is the person with the home chat, or the only one on a
     platform."""
-    named: dict[str, dict[Kind, str]] = {}
+    ids_by_name: dict[str, dict[Kind, str]] = {}
     for channel in found:
         alone = channel.people[0] if len(channel.people) == 1 else ""
         owner = channel.home_chat if channel.home_chat in channel.people else alone
         for user in channel.people:
             name = _OWNER if user == owner else f"{channel.kind}-{user.lower()}"[:32]
-            named.setdefault(name, {})[channel.kind] = user
-    return {name: named[name] for name in sorted(named, key=lambda name: (name != _OWNER, name))}
+            ids_by_name.setdefault(name, {})[channel.kind] = user
+    return {name: ids_by_name[name] for name in sorted(ids_by_name, key=lambda name: (name != _OWNER, name))}
 
 
 def take(
@@ -221,27 +223,27 @@ def take(
                 secrets.set_secret(home, name, value)
         home.ensure()
         paths.replace(home.gateway, text, mode=0o600)
-    taken = [TakenOver(channel.kind, "set", _said(channel)) for channel in found]
+    outcomes = [TakenOver(channel.kind, "set", _said(channel)) for channel in found]
     for name, ids in people(found).items():
-        who = ", ".join(f"{kind} {user}" for kind, user in ids.items())
+        identities = ", ".join(f"{kind} {user}" for kind, user in ids.items())
         why = "has this home's memory and may approve" if name == _OWNER else "has a memory of their own"
-        taken.append(TakenOver(who, "let in", f"{name} {why}"))
-    return taken
+        outcomes.append(TakenOver(identities, "let in", f"{name} {why}"))
+    return outcomes
 
 
 def _said(channel: HermesChannel) -> str:
-    said = ["its tokens are in .env", "whet gateway run serves it once Hermes Agent's gateway is stopped"]
-    return "; ".join([*said, *([] if channel.pairing else ["strangers get no code"])])
+    notes = ["its tokens are in .env", "whet gateway run serves it once Hermes Agent's gateway is stopped"]
+    return "; ".join([*notes, *([] if channel.pairing else ["strangers get no code"])])
 
 
 def read_paired(kind: Kind, content: Any) -> list[PairedPerson]:
     """Read the people paired by a code on a platform, from its `KIND-approved.json`."""
-    found: list[PairedPerson] = []
-    for user, about in cast(dict[Any, Any], content).items() if isinstance(content, dict) else ():
-        facts = cast(dict[str, Any], about) if isinstance(about, dict) else {}
+    paired: list[PairedPerson] = []
+    for user, details in cast(dict[Any, Any], content).items() if isinstance(content, dict) else ():
+        facts = cast(dict[str, Any], details) if isinstance(details, dict) else {}
         at = facts.get("approved_at")
         since = datetime.fromtimestamp(at, UTC) if isinstance(at, int | float) and 0 < at < 1e11 else None
         if _IDS[kind].fullmatch(str(user)):
             name = str(facts.get("user_name") or "")[:100]
-            found.append(PairedPerson(kind, str(user), name, iso(since) if since else ""))
-    return found
+            paired.append(PairedPerson(kind, str(user), name, iso(since) if since else ""))
+    return paired

@@ -64,10 +64,10 @@ class _Left(Exception):
 def parse(raw: bytes) -> list[dict[str, Any]]:
     """Return the jobs in a jobs.json. Raises ConfigError if it is another kind of file."""
     try:
-        whole: Any = msgspec.json.decode(raw)
+        document: Any = msgspec.json.decode(raw)
     except NOT_JSON as error:
         raise ConfigError("cron/jobs.json is no JSON") from error
-    jobs: Any = cast(dict[str, Any], whole).get("jobs") if isinstance(whole, dict) else whole
+    jobs: Any = cast(dict[str, Any], document).get("jobs") if isinstance(document, dict) else document
     if not isinstance(jobs, list):
         raise ConfigError("cron/jobs.json holds no jobs")
     return [cast(dict[str, Any], job) for job in cast(list[Any], jobs) if isinstance(job, dict)]
@@ -77,16 +77,16 @@ def read(
     jobs: Sequence[Mapping[str, Any]], place: JobDefaults, clock: Clock
 ) -> tuple[list[HermesJob], list[TakenOver]]:
     """Convert jobs to schedules. Returns them, and one outcome per job that can't be imported."""
-    found, left = list[HermesJob](), list[TakenOver]()
+    hermes_jobs, left_out = list[HermesJob](), list[TakenOver]()
     for number, job in enumerate(jobs, 1):
         label = " ".join(str(job.get("name") or job.get("prompt") or f"job {number}").split())[:60]
         try:
-            found.append(_read_one(job, label, place, clock))
+            hermes_jobs.append(_read_one(job, label, place, clock))
         except _Left as why:
-            left.append(TakenOver(label, "left", str(why)))
+            left_out.append(TakenOver(label, "left", str(why)))
         except ConfigError as error:
-            left.append(TakenOver(label, "left", error.message))
-    return found, left
+            left_out.append(TakenOver(label, "left", error.message))
+    return hermes_jobs, left_out
 
 
 def name_of(label: str, is_taken: Callable[[str], bool]) -> str:
@@ -101,11 +101,15 @@ def name_of(label: str, is_taken: Callable[[str], bool]) -> str:
 
 def told(found: HermesJob, name: str) -> TakenOver:
     """Return the outcome for a stored schedule: when it runs, and its notes."""
-    one = found.schedule
-    zone = timing.find_zone(one.time_zone)
-    when = one.expression or f"once, {datetime.fromisoformat(one.at).astimezone(zone):%Y-%m-%d %H:%M}"
-    target = f" to {one.target}" if one.target else ""
-    return TakenOver(name, "added, paused", "; ".join([f"{when} ({one.time_zone}){target}", *found.notes]))
+    schedule = found.schedule
+    zone = timing.find_zone(schedule.time_zone)
+    when = (
+        schedule.expression or f"once, {datetime.fromisoformat(schedule.at).astimezone(zone):%Y-%m-%d %H:%M}"
+    )
+    target = f" to {schedule.target}" if schedule.target else ""
+    return TakenOver(
+        name, "added, paused", "; ".join([f"{when} ({schedule.time_zone}){target}", *found.notes])
+    )
 
 
 def _read_one(job: Mapping[str, Any], label: str, place: JobDefaults, clock: Clock) -> HermesJob:
@@ -143,9 +147,11 @@ def _read_one(job: Mapping[str, Any], label: str, place: JobDefaults, clock: Clo
 
 
 def _prompt(job: Mapping[str, Any]) -> str:
-    named = job.get("skills") or ([job["skill"]] if job.get("skill") else [])
+    skill_names = job.get("skills") or ([job["skill"]] if job.get("skill") else [])
     skills = (
-        ", ".join(str(name) for name in cast(list[Any], named)) if isinstance(named, list) else str(named)
+        ", ".join(str(name) for name in cast(list[Any], skill_names))
+        if isinstance(skill_names, list)
+        else str(skill_names)
     )
     words = str(job.get("prompt") or "").strip()
     if not words and not skills:
@@ -200,10 +206,10 @@ def _folder(job: Mapping[str, Any], place: JobDefaults, notes: list[str]) -> str
 def _target(job: Mapping[str, Any], place: JobDefaults, notes: list[str]) -> str:
     """Return the conversation that the job's answers are sent to; an empty string leaves them in the
     session."""
-    named = job.get("deliver")
-    names = cast(list[Any], named) if isinstance(named, list) else str(named or "local").split(",")
+    deliver = job.get("deliver")
+    names = cast(list[Any], deliver) if isinstance(deliver, list) else str(deliver or "local").split(",")
     targets: list[str] = []
-    for name in (str(one).strip() for one in names):
+    for name in (str(part).strip() for part in names):
         if name in ("", "local"):
             continue
         kind, _, chat = (_origin(job) if name == "origin" else name).partition(":")
@@ -228,10 +234,10 @@ def _toolsets(job: Mapping[str, Any]) -> tuple[str, ...]:
 
     Raises _Left if none of them exists here: a limit there must not become full access here.
     """
-    named = job.get("enabled_toolsets")
-    if not isinstance(named, list) or not named:
+    toolsets = job.get("enabled_toolsets")
+    if not isinstance(toolsets, list) or not toolsets:
         return ()
-    ours = [_TOOLSETS[str(name)] for name in cast(list[Any], named) if str(name) in _TOOLSETS]
+    ours = [_TOOLSETS[str(name)] for name in cast(list[Any], toolsets) if str(name) in _TOOLSETS]
     if not ours:
-        raise _Left(f"none of its toolsets is here: {', '.join(map(str, cast(list[Any], named)))[:80]}")
+        raise _Left(f"none of its toolsets is here: {', '.join(map(str, cast(list[Any], toolsets)))[:80]}")
     return tuple(dict.fromkeys(ours))

@@ -62,18 +62,18 @@ class HermesHome:
     def profiles(self) -> list[TakenOver]:
         """List its profiles: each is a separate home there, and becomes one here."""
         folder = self.root / "profiles"
-        found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+        folders = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
         return [
             TakenOver(
                 f"profiles/{path.name}", "left", f"a home of its own: whet -p NAME import hermes {path}"
             )
-            for path in found
+            for path in folders
         ]
 
     def enabled_plugins(self) -> list[str]:
         """Return the names of its enabled plugins."""
-        found = flat(self.settings()).get("plugins.enabled")
-        return [str(name) for name in cast(list[Any], found)] if isinstance(found, list) else []
+        names = flat(self.settings()).get("plugins.enabled")
+        return [str(name) for name in cast(list[Any], names)] if isinstance(names, list) else []
 
     def settings(self) -> dict[str, Any]:
         """Read its config.yaml, or return an empty dict if the file is missing. Raises ConfigError if it is
@@ -81,18 +81,20 @@ class HermesHome:
         path = self.root / "config.yaml"
         raw = _read(path)
         try:
-            found: Any = yaml.safe_load(raw.decode()) if raw is not None else {}
+            values: Any = yaml.safe_load(raw.decode()) if raw is not None else {}
         except (UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
             raise ConfigError(f"{path} can't be read", hint="mend it, or move it away") from error
-        return cast(dict[str, Any], found) if isinstance(found, dict) else {}
+        return cast(dict[str, Any], values) if isinstance(values, dict) else {}
 
     def env(self) -> dict[str, str]:
         """Return the variables of its .env, which override the variables set in config.yaml (keys in
         capitals). Raises ConfigError if a file can't be read."""
         raw = _read(self.root / ".env")
-        found = secrets.parse_env((raw or b"").decode("utf-8", "replace")).values
-        said = {key: str(value) for key, value in self.settings().items() if is_variable(key, value)}
-        return said | {name: value for name, value in found.items() if value}
+        variables = secrets.parse_env((raw or b"").decode("utf-8", "replace")).values
+        config_variables = {
+            key: str(value) for key, value in self.settings().items() if is_variable(key, value)
+        }
+        return config_variables | {name: value for name, value in variables.items() if value}
 
     def keys(self) -> dict[str, str]:
         """Return the secrets in its .env by name, and the variables that its plugins read."""
@@ -115,7 +117,7 @@ class HermesHome:
 
     def paired(self) -> list[PairedPerson]:
         """Read the people paired by a code. Raises ConfigError if a file can't be read."""
-        found: dict[tuple[str, str], PairedPerson] = {}
+        people: dict[tuple[str, str], PairedPerson] = {}
         for folder in _PAIRING:
             for kind in KINDS:
                 raw = self._own(f"{folder}/{kind}-approved.json")
@@ -123,21 +125,21 @@ class HermesHome:
                     content: Any = msgspec.json.decode(raw) if raw else {}
                 except NOT_JSON as error:
                     raise ConfigError(f"{folder}/{kind}-approved.json is no JSON") from error
-                for one in read_paired(kind, content):
-                    found[one.channel, one.user] = one
-        return list(found.values())
+                for person in read_paired(kind, content):
+                    people[person.channel, person.user] = person
+        return list(people.values())
 
     def plugins(self) -> list[Path]:
         """Return the folders of its plugins, looking one level of categories deep."""
         folder = self.root / "plugins"
         near = sorted(folder.iterdir()) if folder.is_dir() else []
-        found: list[Path] = []
+        folders: list[Path] = []
         for path in near:
             if path.is_dir() and manifest_file(path) is not None:
-                found.append(path)
+                folders.append(path)
             elif path.is_dir():
-                found += [deep for deep in sorted(path.iterdir()) if deep.is_dir() and manifest_file(deep)]
-        return found
+                folders += [deep for deep in sorted(path.iterdir()) if deep.is_dir() and manifest_file(deep)]
+        return folders
 
     def _own(self, name: str) -> bytes | None:
         """Read a file inside the home. Raises ConfigError if it is a link to the outside."""

@@ -54,15 +54,15 @@ def read(
     """Read the servers in a config.yaml; `env` is the content of its .env. Returns the servers, and one
     outcome per entry that can't be imported."""
     table = settings.get("mcp_servers")
-    found, left = list[HermesMcpServer](), list[TakenOver]()
+    servers, left_out = list[HermesMcpServer](), list[TakenOver]()
     for name, entry in cast(dict[Any, Any], table).items() if isinstance(table, dict) else ():
         try:
             if not isinstance(entry, dict):
                 raise _Left("it is no table of settings")
-            found.append(_Reader(str(name), cast(dict[str, Any], entry), env).server())
+            servers.append(_Reader(str(name), cast(dict[str, Any], entry), env).server())
         except _Left as why:
-            left.append(TakenOver(str(name), "left", str(why)))
-    return found, left
+            left_out.append(TakenOver(str(name), "left", str(why)))
+    return servers, left_out
 
 
 def take(
@@ -72,16 +72,16 @@ def take(
 
     A server that exists here, or is named in `imported` (by an earlier import), is left unchanged.
     """
-    here = load(home, {}, environ={}).settings.mcp.servers
-    taken: list[TakenOver] = []
+    existing = load(home, {}, environ={}).settings.mcp.servers
+    outcomes: list[TakenOver] = []
     for server in found:
-        if server.name in here:
-            taken.append(TakenOver(server.name, "kept", "a server of that name is here already"))
+        if server.name in existing:
+            outcomes.append(TakenOver(server.name, "kept", "a server of that name is here already"))
         elif server.name in came:
-            taken.append(TakenOver(server.name, "kept", "it came before and was taken away here"))
+            outcomes.append(TakenOver(server.name, "kept", "it came before and was taken away here"))
         else:
-            taken.append(_take_one(home, server, dry))
-    return taken
+            outcomes.append(_take_one(home, server, dry))
+    return outcomes
 
 
 def _take_one(home: Home, server: HermesMcpServer, dry: bool) -> TakenOver:
@@ -160,8 +160,8 @@ class _Reader:
     def _note_the_rest(self) -> None:
         if str(self._entry.get("auth") or "").lower() == "oauth":
             self._notes.append(f"it wants a login: whet mcp login {self._name}")
-        if rest := sorted(str(key) for key, value in self._entry.items() if key not in _MAPPED and value):
-            self._notes.append(f"has no counterpart: {', '.join(rest)}")
+        if unmapped := sorted(str(key) for key, value in self._entry.items() if key not in _MAPPED and value):
+            self._notes.append(f"has no counterpart: {', '.join(unmapped)}")
 
     def _plain(self, where: str, value: Any) -> str:
         """Return a value with known variables filled in: here, only env and headers expand variables. Raises

@@ -33,8 +33,8 @@ def _own_words(text: str) -> str:
     text = _COMMENT.sub("", text.replace("\r\n", "\n")).strip()
     if hashlib.sha256(" ".join(text.split()).encode()).hexdigest() in _OWN:
         return ""
-    said = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    return re.sub(r"\n{3,}", "\n\n", text) if said else ""
+    content_lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return re.sub(r"\n{3,}", "\n\n", text) if content_lines else ""
 
 
 def take(home: Home, words: str, *, came: bool, dry: bool) -> list[TakenOver]:

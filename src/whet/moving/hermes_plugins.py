@@ -17,27 +17,29 @@ from whet.plugins.manifest import read_manifest
 
 def take_plugins(home: Home, found: list[Path], enabled: list[str], *, dry: bool) -> list[TakenOver]:
     """Copy plugins, and enable those that were enabled in Hermes. Existing plugins are never replaced."""
-    taken: list[TakenOver] = []
+    outcomes: list[TakenOver] = []
     on: list[str] = []
     for folder in found:
         target = home.root / "plugins" / folder.name
         if target.exists():
-            taken.append(TakenOver(folder.name, "kept", "a plugin of that name is here already"))
+            outcomes.append(TakenOver(folder.name, "kept", "a plugin of that name is here already"))
             continue
         try:
             manifest = read_manifest(folder)
             if not dry:
                 _copy(folder, target)
         except (WhetError, OSError, shutil.Error) as error:
-            taken.append(TakenOver(folder.name, "left", str(error)))
+            outcomes.append(TakenOver(folder.name, "left", str(error)))
             continue
         is_on = manifest.name in enabled or folder.name in enabled
         on += [manifest.name] if is_on else []
-        taken.append(TakenOver(folder.name, "copied", "enabled, as it was there" if is_on else "not enabled"))
+        outcomes.append(
+            TakenOver(folder.name, "copied", "enabled, as it was there" if is_on else "not enabled")
+        )
     if on and not dry:
         before = load.load(home, environ={}).settings.plugins.enabled
         edit.set_value(home, "plugins.enabled", ", ".join(dict.fromkeys([*before, *on])))
-    return taken
+    return outcomes
 
 
 def _copy(folder: Path, target: Path) -> None:

@@ -141,10 +141,10 @@ class HermesSessions:
         done: set[str] = set()
         # Ids begin with their time, and a child starts after its parent; rows out of order wait for another
         # round.
-        waiting = list(_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
-        while waiting:
+        pending = list(_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
+        while pending:
             later: list[dict[str, Any]] = []
-            for cells in waiting:
+            for cells in pending:
                 row = _row(cells)
                 parent = row.parent_session_id or ""
                 if parent and parent not in done and parent in self._endings:
@@ -153,22 +153,22 @@ class HermesSessions:
                 done.add(row.id)
                 if past := self._session(row):
                     yield past
-            if len(later) == len(waiting):  # parents in a circle: take the rows as they are
+            if len(later) == len(pending):  # parents in a circle: take the rows as they are
                 self._endings = {}
-            waiting = later
+            pending = later
 
     def _session(self, row: _Row) -> PastSession | None:
-        said, seen = self._messages(row.id)
-        paired = pair(said)
+        messages_read, live_indices = self._messages(row.id)
+        paired = pair(messages_read)
         if not paired.messages:
             return None
         live: tuple[int, ...] | None = None
-        if len(seen) < len(said):
+        if len(live_indices) < len(messages_read):
             where = {source: number for number, source in enumerate(paired.sources) if source >= 0}
-            live = _closed([where[i] for i in seen if i in where], paired.messages)
+            live = _closed([where[i] for i in live_indices if i in where], paired.messages)
         messages = list(paired.messages)
         _put_usage(row, messages)
-        about = NewSession(
+        new_session = NewSession(
             id=row.id,
             parent_session_id=row.parent_session_id or "",
             kind=self._kind(row),
@@ -180,7 +180,7 @@ class HermesSessions:
         )
         reason = row.end_reason or ""
         return PastSession(
-            about,
+            new_session,
             messages,
             started_ms=_ms(row.started_at),
             ended_ms=_ms(row.ended_at),
@@ -199,22 +199,22 @@ class HermesSessions:
         A row that a compaction wrote again appears once.
         """
         names = ["role", "content", "tool_calls", "tool_call_id", "timestamp", *self._message_columns]
-        said, seen, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
+        messages, live_indices, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
         for row in _rows(self._db, "messages", names, "WHERE session_id = ? ORDER BY id", (session_id,)):
             active = row.get("active") in (None, 1)
             if row["role"] not in ("user", "assistant", "tool") or not (active or row.get("compacted")):
                 continue
             message = _message(row)
-            same = (str(row["role"]), message.message.text, str(row["tool_calls"]), str(row["tool_call_id"]))
-            if active and same in archived:
-                seen.append(archived.pop(same))
+            key = (str(row["role"]), message.message.text, str(row["tool_calls"]), str(row["tool_call_id"]))
+            if active and key in archived:
+                live_indices.append(archived.pop(key))
                 continue
             if active:
-                seen.append(len(said))
+                live_indices.append(len(messages))
             else:
-                archived[same] = len(said)
-            said.append(message)
-        return said, seen
+                archived[key] = len(messages)
+            messages.append(message)
+        return messages, live_indices
 
 
 def _rows(
@@ -222,18 +222,18 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield rows as dicts by column. Text is read as bytes, because apsw fails on invalid UTF-8."""
     cells = (f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names)
-    for found in connection.execute(f"SELECT {', '.join(cells)} FROM {table} {which}", values):
+    for cells_found in connection.execute(f"SELECT {', '.join(cells)} FROM {table} {which}", values):
         yield {
             name: value.decode("utf-8", "replace") if type(value) is bytes else value
-            for name, value in zip(names, found, strict=True)
+            for name, value in zip(names, cells_found, strict=True)
         }
 
 
 def _row(cells: dict[str, Any]) -> _Row:
     """Convert a row. SQLite columns hold any type, and one odd cell must not lose the session."""
-    read: dict[str, Any] = {name: _READ.get(name, _text)(value) for name, value in cells.items()}
-    read["id"] = read["id"] or ""
-    return _Row(**read)
+    values: dict[str, Any] = {name: _READ.get(name, _text)(value) for name, value in cells.items()}
+    values["id"] = values["id"] or ""
+    return _Row(**values)
 
 
 def _message(row: dict[str, Any]) -> PastMessage:
@@ -279,28 +279,34 @@ def _tool_calls(text: str | None) -> tuple[ToolCall, ...]:
     if not text:
         return ()
     try:
-        found = _calls.decode(text)
+        calls = _calls.decode(text)
     except NOT_JSON:
         return ()
     return tuple(
         ToolCall(call.id or call.call_id or f"call_{number}", call.function.name, _arguments(call.function))
-        for number, call in enumerate(found)
+        for number, call in enumerate(calls)
         if call.function.name
     )
 
 
 def _arguments(function: _Function) -> str:
-    given = function.arguments
-    return given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    arguments = function.arguments
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
 def _put_usage(row: _Row, messages: list[PastMessage]) -> None:
     """Store the session's usage on its last answer, so that sums agree: Hermes counts tokens per session."""
     for number in range(len(messages) - 1, -1, -1):
         if messages[number].message.role == "assistant":
-            read, wrote = row.cache_read_tokens or 0, row.cache_write_tokens or 0
-            given, gave = row.input_tokens or 0, row.output_tokens or 0
-            usage = usage_of(given, gave, read=read, wrote=wrote, reasoning=row.reasoning_tokens or 0)
+            cache_read_tokens, cache_write_tokens = row.cache_read_tokens or 0, row.cache_write_tokens or 0
+            input_tokens, output_tokens = row.input_tokens or 0, row.output_tokens or 0
+            usage = usage_of(
+                input_tokens,
+                output_tokens,
+                read=cache_read_tokens,
+                wrote=cache_write_tokens,
+                reasoning=row.reasoning_tokens or 0,
+            )
             usage = msgspec.structs.replace(usage, cost_usd=_cost_usd(row))
             messages[number] = msgspec.structs.replace(messages[number], usage=usage, model=row.model or "")
             return
@@ -315,16 +321,16 @@ def _cost_usd(row: _Row) -> float | None:
 def _closed(live: Sequence[int], messages: Sequence[PastMessage]) -> tuple[int, ...]:
     """Return the live indices with each answer followed by all its results, and no result without its
     call."""
-    kept: dict[int, None] = {}
+    indices: dict[int, None] = {}
     for index in live:
         message = messages[index].message
         if message.role != "tool":
-            kept.update(dict.fromkeys(range(index, index + 1 + len(message.tool_calls))))
-    return tuple(kept)
+            indices.update(dict.fromkeys(range(index, index + 1 + len(message.tool_calls))))
+    return tuple(indices)
 
 
 def _first_words(messages: Sequence[PastMessage]) -> str:
-    return next((said.message.text for said in messages if said.message.role == "user"), "")
+    return next((past.message.text for past in messages if past.message.role == "user"), "")
 
 
 def _columns(connection: apsw.Connection, table: str) -> set[str]:

@@ -47,12 +47,12 @@ def with_named_server(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with the entry of `custom_providers` for the model's server merged into `model`."""
     model: Any = settings.get("model")
     block = dict(cast(dict[str, Any], model)) if isinstance(model, dict) else {"default": model}
-    wanted = str(block.get("provider") or "").lower().removeprefix("custom:")
+    server_name = str(block.get("provider") or "").lower().removeprefix("custom:")
     for name, entry in _named_servers(settings):
-        if wanted and name.lower() == wanted and entry.get("base_url"):
-            own = {"provider": "custom", "base_url": entry["base_url"]}
+        if server_name and name.lower() == server_name and entry.get("base_url"):
+            overrides = {"provider": "custom", "base_url": entry["base_url"]}
             key = entry.get("api_key") or block.get("api_key")
-            block |= own | ({"api_key": key} if key else {})
+            block |= overrides | ({"api_key": key} if key else {})
             block |= {"api_key_env": entry["key_env"]} if entry.get("key_env") else {}
     return {**settings, "model": block}
 
@@ -60,30 +60,32 @@ def with_named_server(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _named_servers(settings: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """List the servers with names of their own: a list of entries, or a table by name."""
     listed, table = settings.get("custom_providers"), settings.get("providers")
-    found: list[tuple[str, dict[str, Any]]] = []
+    servers: list[tuple[str, dict[str, Any]]] = []
     for entry in cast(list[Any], listed) if isinstance(listed, list) else ():
         if isinstance(entry, dict):
             fields = cast(dict[str, Any], entry)
-            found.append((str(fields.get("name") or ""), fields))
+            servers.append((str(fields.get("name") or ""), fields))
     for name, entry in cast(dict[Any, Any], table).items() if isinstance(table, dict) else ():
         if isinstance(entry, dict):
-            found.append((str(name), cast(dict[str, Any], entry)))
-    return found
+            servers.append((str(name), cast(dict[str, Any], entry)))
+    return servers
 
 
 def _fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Return our fallback settings, and the reasons why other fallbacks are left out: Whet has one
     fallback."""
-    given: list[Any] = []
+    entries: list[Any] = []
     for key in _CHAINS:
-        named: Any = settings.get(key)
-        given += cast(list[Any], named) if isinstance(named, list) else [named]
-    chain = [cast(dict[str, Any], entry) for entry in given if isinstance(entry, dict) and entry]
-    ours, left = dict[str, str](), dict[str, str]()
+        setting: Any = settings.get(key)
+        entries += cast(list[Any], setting) if isinstance(setting, list) else [setting]
+    chain = [cast(dict[str, Any], entry) for entry in entries if isinstance(entry, dict) and entry]
+    ours, left_out = dict[str, str](), dict[str, str]()
     for entry in chain[:1]:
         provider = _SPOKEN.get(str(entry.get("provider")), str(entry.get("provider")))
         if not entry.get("model") or not (provider in SERVERS or entry.get("base_url")):
-            left["fallback_providers"] = f"the provider {provider} is not known here; set fallback.base_url"
+            left_out["fallback_providers"] = (
+                f"the provider {provider} is not known here; set fallback.base_url"
+            )
             continue
         ours["fallback.provider"] = provider if provider in SERVERS else "custom"
         ours["fallback.model"] = str(entry["model"])
@@ -92,8 +94,8 @@ def _fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, st
                 ours[key] = str(entry[theirs])
     if chain[1:]:
         names = ", ".join(str(entry.get("model")) for entry in chain[1:])
-        left["fallback_providers"] = f"one fallback is what there is here; not taken: {names[:120]}"
-    return ours, left
+        left_out["fallback_providers"] = f"one fallback is what there is here; not taken: {names[:120]}"
+    return ours, left_out
 
 
 def is_variable(key: str, value: Any) -> bool:
@@ -103,38 +105,38 @@ def is_variable(key: str, value: Any) -> bool:
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested settings under dotted keys."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in settings.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict) and value:
-            found.update(flat(cast(dict[str, Any], value), f"{key}."))
+            flattened.update(flat(cast(dict[str, Any], value), f"{key}."))
         else:
-            found[key] = value
-    return found
+            flattened[key] = value
+    return flattened
 
 
 def mapped(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Return our settings as text by key, and the reason for each of theirs that is left out."""
-    ours, left = _fallback(settings)
-    named = {key: value for key, value in settings.items() if key not in _CHAINS}
-    for key, value in flat(with_named_server(named)).items():
-        put = _MAP.get(key)
-        if value in (None, "", [], {}) or (key.startswith("_") and put is None):
+    ours, left_out = _fallback(settings)
+    other_settings = {key: value for key, value in settings.items() if key not in _CHAINS}
+    for key, value in flat(with_named_server(other_settings)).items():
+        convert = _MAP.get(key)
+        if value in (None, "", [], {}) or (key.startswith("_") and convert is None):
             continue
         if key == "model.api_key" or _ELSEWHERE.fullmatch(key) or secrets.is_secret_name(key):
             continue  # a secret: `own_key` finds it, or it goes to .env with the keys
-        answer = put(value) if put is not None else "has no counterpart"
+        answer = convert(value) if convert is not None else "has no counterpart"
         if isinstance(answer, str):
-            left[key] = answer
+            left_out[key] = answer
         else:
             ours.update(answer)
-    own = own_key(settings)
-    if own is not None and own[0] == OWN_KEY:
+    key_pair = own_key(settings)
+    if key_pair is not None and key_pair[0] == OWN_KEY:
         ours["model.api_key_env"] = OWN_KEY
     if ours.get("model.provider") == "custom" and "model.base_url" not in ours:
-        left["model.provider"] = "custom without a base_url"
+        left_out["model.provider"] = "custom without a base_url"
         del ours["model.provider"]
-    return ours, left
+    return ours, left_out
 
 
 _Put: TypeAlias = Callable[[Any], "dict[str, str] | str"]
@@ -159,11 +161,15 @@ def _mode(value: Any) -> dict[str, str] | str:
 
 def _denied(value: Any) -> dict[str, str] | str:
     """Convert their command patterns to our deny rules."""
-    given = cast("list[Any]", value) if isinstance(value, list) else [value]
-    patterns = [one for one in given if isinstance(one, str) and one.strip()]
-    if len(patterns) != len(given):
+    entries = cast("list[Any]", value) if isinstance(value, list) else [value]
+    patterns = [pattern for pattern in entries if isinstance(pattern, str) and pattern.strip()]
+    if len(patterns) != len(entries):
         return "not all of it is patterns of commands; see approval.deny"
-    return {"approval.deny": json.dumps([f"terminal({one.strip()})" for one in patterns], ensure_ascii=False)}
+    return {
+        "approval.deny": json.dumps(
+            [f"terminal({pattern.strip()})" for pattern in patterns], ensure_ascii=False
+        )
+    }
 
 
 def _engine(value: Any) -> dict[str, str] | str:
@@ -192,31 +198,31 @@ _MAP: dict[str, _Put] = {
 
 def take_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list[TakenOver]:
     """Write settings with a counterpart to our config.yaml. Settings that have a value here are kept."""
-    ours, left = mapped(theirs)
+    ours, left_out = mapped(theirs)
     loaded = load.load(home, environ={})
-    taken: list[TakenOver] = []
+    outcomes: list[TakenOver] = []
     for key, text in ours.items():
         if loaded.origins[key] != "default":
-            taken.append(TakenOver(key, "kept", "set here already"))
+            outcomes.append(TakenOver(key, "kept", "set here already"))
             continue
         try:
             if not dry:
                 edit.set_value(home, key, text)
-            taken.append(TakenOver(key, "set", secrets_masked(text)))
+            outcomes.append(TakenOver(key, "set", secrets_masked(text)))
         except WhetError as error:
-            taken.append(TakenOver(key, "left", error.message))
-    return taken + [TakenOver(key, "left", why) for key, why in sorted(left.items())]
+            outcomes.append(TakenOver(key, "left", error.message))
+    return outcomes + [TakenOver(key, "left", why) for key, why in sorted(left_out.items())]
 
 
 def take_keys(home: Home, keys: Mapping[str, str], *, dry: bool) -> list[TakenOver]:
     """Write their secrets to our .env. Names that exist here are kept."""
     have = secrets.read_env(home).values
-    taken: list[TakenOver] = []
+    outcomes: list[TakenOver] = []
     for name, value in sorted(keys.items()):
         if name in have:
-            taken.append(TakenOver(name, "kept", "set here already"))
+            outcomes.append(TakenOver(name, "kept", "set here already"))
             continue
         if not dry:
             secrets.set_secret(home, name, value)
-        taken.append(TakenOver(name, "set"))
-    return taken
+        outcomes.append(TakenOver(name, "set"))
+    return outcomes

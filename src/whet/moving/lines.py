@@ -37,7 +37,7 @@ class JsonLines(Generic[T]):
             while raw := file.readline(self._longest_bytes):
                 if len(raw) == self._longest_bytes and not raw.endswith(b"\n"):
                     self.bad += 1
-                    while (rest := file.readline(self._longest_bytes)) and not rest.endswith(b"\n"):
+                    while (chunk := file.readline(self._longest_bytes)) and not chunk.endswith(b"\n"):
                         pass
                     continue
                 try:

@@ -42,11 +42,11 @@ class Note(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         """Its file, number and first words; without the words if the scan rejects them."""
-        place = f"{self.file} {self.number}"
+        location = f"{self.file} {self.number}"
         if scan(self.text):
-            return place
+            return location
         words = mask(" ".join(self.text.split()))
-        return f"{place}: {words if len(words) <= _SHOWN_CHARS else words[: _SHOWN_CHARS - 1] + '…'}"
+        return f"{location}: {words if len(words) <= _SHOWN_CHARS else words[: _SHOWN_CHARS - 1] + '…'}"
 
 
 def entries(text: str) -> list[str]:
@@ -57,25 +57,27 @@ def entries(text: str) -> list[str]:
             pieces.append([])
         else:
             pieces[-1].append(line)
-    found: list[str] = []
+    entry_texts: list[str] = []
     for piece in ("\n".join(lines).strip() for lines in pieces):
-        whole = len(piece) <= _LONG_CHARS and not piece.startswith("#")
-        found += [piece] if whole else [entry.said for entry in notes.entries(piece)]
-    return [entry for entry in found if entry.strip()]
+        is_whole = len(piece) <= _LONG_CHARS and not piece.startswith("#")
+        entry_texts += [piece] if is_whole else [entry.said for entry in notes.entries(piece)]
+    return [entry for entry in entry_texts if entry.strip()]
 
 
 def read(folder: Path) -> tuple[list[Note], list[TakenOver]]:
     """Read the notes in `folder`. Files that can't be read are listed, not fatal. Links are not followed."""
-    found, left = list[Note](), list[TakenOver]()
+    found_notes, left_out = list[Note](), list[TakenOver]()
     for target, path in notes.FILES.items():
         name = path.rpartition("/")[2]
         try:
             text = disk.read_text(folder / name)
         except WhetError as error:
-            left.append(TakenOver(name, "left", error.message))
+            left_out.append(TakenOver(name, "left", error.message))
             continue
-        found += [Note(target, name, number, entry) for number, entry in enumerate(entries(text or ""), 1)]
-    return found, left
+        found_notes += [
+            Note(target, name, number, entry) for number, entry in enumerate(entries(text or ""), 1)
+        ]
+    return found_notes, left_out
 
 
 async def take(desk: LearningService, found: Sequence[Note], program: str) -> list[TakenOver]:
@@ -86,9 +88,9 @@ async def take(desk: LearningService, found: Sequence[Note], program: str) -> li
 
 async def _take_one(desk: LearningService, note: Note, program: str) -> TakenOver:
     call_id = _call_id(note, program)
-    made = await desk.database.read(lambda db: ledger.by_call(db, "", call_id))
-    if made is not None:
-        return _made(note, made)
+    row = await desk.database.read(lambda db: ledger.by_call(db, "", call_id))
+    if row is not None:
+        return _made(note, row)
     texts = {state.target: state.text for state in await desk.reader.notes()}
     if _is_known(note, texts[note.target]):
         return TakenOver(note.shown, "kept", "it is remembered already")
@@ -112,26 +114,26 @@ def foresee(
     program: str,
 ) -> list[TakenOver]:
     """Return the outcomes that `import_notes` would have, given the current texts. Writes nothing."""
-    told: list[TakenOver] = []
+    outcomes: list[TakenOver] = []
     texts = dict(texts)
     for note in found:
-        made = ledger.by_call(connection, "", _call_id(note, program)) if connection else None
+        row = ledger.by_call(connection, "", _call_id(note, program)) if connection else None
         text = texts[note.target]
-        if made is not None:
-            told.append(_made(note, made))
+        if row is not None:
+            outcomes.append(_made(note, row))
         elif _is_known(note, text):
-            told.append(TakenOver(note.shown, "kept", "it is remembered already"))
+            outcomes.append(TakenOver(note.shown, "kept", "it is remembered already"))
         else:
             try:
                 verdict = judge_given(Claim("memory", note.text, ()), is_brought=True)
                 request = MemoryRequest("add", note.target, note.text)
                 planned, _ = notes.change(text, request, limits_chars[note.target])
-                waits = verdict.trust == "untrusted"
-                texts[note.target] = text if waits else planned
-                told.append(_taken(note, waits, verdict.why))
+                is_quarantined = verdict.trust == "untrusted"
+                texts[note.target] = text if is_quarantined else planned
+                outcomes.append(_taken(note, is_quarantined, verdict.why))
             except Refused as error:
-                told.append(TakenOver(note.shown, "left", f"{error.message}. {error.hint}".strip()))
-    return told
+                outcomes.append(TakenOver(note.shown, "left", f"{error.message}. {error.hint}".strip()))
+    return outcomes
 
 
 def _call_id(note: Note, program: str) -> str:

@@ -37,22 +37,22 @@ def count(connection: apsw.Connection) -> int:
 
 def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
     """Yield the sessions with user messages, parents before their children."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT id, coalesce(parent_id, ''), directory, title, coalesce(model, ''), coalesce(revert, '')"
         " FROM session ORDER BY time_created, id"
     ).fetchall()
-    for id_, parent, folder, title, model, revert in found:
-        chosen = _fields(model)
-        about = NewSession(
+    for id_, parent, folder, title, model, revert in rows:
+        model_fields = _fields(model)
+        new_session = NewSession(
             id=id_,
             parent_session_id=parent,
             source=ORIGIN,
-            provider=text_in(chosen.get("providerID")),
-            model=text_in(chosen.get("id")),
+            provider=text_in(model_fields.get("providerID")),
+            model=text_in(model_fields.get("id")),
             workspace=folder,
             title="" if title.startswith(("New session - ", "Child session - ")) else title,
         )
-        past = _session(connection, about, text_in(_fields(revert).get("messageID")))
+        past = _session(connection, new_session, text_in(_fields(revert).get("messageID")))
         if past is not None:
             yield past
 
@@ -93,8 +93,8 @@ def _said_by_person(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
         if part.get("type") == "file" and (image := image_of(part.get("url"))) is not None
     ]
     text = "\n".join(texts)
-    shown: list[ImagePart] = [image for image in images if image.media_type.startswith("image/")]
-    return (TextPart(text), *shown) if shown else text
+    image_parts: list[ImagePart] = [image for image in images if image.media_type.startswith("image/")]
+    return (TextPart(text), *image_parts) if image_parts else text
 
 
 def _answers(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -> list[PastMessage]:
@@ -135,16 +135,20 @@ def _result(part: dict[str, Any], at_ms: int) -> PastMessage:
 def _usage(given: Any) -> Usage | None:
     counts = _counts(given)
     cache = _counts(given.get("cache")) if isinstance(given, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    read, wrote = cache.get("read", 0), cache.get("write", 0)
+    cache_read, cache_write = cache.get("read", 0), cache.get("write", 0)
     fresh, output = counts.get("input", 0), counts.get("output", 0) + counts.get("reasoning", 0)
-    if not fresh + read + wrote + output:
+    if not fresh + cache_read + cache_write + output:
         return None
-    return usage_of(fresh, output, read=read, wrote=wrote, reasoning=counts.get("reasoning", 0))
+    return usage_of(fresh, output, read=cache_read, wrote=cache_write, reasoning=counts.get("reasoning", 0))
 
 
 def _counts(given: Any) -> dict[str, int]:
     try:
-        return {key: one for key, one in from_values(given, dict[str, Any]).items() if isinstance(one, int)}
+        return {
+            key: number
+            for key, number in from_values(given, dict[str, Any]).items()
+            if isinstance(number, int)
+        }
     except msgspec.ValidationError:
         return {}
 

@@ -37,24 +37,26 @@ class PairedMessages(msgspec.Struct, frozen=True):
 def pair(messages: Sequence[PastMessage]) -> PairedMessages:
     """Order `messages` and attach one result to each call."""
     results: dict[str, deque[int]] = defaultdict(deque)
-    for index, said in enumerate(messages):
-        if said.message.role == "tool":
-            results[said.message.tool_call_id].append(index)
+    for index, past in enumerate(messages):
+        if past.message.role == "tool":
+            results[past.message.tool_call_id].append(index)
     ordered, sources, left_out = list[PastMessage](), list[int](), 0
-    for index, said in enumerate(messages):
-        message = said.message
+    for index, past in enumerate(messages):
+        message = past.message
         if message.role == "tool":
             continue
         if message.role == "assistant" and not message.tool_calls and not message.content:
             left_out += 1
             continue
-        ordered.append(said)
+        ordered.append(past)
         sources.append(index)
         for call in message.tool_calls:
-            found = results[call.id].popleft() if results[call.id] else -1
-            ordered.append(_missing(call, said.at_ms) if found < 0 else _named(messages[found], call))
-            sources.append(found)
-    left_out += sum(len(rest) for rest in results.values())
+            result_index = results[call.id].popleft() if results[call.id] else -1
+            ordered.append(
+                _missing(call, past.at_ms) if result_index < 0 else _named(messages[result_index], call)
+            )
+            sources.append(result_index)
+    left_out += sum(len(unused) for unused in results.values())
     return PairedMessages(tuple(ordered), tuple(sources), left_out)
 
 
@@ -62,10 +64,12 @@ def live_from(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
     """Return the indices that a model saw if its context began at message `first`, or None for all."""
     if not first:
         return None
-    begin = next((at for at, source in enumerate(paired.sources) if source >= first), len(paired.sources))
-    while begin < len(paired.sources) and paired.messages[begin].message.role == "tool":
-        begin += 1  # skip a result whose call was summarised away
-    return tuple(range(begin, len(paired.sources)))
+    start = next(
+        (position for position, source in enumerate(paired.sources) if source >= first), len(paired.sources)
+    )
+    while start < len(paired.sources) and paired.messages[start].message.role == "tool":
+        start += 1  # skip a result whose call was summarised away
+    return tuple(range(start, len(paired.sources)))
 
 
 class ReadTranscript:
@@ -89,12 +93,12 @@ class ReadTranscript:
         rows = paired.messages
         if not any(row.message.role == "user" for row in rows):
             return None
-        own = (
+        user_texts = (
             row.message.text
             for row, source in zip(rows, paired.sources, strict=True)
             if row.message.role == "user" and source not in self._summaries
         )
-        about = msgspec.structs.replace(about, title=title_of(about.title or next(own, "")))
+        about = msgspec.structs.replace(about, title=title_of(about.title or next(user_texts, "")))
         times = [row.at_ms for row in rows if row.at_ms] or [0]
         live = live_from(self._seen_from, paired)
         return PastSession(about, rows, min(times), max(times), "completed", live)
@@ -168,8 +172,8 @@ def ending_of(text: str, *, is_error: bool = False) -> Ending:
     """Parse how a call ended from the text of its result."""
     # The program's own status line comes before the command's output; the output may contain anything.
     output = _OUTPUT.search(text[:2_000])
-    if found := _EXIT.search(text, 0, output.start()) if output else _EXIT.match(text):
-        return _exited(int(found[1]), is_error)
+    if match := _EXIT.search(text, 0, output.start()) if output else _EXIT.match(text):
+        return _exited(int(match[1]), is_error)
     if text.startswith("{"):
         try:
             parsed: Any = msgspec.json.decode(text)

@@ -71,20 +71,22 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     transcript = _Transcript()
     for line in _branch(entries):
         transcript.add(line)
-    about = NewSession(id=session_id, source=ORIGIN, workspace=workspace, title=title)
-    return transcript.session(about), lines.bad
+    new_session = NewSession(id=session_id, source=ORIGIN, workspace=workspace, title=title)
+    return transcript.session(new_session), lines.bad
 
 
 def _branch(entries: list[_Line]) -> list[_Line]:
     """Return the entries from the first to the newest one, without abandoned branches."""
-    known = {line.id: line for line in entries if isinstance(line.id, str)}
+    lines_by_id = {line.id: line for line in entries if isinstance(line.id, str)}
     if not entries or not isinstance(entries[-1].id, str):
         return entries  # before version 2 there were no branches
-    found, at = list[_Line](), entries[-1].id
-    while (line := known.pop(at, None)) is not None:  # pop visits each entry once, so a circle ends
-        found.append(line)
-        at = line.parent if isinstance(line.parent, str) else ""
-    return found[::-1]
+    branch, line_id = list[_Line](), entries[-1].id
+    while (
+        line := lines_by_id.pop(line_id, None)
+    ) is not None:  # pop visits each entry once, so a circle ends
+        branch.append(line)
+        line_id = line.parent if isinstance(line.parent, str) else ""
+    return branch[::-1]
 
 
 class _Transcript(ReadTranscript):
@@ -133,21 +135,21 @@ def _result(said: dict[str, Any], at_ms: int) -> PastMessage:
     call_id, name, failed = said.get("toolCallId"), said.get("toolName"), said.get("isError") is True
     message = Message(role="tool", content=text, tool_call_id=text_in(call_id), tool_name=text_in(name))
     past = result_of(message, at_ms, is_error=failed)
-    if failed and (found := _EXITED.search(text)):
-        return msgspec.structs.replace(past, error_kind="exit", exit_code=int(found[1]))
+    if failed and (match := _EXITED.search(text)):
+        return msgspec.structs.replace(past, error_kind="exit", exit_code=int(match[1]))
     return past
 
 
 def _parts(content: Any) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (TextPart(content),) if content else ()
-    found: list[Part] = []
+    parts: list[Part] = []
     for block in dicts_in(content):
         if block.get("type") == "text" and text_in(block.get("text")):
-            found.append(TextPart(block["text"]))
+            parts.append(TextPart(block["text"]))
         elif block.get("type") == "image" and text_in(block.get("data")):
-            found.append(image_in(block["data"]) or NO_IMAGE)
-    return tuple(found)
+            parts.append(image_in(block["data"]) or NO_IMAGE)
+    return tuple(parts)
 
 
 def _call(block: dict[str, Any]) -> ToolCall:

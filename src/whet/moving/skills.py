@@ -32,16 +32,16 @@ _MOST_HASHED_BYTES = 20_000_000
 
 def folders(root: Path) -> list[Path]:
     """Return the skill folders below `root`, or `root` itself. Hidden folders and links are skipped."""
-    found: list[Path] = []
+    skill_folders: list[Path] = []
     for folder, inner, names in os.walk(root, followlinks=False):
-        here = Path(folder)
+        path = Path(folder)
         if "SKILL.md" in names:
-            found.append(here)
+            skill_folders.append(path)
             inner.clear()
             continue
-        deep = len(here.relative_to(root).parts) >= _DEEPEST
+        deep = len(path.relative_to(root).parts) >= _DEEPEST
         inner[:] = [] if deep else sorted(name for name in inner if not name.startswith("."))
-    return found[:_MOST_SKILLS]
+    return skill_folders[:_MOST_SKILLS]
 
 
 def bundled(root: Path) -> Mapping[str, str]:
@@ -60,33 +60,33 @@ def read(
 ) -> tuple[list[SkillIntake], list[TakenOver]]:
     """Read skills. Returns the valid ones, and one outcome per skill that is invalid, or that came with the
     program and is unchanged."""
-    ready, left = list[SkillIntake](), list[TakenOver]()
+    ready, left_out = list[SkillIntake](), list[TakenOver]()
     for folder in found:
         try:
-            one = read_folder(folder)
-            theirs = {hash_ for name in (one.name, folder.name) if (hash_ := (came_with or {}).get(name))}
+            skill = read_folder(folder)
+            theirs = {hash_ for name in (skill.name, folder.name) if (hash_ := (came_with or {}).get(name))}
             if theirs and _hash(folder) in theirs:
-                left.append(TakenOver(one.name, "left", "it came with Hermes Agent and is unchanged"))
+                left_out.append(TakenOver(skill.name, "left", "it came with Hermes Agent and is unchanged"))
             else:
-                ready.append(one)
+                ready.append(skill)
         except WhetError as error:
-            left.append(TakenOver(folder.name, "left", error.message))
+            left_out.append(TakenOver(folder.name, "left", error.message))
         except OSError as error:
-            left.append(TakenOver(folder.name, "left", error.strerror or "it can't be read"))
-    return ready, left
+            left_out.append(TakenOver(folder.name, "left", error.strerror or "it can't be read"))
+    return ready, left_out
 
 
 async def take(
     desk: LearningService, found: Sequence[SkillIntake], source: str, progress: Callable[[int], None]
 ) -> list[TakenOver]:
     """Install skills and return the outcomes in order. Each skill is durable by itself."""
-    names, taken = _names(desk.library), list[TakenOver]()
+    names, outcomes = _names(desk.library), list[TakenOver]()
     for number, one in enumerate(found, 1):
         rows = await desk.database.read(lambda db, one=one: _rows(db, one.name))
-        taken.append(_known(one, rows, names) or await _install(desk, one, source))
+        outcomes.append(_known(one, rows, names) or await _install(desk, one, source))
         names.add(one.name)
         progress(number)
-    return taken
+    return outcomes
 
 
 async def _install(desk: LearningService, one: SkillIntake, source: str) -> TakenOver:
@@ -101,12 +101,12 @@ def foresee(
     connection: apsw.Connection | None, library: Library, found: Sequence[SkillIntake]
 ) -> list[TakenOver]:
     """Return the outcomes that `import_skills` would have. Writes nothing."""
-    names, told = _names(library), list[TakenOver]()
-    for one in found:
-        rows = _rows(connection, one.name) if connection else []
-        told.append(_known(one, rows, names) or _entered(one, quarantined=bool(one.findings)))
-        names.add(one.name)
-    return told
+    names, outcomes = _names(library), list[TakenOver]()
+    for skill in found:
+        rows = _rows(connection, skill.name) if connection else []
+        outcomes.append(_known(skill, rows, names) or _entered(skill, quarantined=bool(skill.findings)))
+        names.add(skill.name)
+    return outcomes
 
 
 def _entered(one: SkillIntake, *, quarantined: bool) -> TakenOver:
@@ -125,8 +125,8 @@ def _known(one: SkillIntake, rows: Sequence[LedgerRow], names: Collection[str]) 
                 return TakenOver(
                     one.name, "kept", f"it came before and waits for: whet skills accept {one.name}"
                 )
-            said = "it was taken back here" if row.state in ("undone", "rejected") else "it came before"
-            return TakenOver(one.name, "kept", f"{said} (change {row.id})")
+            reason = "it was taken back here" if row.state in ("undone", "rejected") else "it came before"
+            return TakenOver(one.name, "kept", f"{reason} (change {row.id})")
     if one.name in names:
         return TakenOver(one.name, "kept", "a skill of that name is here already")
     return None
@@ -142,12 +142,12 @@ def _rows(connection: apsw.Connection, name: str) -> list[LedgerRow]:
 
 def _hash(folder: Path) -> str:
     """Hash a folder the way Hermes Agent does for its manifest. Source: hermes-agent 0.19.0, skills_sync."""
-    made, left = hashlib.md5(usedforsecurity=False), _MOST_HASHED_BYTES
+    digest, remaining_bytes = hashlib.md5(usedforsecurity=False), _MOST_HASHED_BYTES
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            left -= path.stat().st_size
-            if left < 0:
+            remaining_bytes -= path.stat().st_size
+            if remaining_bytes < 0:
                 return ""
-            made.update(str(path.relative_to(folder)).encode())
-            made.update(path.read_bytes())
-    return made.hexdigest()
+            digest.update(str(path.relative_to(folder)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -85,10 +85,10 @@ class HostAnswers:
         if not all(path):
             raise PluginError(f"{key!r} is no setting's name", plugin=self.name, hook="set_config")
         entry = fields_of(shims.setting(shims.load_config(), "plugins", "entries", self.name))
-        place = entry.setdefault("settings", {})
+        settings = entry.setdefault("settings", {})
         for part in path[:-1]:
-            place = place.setdefault(part, {})
-        place[path[-1]] = value
+            settings = settings.setdefault(part, {})
+        settings[path[-1]] = value
         put_part(Home(self.home), "plugins.entries", self.name, entry)
 
     @property
@@ -107,12 +107,12 @@ class HostAnswers:
         """
         allowed = shims.setting(shims.load_config(), "plugins", "entries", self.name, "mcp_allowlist")
         if not isinstance(allowed, list) or server not in allowed:
-            place = f"plugins.entries.{self.name}.mcp_allowlist"
-            raise PermissionError(f"{place} of config.yaml does not name the MCP server {server}")
-        said = self.dispatch_tool(f"mcp__{server}__{tool}", arguments or {}, timeout=timeout)
-        if wrong := fields_of(_read(said)).get("error"):
+            setting_name = f"plugins.entries.{self.name}.mcp_allowlist"
+            raise PermissionError(f"{setting_name} of config.yaml does not name the MCP server {server}")
+        reply = self.dispatch_tool(f"mcp__{server}__{tool}", arguments or {}, timeout=timeout)
+        if wrong := fields_of(_read(reply)).get("error"):
             return {"ok": False, "error": _bare(str(wrong))}
-        return {"ok": True, "result": _read(_bare(said))}
+        return {"ok": True, "result": _read(_bare(reply))}
 
     def spawn_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None) -> asyncio.Task[Any]:
         """Run a coroutine in parallel to the sessions until the program ends. If it raises, the error becomes

@@ -62,12 +62,12 @@ def fitting(function: Callable[..., object], keywords: Mapping[str, Any]) -> dic
         return dict(keywords)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return dict(keywords)
-    named = {
+    names = {
         parameter.name
         for parameter in parameters
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     }
-    return {name: value for name, value in keywords.items() if name in named}
+    return {name: value for name, value in keywords.items() if name in names}
 
 
 async def call(function: Callable[..., object], *arguments: object, **keywords: object) -> Any:

@@ -74,13 +74,13 @@ class TakenNames(msgspec.Struct):
         self.commands.update((command.name, plugin) for command in registered.commands)
         self.sections.update((section.id, plugin) for section in registered.sections)
         self.engines.update((engine.name, plugin) for engine in registered.engines)
-        named = (
+        parts = (
             *registered.memory_providers,
             *registered.skills,
             *registered.providers,
             *registered.notifiers,
         )
-        self.others.update((f"{type(part).__name__} {part.name}", plugin) for part in named)
+        self.others.update((f"{type(part).__name__} {part.name}", plugin) for part in parts)
 
 
 def _no_answer(tool_name: str, args: dict[str, Any]) -> str:
@@ -146,13 +146,15 @@ class PluginContext(HostAnswers):
     ) -> None:
         """Add a tool. Without `effects` the gate asks before each call. Its output counts as untrusted."""
         tool = make_tool(self.name, name, toolset, schema, handler, **options)
-        own = [tool.name for tool in self.registered.tools]
+        own_names = [tool.name for tool in self.registered.tools]
         # A built-in tool may be replaced if `override` says so. The gate asks, because it is a different tool
         # now.
-        replaces = bool(options.get("override")) and self._taken.tools.get(name) == "" and name not in own
+        replaces = (
+            bool(options.get("override")) and self._taken.tools.get(name) == "" and name not in own_names
+        )
         if replaces:
             self.registered.overrides.append(name)
-        if replaces or self._is_free("tool", name, self._taken.tools, own):
+        if replaces or self._is_free("tool", name, self._taken.tools, own_names):
             missing = self._missing(options)
             if missing:
                 self._problem(f"its tool {name} is left out: {missing}")
@@ -168,8 +170,8 @@ class PluginContext(HostAnswers):
         if not _COMMAND.fullmatch(name):
             self._problem(f"/{name} can't be a command: a-z, 0-9 and -, a letter first")
             return
-        own = [command.name for command in self.registered.commands]
-        if self._is_free("command", name, self._taken.commands, own):
+        own_names = [command.name for command in self.registered.commands]
+        if self._is_free("command", name, self._taken.commands, own_names):
             self.registered.commands.append(PluginCommand(self.name, name, handler, description, args_hint))
 
     def register_hook(self, name: str, function: Callable[..., object]) -> None:
@@ -187,9 +189,9 @@ class PluginContext(HostAnswers):
         Other kinds disable the plugin, because it may be a guard that depends on them.
         """
         self._insist(callable(function), "register_middleware", f"the {kind} can't be called")
-        known = ", ".join(hooks.MIDDLEWARE)
+        kinds = ", ".join(hooks.MIDDLEWARE)
         self._insist(
-            kind in hooks.MIDDLEWARE, "register_middleware", f"there is no {kind} here, only {known}"
+            kind in hooks.MIDDLEWARE, "register_middleware", f"there is no {kind} here, only {kinds}"
         )
         self.registered.hooks.append(Hook(self.name, kind, function))
 
@@ -213,7 +215,9 @@ class PluginContext(HostAnswers):
             isinstance(content, str) or callable(content), where, f"{id} is neither text nor function"
         )
         part = PromptSection(self.name, id, content, min(max_chars, sections.MOST_CHARS))
-        if self._is_free("section", id, self._taken.sections, [one.id for one in self.registered.sections]):
+        if self._is_free(
+            "section", id, self._taken.sections, [section.id for section in self.registered.sections]
+        ):
             self.registered.sections.append(part)
 
     def register_context_engine(self, engine: object) -> None:
@@ -251,8 +255,8 @@ class PluginContext(HostAnswers):
 
     def register_skill(self, name: str, path: str | os.PathLike[str], description: str = "") -> None:
         """Offer a skill: `path` is its folder, or the SKILL.md in it."""
-        place = Path(path)
-        folder = place.parent if place.name == "SKILL.md" else place
+        skill_path = Path(path)
+        folder = skill_path.parent if skill_path.name == "SKILL.md" else skill_path
         self._insist((folder / "SKILL.md").is_file(), "register_skill", f"{folder} holds no SKILL.md")
         part = PluginSkill(self.name, name, folder, description)
         if self._is_free_part(part, name):
@@ -282,8 +286,8 @@ class PluginContext(HostAnswers):
     ) -> bool:
         kind = type(part).__name__
         owner = self._taken.others.get(f"{kind} {name}")
-        taken = {} if owner is None else {name: owner}
-        return self._is_free(kind.removeprefix("Plugin").lower(), name, taken, ())
+        owners = {} if owner is None else {name: owner}
+        return self._is_free(kind.removeprefix("Plugin").lower(), name, owners, ())
 
     def _is_free(self, kind: str, name: str, taken: Mapping[str, str], own: Sequence[str]) -> bool:
         owner = taken.get(name)

@@ -56,13 +56,13 @@ class Discovery(msgspec.Struct, frozen=True):
 
     def named(self, name: str) -> FoundPlugin | None:
         """Return the plugin with that name or key, or None."""
-        known = self.found.get(name)
-        return known or next((found for found in self.found.values() if found.key == name), None)
+        plugin = self.found.get(name)
+        return plugin or next((candidate for candidate in self.found.values() if candidate.key == name), None)
 
 
 def discover(plugins: Path, project: Path | None = None) -> Discovery:
     """Search the home's `plugins` folder, the project's folder if given, and installed packages."""
-    found: dict[str, FoundPlugin] = {}
+    plugins_by_name: dict[str, FoundPlugin] = {}
     problems: list[Problem] = []
     folders: list[tuple[Source, Path]] = [("home", plugins)]
     if project is not None:
@@ -74,14 +74,14 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
             except PluginError as error:
                 problems.append(Problem(error.plugin, error.message))
                 continue
-            held = found.get(manifest.name)
-            if held is not None and held.source == source:
+            earlier = plugins_by_name.get(manifest.name)
+            if earlier is not None and earlier.source == source:
                 # An author may have two kinds of plugin in separate folders: the second is known by its path.
                 manifest = msgspec.structs.replace(manifest, name=key)
-            found[manifest.name] = FoundPlugin(key, manifest, source, folder)
+            plugins_by_name[manifest.name] = FoundPlugin(key, manifest, source, folder)
     for entry in (entry for group in GROUPS for entry in entry_points(group=group)):
-        found[entry.name] = FoundPlugin(entry.name, _of_package(entry), "package", entry=entry)
-    return Discovery(found, tuple(problems))
+        plugins_by_name[entry.name] = FoundPlugin(entry.name, _of_package(entry), "package", entry=entry)
+    return Discovery(plugins_by_name, tuple(problems))
 
 
 def _folders(root: Path) -> Iterator[tuple[str, Path]]:
@@ -109,10 +109,10 @@ def _of_package(entry: EntryPoint) -> Manifest:
     package = entry.dist
     if package is None:
         return Manifest(entry.name)
-    about = package.metadata
+    metadata = package.metadata
     return Manifest(
         name=entry.name,
         version=package.version,
-        description=about["Summary"] or "" if "Summary" in about else "",
-        author=about["Author"] or "" if "Author" in about else "",
+        description=metadata["Summary"] or "" if "Summary" in metadata else "",
+        author=metadata["Author"] or "" if "Author" in metadata else "",
     )

@@ -86,7 +86,7 @@ class ChatGateway:
 
     def session_key_for(self, source: ChatSource) -> str:
         """Return the key of a chat: its session's id, or one composed of its names."""
-        made = f"agent:main:{source.platform}:{source.chat_type}:{source.chat_id}"
-        return self._session_of(str(source.platform), source.chat_id) or made
+        key = f"agent:main:{source.platform}:{source.chat_type}:{source.chat_id}"
+        return self._session_of(str(source.platform), source.chat_id) or key
 
     _session_key_for_source = session_key_for

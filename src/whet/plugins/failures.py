@@ -51,7 +51,7 @@ class FailureHooks:
         self, info: ModelInfo, error: ProviderError, messages: Sequence[Message]
     ) -> ProviderError:
         """Return the error as reclassified by plugins, or the original error if no plugin changes it."""
-        said = await self._hooks.tell(
+        answers = await self._hooks.tell(
             HOOK,
             provider=info.provider,
             model=info.model,
@@ -61,11 +61,11 @@ class FailureHooks:
             error_message=error.message,
             error_body={"error": {"message": error.message, "code": error.code or None}},
             error=error,
-            approx_tokens=sum(len(one.text) for one in messages) // _CHARS_A_TOKEN,
+            approx_tokens=sum(len(message.text) for message in messages) // _CHARS_A_TOKEN,
             context_length=info.window_tokens,
             num_messages=len(messages),
         )
-        for answer in map(fields_of, said):
+        for answer in map(fields_of, answers):
             if isinstance(answer.get("reason"), str) and answer["reason"]:
                 return _as(error, answer)
         return error
@@ -73,27 +73,27 @@ class FailureHooks:
 
 def _as(error: ProviderError, said: dict[str, Any]) -> ProviderError:
     kind = _kind(type(error), said)
-    made = error if kind is type(error) else kind(error.message, hint=error.hint)
-    made.provider, made.model, made.status = error.provider, error.model, error.status
-    made.request_id, made.code = error.request_id, error.code
-    if isinstance(made, Unavailable | RateLimited) and isinstance(error, Unavailable | RateLimited):
-        made.retry_after_s = error.retry_after_s
+    new_error = error if kind is type(error) else kind(error.message, hint=error.hint)
+    new_error.provider, new_error.model, new_error.status = error.provider, error.model, error.status
+    new_error.request_id, new_error.code = error.request_id, error.code
+    if isinstance(new_error, Unavailable | RateLimited) and isinstance(error, Unavailable | RateLimited):
+        new_error.retry_after_s = error.retry_after_s
     if isinstance(said.get("message"), str) and said["message"]:
-        made.message = f"{error.provider}: {said['message']}"
+        new_error.message = f"{error.provider}: {said['message']}"
     if isinstance(said.get("retryable"), bool):
-        made.retryable = said["retryable"]
-    return made
+        new_error.retryable = said["retryable"]
+    return new_error
 
 
 def _kind(kind: type[ProviderError], said: dict[str, Any]) -> type[ProviderError]:
     """Return the error class for an answer: by its reason, then by the reaction that it asks for."""
-    found = _CLASSES.get(said["reason"], kind)
+    error_class = _CLASSES.get(said["reason"], kind)
     if said.get("should_compress") is True:
         return ContextOverflow
-    if said.get("should_rotate_credential") is True and not issubclass(found, _OF_KEYS):
+    if said.get("should_rotate_credential") is True and not issubclass(error_class, _OF_KEYS):
         return RateLimited
-    if said.get("should_fallback") is True and not issubclass(found, (*_OF_KEYS, Unavailable)):
+    if said.get("should_fallback") is True and not issubclass(error_class, (*_OF_KEYS, Unavailable)):
         return Unavailable
-    if said.get("retryable") is True and not issubclass(found, (RateLimited, Unavailable)):
+    if said.get("retryable") is True and not issubclass(error_class, (RateLimited, Unavailable)):
         return Unavailable
-    return found
+    return error_class

@@ -137,17 +137,22 @@ class Hooks:
         asks = ""
         original = copy.deepcopy(arguments)
         for hook in self.of("tool_request"):
-            given = {"tool_name": tool, "args": copy.deepcopy(arguments), "original_args": original, **facts}
+            payload = {
+                "tool_name": tool,
+                "args": copy.deepcopy(arguments),
+                "original_args": original,
+                **facts,
+            }
             try:
-                changed = fields_of(await self._run(hook, given)).get("args")
+                changed = fields_of(await self._run(hook, payload)).get("args")
             except PluginError as error:
                 self._strike(hook, error)
                 return ToolVerdict(arguments, f"the plugin {hook.plugin} could not judge it: {error.message}")
             arguments = arguments if changed is None or changed == arguments else fields_of(changed)
         for hook in self.of("pre_tool_call"):
-            given = copy.deepcopy(arguments)
+            payload = copy.deepcopy(arguments)
             try:
-                answer = _read(hook, await self._run(hook, {"tool_name": tool, "args": given, **facts}))
+                answer = _read(hook, await self._run(hook, {"tool_name": tool, "args": payload, **facts}))
             except PluginError as error:
                 self._strike(hook, error)
                 return ToolVerdict(arguments, f"the plugin {hook.plugin} could not judge it: {error.message}")
@@ -155,7 +160,7 @@ class Hooks:
                 return ToolVerdict(arguments, f"blocked by the plugin {hook.plugin}: {answer.blocked}")
             if answer.asks and not asks:
                 asks = f"the plugin {hook.plugin} wants a person's decision: {answer.asks}"
-            changed = {**given, **answer.arguments}
+            changed = {**payload, **answer.arguments}
             arguments = arguments if changed == arguments else changed
         return ToolVerdict(arguments, asks=asks)
 
@@ -210,10 +215,10 @@ def _read(hook: Hook, answer: Any) -> ToolVerdict:
 
     Raises PluginError if an answer looks like a decision but is invalid.
     """
-    said = fields_of(answer)
-    action = said.get("action") or said.get("decision")
-    why = str(said.get("message") or said.get("reason") or "no reason was given")
-    changed = said.get("args") if "args" in said else said.get("tool_input")
+    fields = fields_of(answer)
+    action = fields.get("action") or fields.get("decision")
+    why = str(fields.get("message") or fields.get("reason") or "no reason was given")
+    changed = fields.get("args") if "args" in fields else fields.get("tool_input")
     if action is None and not isinstance(answer, str):
         return ToolVerdict({})
     if action == "block":

@@ -114,8 +114,8 @@ def clone(source: str, folder: Path) -> None:
         raise WhetError(f"git did not finish in {_CLONE_LIMIT_S:g} s") from error
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        said = lines[-1] if lines else f"code {done.returncode}"
-        raise WhetError(f"git can't clone {mask(source)}: {mask(said)[:300]}")
+        last_line = lines[-1] if lines else f"code {done.returncode}"
+        raise WhetError(f"git can't clone {mask(source)}: {mask(last_line)[:300]}")
 
 
 def _read(home: Home, source: str, folder: Path) -> FetchedPlugin:

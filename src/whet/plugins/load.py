@@ -90,7 +90,7 @@ class LoadedPlugins:
         self.problems = problems
         self.tools: list[Tool] = [tool for part in parts for tool in part.tools]
         self.overrides: frozenset[str] = frozenset(name for part in parts for name in part.overrides)
-        self.cli_commands: list[PluginCliCommand] = [one for part in parts for one in part.cli_commands]
+        self.cli_commands: list[PluginCliCommand] = [item for part in parts for item in part.cli_commands]
         self.commands: list[PluginCommand] = [command for part in parts for command in part.commands]
         self.sections: list[PromptSection] = [section for part in parts for section in part.sections]
         self.skills: list[PluginSkill] = [skill for part in parts for skill in part.skills]
@@ -118,8 +118,8 @@ class LoadedPlugins:
         self.names: hermes.Names | None = None
         self._shown = 0
         self._on_close: list[Callable[[], None]] = []
-        self._tasks = [one.registered.tasks for one in running]
-        self._unloads = [(one.found.name, unload) for one in running for unload in one.registered.unloads]
+        self._tasks = [item.registered.tasks for item in running]
+        self._unloads = [(item.found.name, unload) for item in running for unload in item.registered.unloads]
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
         self.hooks: Hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
         self.judge: FailureJudge = FailureHooks(self.hooks).judged
@@ -136,13 +136,13 @@ class LoadedPlugins:
         loaded = {
             name for state in self.plugins if state.is_loaded for name in (state.manifest.name, state.key)
         }
-        return {one.plugin: one.reason for one in self.problems if one.plugin not in loaded}
+        return {problem.plugin: problem.reason for problem in self.problems if problem.plugin not in loaded}
 
     def command(self, name: str, engine: object = None) -> PluginCommand | None:
         """Return the command of that name; if the engine instance in use has its own, that one."""
         bound = bound_parts(engine)
-        own = bound.commands if bound else ()
-        return next((command for command in (*own, *self.commands) if command.name == name), None)
+        own_commands = bound.commands if bound else ()
+        return next((command for command in (*own_commands, *self.commands) if command.name == name), None)
 
     def scope(self, session_id: str, conversation_id: str) -> AbstractContextManager[object]:
         """Set the session that plugin code inside is called for."""
@@ -198,17 +198,17 @@ def load_plugins(
     loader = _Loader(home, host, names, problems)
     running: list[_Running] = []
     states: list[PluginState] = []
-    for found in wanted(_discover(home, settings, host), settings, problems):
-        plugin = loader.load(found)
+    for source in wanted(_discover(home, settings, host), settings, problems):
+        plugin = loader.load(source)
         if plugin is not None:
             running.append(plugin)
-            undo.append(_releaser(found))
+            undo.append(_releaser(source))
         has = plugin.registered.names() if plugin else {}
-        states.append(PluginState(found.manifest, found.key, plugin is not None, has, found.folder))
+        states.append(PluginState(source.manifest, source.key, plugin is not None, has, source.folder))
     for hook in names.hooks.all():
         if hook.name not in hooks.NAMES:
-            known = ", ".join(hooks.NAMES)
-            problems.append(Problem(hook.plugin, f"there is no hook {hook.name}; there are {known}"))
+            hook_names = ", ".join(hooks.NAMES)
+            problems.append(Problem(hook.plugin, f"there is no hook {hook.name}; there are {hook_names}"))
     loaded = LoadedPlugins(running, states, problems)
     loaded.names = names
     loaded.hooks.add_source(names.hooks.of)
@@ -227,13 +227,13 @@ def wanted(discovery: Discovery, settings: PluginSettings, problems: list[Proble
     broken = {problem.plugin: problem for problem in discovery.problems}
     chosen: dict[str, FoundPlugin] = {}
     for name in settings.enabled:
-        found = discovery.named(name)
-        if found is None:
+        source = discovery.named(name)
+        if source is None:
             there = ", ".join(discovery.found) or "none"
             missing = Problem(name, f"it is enabled but not installed; installed: {there}")
             problems.append(broken.get(name, missing))
-        elif not {found.name, found.key} & set(settings.disabled):
-            chosen.setdefault(found.name, found)
+        elif not {source.name, source.key} & set(settings.disabled):
+            chosen.setdefault(source.name, source)
     return list(chosen.values())
 
 
@@ -334,9 +334,17 @@ def _registers(target: object, group: str) -> object:
 
 def _of_memory(module: ModuleType) -> Callable[[PluginContext], object] | None:
     """Return a function that registers the only memory provider of a module without register(), or None."""
-    held = [one for one in vars(module).values() if inspect.isclass(one) and issubclass(one, EmptyMemory)]
-    own = [one for one in held if one.__module__.startswith(module.__name__) and not inspect.isabstract(one)]
-    return (lambda ctx: ctx.register_memory_provider(own[0]())) if len(own) == 1 else None
+    classes = [
+        class_
+        for class_ in vars(module).values()
+        if inspect.isclass(class_) and issubclass(class_, EmptyMemory)
+    ]
+    own_classes = [
+        class_
+        for class_ in classes
+        if class_.__module__.startswith(module.__name__) and not inspect.isabstract(class_)
+    ]
+    return (lambda ctx: ctx.register_memory_provider(own_classes[0]())) if len(own_classes) == 1 else None
 
 
 def _takes_one(target: object) -> bool:
@@ -344,10 +352,16 @@ def _takes_one(target: object) -> bool:
     if not callable(target):
         return False
     try:
-        needed = [one for one in inspect.signature(target).parameters.values() if one.default is one.empty]
+        needed = [
+            parameter
+            for parameter in inspect.signature(target).parameters.values()
+            if parameter.default is parameter.empty
+        ]
     except (TypeError, ValueError):
         return True
-    return any(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in needed)
+    return any(
+        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in needed
+    )
 
 
 def _entry(found: FoundPlugin) -> tuple[Callable[[PluginContext], object], ModuleType | None]:

@@ -46,13 +46,13 @@ def read_manifest(folder: Path) -> Manifest:
             raw = file.read(_LARGEST_BYTES + 1)
         if len(raw) > _LARGEST_BYTES:
             raise PluginError(f"{path.name} is larger than 64 KB", plugin=folder.name)
-        found: Any = yaml.load(raw, Loader=_loader)
+        content: Any = yaml.load(raw, Loader=_loader)
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
         raise PluginError(f"{path.name} can't be read: {reason}", plugin=folder.name) from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise PluginError(f"{path.name} must hold fields such as `name:`", plugin=folder.name)
-    fields = cast("dict[Any, Any]", found)
+    fields = cast("dict[Any, Any]", content)
     tools = fields.get("provides_tools")
     return Manifest(
         name=_usable(_text(fields.get("name")) or folder.name, folder.name),

@@ -49,23 +49,23 @@ def surrounded(tool: Tool, hooks: Hooks) -> Tool:
 
 def _around(hook: Hook, inner: Handler, facts: Mapping[str, Any]) -> Handler:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        once = _OneRun(arguments)
-        given = {**facts, "args": copy.deepcopy(arguments), "next_call": once.next_call}
-        work = asyncio.ensure_future(call(hook.function, **fitting(hook.function, given)))
+        single_run = _OneRun(arguments)
+        keywords = {**facts, "args": copy.deepcopy(arguments), "next_call": single_run.next_call}
+        work = asyncio.ensure_future(call(hook.function, **fitting(hook.function, keywords)))
         output: ToolOutput | None = None
         try:
             with blamed(hook.plugin, hook.name):
-                await asyncio.wait({work, once.asked}, return_when=asyncio.FIRST_COMPLETED)
-                if once.asked.done():
-                    output = await once.answered_by(inner(context, arguments))
-                said = await work
+                await asyncio.wait({work, single_run.asked}, return_when=asyncio.FIRST_COMPLETED)
+                if single_run.asked.done():
+                    output = await single_run.answered_by(inner(context, arguments))
+                result = await work
         except PluginError as error:
             text = f"the plugin {hook.plugin} failed around this call: {error.message}"
             raise ToolError(text if output is None else f"{text} (the tool had run)") from error
         finally:
-            once.end()
+            single_run.end()
             work.cancel()
-        return output if output is not None and said == output.text else as_output(said)
+        return output if output is not None and result == output.text else as_output(result)
 
     return run
 

@@ -47,14 +47,14 @@ class PluginModel:
     def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> LlmAnswer:
         """Ask and wait. Raises PermissionError for `provider` and `model`, which the person chooses."""
         self._check(options)
-        given = {name: options.get(name) for name in ("max_tokens", "temperature", "timeout")}
-        return LlmAnswer(self._ask(messages=messages, **given))
+        request_options = {name: options.get(name) for name in ("max_tokens", "temperature", "timeout")}
+        return LlmAnswer(self._ask(messages=messages, **request_options))
 
     def complete_structured(
         self, *, instructions: str, input: Sequence[Any], json_schema: object = None, **options: Any
     ) -> LlmAnswer:
         """Ask for JSON and parse it. If the answer is not JSON, `parsed` is None."""
-        texts = [str(fields_of(one).get("text") or getattr(one, "text", "")) for one in input]
+        texts = [str(fields_of(part).get("text") or getattr(part, "text", "")) for part in input]
         wants = json_schema is not None or bool(options.pop("json_mode", False))
         rule = "Answer with one JSON value and nothing else."
         shape = f"\n\nJSON schema:\n{json.dumps(json_schema)}" if json_schema is not None else ""

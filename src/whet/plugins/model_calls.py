@@ -124,7 +124,7 @@ class SideCallHooks:
             "model": link.info.model,
             "provider": link.info.provider,
             "message_count": len(rows),
-            "approx_input_tokens": sum(len(one.text) for one in messages) // _CHARS_A_TOKEN,
+            "approx_input_tokens": sum(len(message.text) for message in messages) // _CHARS_A_TOKEN,
         }
         began_s = time.monotonic()
         body = {"model": link.info.model, "messages": rows}

@@ -33,12 +33,12 @@ _parents: set[str] = set()
 def hold(plugin: str, name: str, folder: Path) -> ModuleType:
     """Import `folder` as the package `name`, or return it if it is imported. Raises PluginError."""
     folder = folder.resolve()
-    held = _held.get(name)
-    if held is not None and held.folder != folder:
-        raise PluginError(f"another plugin is loaded as {name}, from {held.folder}", plugin=plugin)
-    if held is not None:
-        held.count += 1
-        return held.module
+    entry = _held.get(name)
+    if entry is not None and entry.folder != folder:
+        raise PluginError(f"another plugin is loaded as {name}, from {entry.folder}", plugin=plugin)
+    if entry is not None:
+        entry.count += 1
+        return entry.module
     module = _import(plugin, name, folder)
     _held[name] = _Held(folder, module)
     return module
@@ -46,11 +46,11 @@ def hold(plugin: str, name: str, folder: Path) -> ModuleType:
 
 def release(name: str) -> None:
     """Release a module that `hold` returned."""
-    held = _held.get(name)
-    if held is None:
+    entry = _held.get(name)
+    if entry is None:
         return
-    held.count -= 1
-    if held.count == 0:
+    entry.count -= 1
+    if entry.count == 0:
         del _held[name]
         _forget(name)
 

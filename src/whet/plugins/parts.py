@@ -49,8 +49,8 @@ class PluginCommand(msgspec.Struct, frozen=True):
     async def run(self, rest: str) -> str:
         """Run the command with the text after its name and return its output. Raises PluginError."""
         with blamed(self.plugin, f"/{self.name}"):
-            said = await call(self.handler, rest)
-        return "" if said is None else str(said)
+            output = await call(self.handler, rest)
+        return "" if output is None else str(output)
 
 
 class PluginCliCommand(msgspec.Struct, frozen=True):
@@ -104,10 +104,10 @@ class PluginProvider(msgspec.Struct, frozen=True):
         Raises PluginError.
         """
         with blamed(self.plugin, f"provider {self.name}"):
-            made = self.factory(model, secrets)
-            if not all(callable(getattr(made, verb, None)) for verb in ("open", "list_models", "aclose")):
-                raise TypeError(f"it gave {type(made).__name__}, no Provider")
-            return made
+            provider = self.factory(model, secrets)
+            if not all(callable(getattr(provider, verb, None)) for verb in ("open", "list_models", "aclose")):
+                raise TypeError(f"it gave {type(provider).__name__}, no Provider")
+            return provider
 
 
 class PluginNotifier(msgspec.Struct, frozen=True):
@@ -152,7 +152,7 @@ class Registered(msgspec.Struct):
 
     def names(self) -> dict[str, list[str]]:
         """Return the names of the parts by kind, without empty kinds."""
-        found = {
+        names_by_kind = {
             "engine": [engine.name for engine in self.engines],
             "tools": [tool.name for tool in self.tools] + [n for e in self.engines for n in engine_tools(e)],
             "commands": [f"/{command.name}" for command in self.commands],
@@ -164,7 +164,7 @@ class Registered(msgspec.Struct):
             "notifiers": [notifier.name for notifier in self.notifiers],
             "prompt sections": [section.id for section in self.sections],
         }
-        return {kind: names for kind, names in found.items() if names}
+        return {kind: names for kind, names in names_by_kind.items() if names}
 
 
 def engine_tools(engine: ContextEngine) -> list[str]:
@@ -217,8 +217,10 @@ class PluginEngine(msgspec.Struct, frozen=True):
         again = self.register_again()
         engine = next((engine for engine in again.engines if engine.name == self.name), None)
         if engine is None or engine is self.prototype:
-            what = "the same instance again" if engine is not None else f"no engine named {self.name}"
-            raise PluginError(f"register() gave {what}", plugin=self.plugin, hook="register_context_engine")
+            outcome = "the same instance again" if engine is not None else f"no engine named {self.name}"
+            raise PluginError(
+                f"register() gave {outcome}", plugin=self.plugin, hook="register_context_engine"
+            )
         # Stored on the instance: its commands refer to it, so a table of ours would keep it alive for ever.
         setattr(engine, _BOUND, Bound(self.plugin, tuple(again.commands), tuple(again.hooks)))
         return engine

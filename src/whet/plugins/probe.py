@@ -54,12 +54,12 @@ def look(
 
     If that process hangs or dies, each plugin is loaded in its own process.
     """
-    looked = _together(home, names, workspace, limit_s)
-    if isinstance(looked, str) and len(names) > 1:
+    outcome = _together(home, names, workspace, limit_s)
+    if isinstance(outcome, str) and len(names) > 1:
         alone = [_together(home, [name], workspace, limit_s) for name in names]
         pairs = zip(names, alone, strict=True)
-        return [_tried(home, one) for name, each in pairs for one in _or_failed([name], each)]
-    return [_tried(home, one) for one in _or_failed(names, looked)]
+        return [_tried(home, probe) for name, each in pairs for probe in _or_failed([name], each)]
+    return [_tried(home, probe) for probe in _or_failed(names, outcome)]
 
 
 def _tried(home: Home, one: PluginProbe) -> PluginProbe:
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str]) -> None:
     load_s = time.monotonic() - began_s
     tried = {name: exercise(loaded, name) for name in {state.manifest.name for state in loaded.plugins}}
     states = {name: state for state in loaded.plugins for name in (state.manifest.name, state.key)}
-    looked = [
+    probes = [
         PluginProbe(
             name,
             name in states and states[name].is_loaded,
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str]) -> None:
     ]
     loaded.close()
     with os.fdopen(report, "wb") as file:
-        file.write(msgspec.json.encode(looked))
+        file.write(msgspec.json.encode(probes))
 
 
 def exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
@@ -132,7 +132,12 @@ def exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
 
 async def _exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
     wrong: list[str] = []
-    for hook in (one for name in hooks_of(loaded) for one in loaded.hooks.of(name) if one.plugin == plugin):
+    for hook in (
+        candidate
+        for name in hooks_of(loaded)
+        for candidate in loaded.hooks.of(name)
+        if candidate.plugin == plugin
+    ):
         try:
             with blamed(plugin, hook.name):
                 await within(_LIMIT_S, call(hook.function, **fitting(hook.function, FACTS)))
@@ -142,7 +147,7 @@ async def _exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
         if command.plugin == plugin and not _takes_text(command.handler):
             wrong.append(f"its command /{command.name} can't be called with a text")
     problems: list[Problem] = []
-    chosen = [one for one in loaded.memory_providers.values() if one.plugin == plugin]
+    chosen = [candidate for candidate in loaded.memory_providers.values() if candidate.plugin == plugin]
     await _live(Memories(chosen, problems))
     return [*wrong, *(problem.reason for problem in problems)]
 

@@ -38,12 +38,12 @@ async def rendered(
         except PluginError as error:
             note(Problem(section.plugin, f"its prompt section {section.id} is left out: {error.message}"))
             continue
-        whole = f"## {section.id} (from the plugin {section.plugin})\n{text}"
-        if len(texts) == _MOST or sum(map(len, texts)) + len(whole) > _MOST_IN_ALL:
+        block = f"## {section.id} (from the plugin {section.plugin})\n{text}"
+        if len(texts) == _MOST or sum(map(len, texts)) + len(block) > _MOST_IN_ALL:
             too_much = f"all plugins' sections may have {_MOST_IN_ALL:,} characters in {_MOST} sections"
             note(Problem(section.plugin, f"its prompt section {section.id} is left out: {too_much}"))
             continue
-        texts.append(whole)
+        texts.append(block)
     return "\n\n".join(texts)
 
 

@@ -85,8 +85,8 @@ def home() -> Path:
 
 def display_home() -> str:
     """Return the home folder as a person reads it."""
-    text, own = str(home()), str(Path.home())
-    return f"~{text[len(own) :]}" if text == own or text.startswith(f"{own}/") else text
+    text, user_home = str(home()), str(Path.home())
+    return f"~{text[len(user_home) :]}" if text == user_home or text.startswith(f"{user_home}/") else text
 
 
 def subpath(new: str, old: str = "") -> Path:
@@ -111,23 +111,23 @@ def env_value(name: str, default: str | None = None) -> str | None:
 
 def setting(config: Mapping[str, Any] | None, *path: str, default: Any = None) -> Any:
     """Return the value at a path of the settings."""
-    found: Any = config
+    value: Any = config
     for name in path:
-        fields = fields_of(found)
+        fields = fields_of(value)
         if name not in fields:
             return default
-        found = fields[name]
-    return found
+        value = fields[name]
+    return value
 
 
 def entry_setting(plugin: str, key: str, default: Any = None) -> Any:
     """Return `plugins.entries.PLUGIN.settings.KEY` (or `config`); dots in the key separate levels."""
     missing = object()
     for part in ("settings", "config"):
-        place = ("plugins", "entries", plugin, part, *key.split("."))
-        found = setting(load_config(), *place, default=missing)
-        if found is not missing:
-            return found
+        path = ("plugins", "entries", plugin, part, *key.split("."))
+        value = setting(load_config(), *path, default=missing)
+        if value is not missing:
+            return value
     return default
 
 

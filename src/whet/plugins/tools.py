@@ -88,12 +88,12 @@ def make_tool(
 def _spec(plugin: str, name: str, schema: Mapping[str, Any], description: str) -> ToolSpec:
     bare = fields_of(schema.get("function", schema))
     is_only_parameters = bare.get("type") == "object" and "parameters" not in bare
-    given = bare if is_only_parameters else bare.get("parameters") or {}
-    parameters = fields_of(given)
-    if not bare or not isinstance(given, dict) or not _is_json(parameters):
+    parameter_schema = bare if is_only_parameters else bare.get("parameters") or {}
+    parameters = fields_of(parameter_schema)
+    if not bare or not isinstance(parameter_schema, dict) or not _is_json(parameters):
         raise _refused(plugin, f"the schema of {name} is not a function schema")
-    told = description or ("" if is_only_parameters else str(bare.get("description", "")))
-    return ToolSpec(name, told, {"type": "object", "properties": {}, **parameters})
+    summary = description or ("" if is_only_parameters else str(bare.get("description", "")))
+    return ToolSpec(name, summary, {"type": "object", "properties": {}, **parameters})
 
 
 def _is_json(value: object) -> bool:
@@ -140,10 +140,10 @@ def _says_error(text: str) -> bool:
     if '"error"' not in text[:200] or not text.lstrip().startswith("{"):
         return False
     try:
-        found: Any = json.loads(text)
+        value: Any = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return bool(found.get("error"))
+    return bool(value.get("error"))
 
 
 def check_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> None:

@@ -44,8 +44,8 @@ def tried_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
     `folder` is the plugin's folder, None for an installed package. The result is empty if no tool could be
     run.
     """
-    with tempfile.TemporaryDirectory(prefix="whet-doctor-") as place:
-        work = Path(place).resolve()
+    with tempfile.TemporaryDirectory(prefix="whet-doctor-") as temp_folder:
+        work = Path(temp_folder).resolve()
         if folder is not None:
             shutil.copytree(folder, work / "home" / "plugins" / folder.name, symlinks=True)
         (work / _PAGE).write_text("# A page to read\n")
@@ -68,11 +68,11 @@ def tried_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
 def _run_in(jail: Jail, work: Path, name: str) -> dict[str, str]:
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(work), "WHET_HOME": str(work / "home")}
     command = [sys.executable, "-m", "whet.plugins.trial", str(work), name]
-    code, said = jail.run(JailedCommand(command, jail.environment(environment), work), _LIMIT_S)
+    code, output = jail.run(JailedCommand(command, jail.environment(environment), work), _LIMIT_S)
     try:
         return from_json((work / _REPORT).read_bytes(), dict[str, str])
     except (OSError, *NOT_JSON):
-        last = said.strip().rpartition("\n")[2][:_MOST_CHARS]
+        last = output.strip().rpartition("\n")[2][:_MOST_CHARS]
         return {"": f"the run of its tools ended with code {code}. {last}"}
 
 
@@ -80,15 +80,15 @@ def sample(schema: Mapping[str, Any], depth: int = 0) -> Any:
     """Make a value that a JSON schema allows: only required properties, each as simple as possible."""
     if depth > _MOST_DEEP:
         return None
-    for given in ("default", "const"):
-        if given in schema:
-            return schema[given]
+    for keyword in ("default", "const"):
+        if keyword in schema:
+            return schema[keyword]
     for many in ("enum", "examples"):
-        if found := _listed(schema, many):
-            return found[0]
+        if values := _listed(schema, many):
+            return values[0]
     for either in ("anyOf", "oneOf", "allOf"):
-        if found := _listed(schema, either):
-            return sample(fields_of(found[0]), depth + 1)
+        if values := _listed(schema, either):
+            return sample(fields_of(values[0]), depth + 1)
     return _plain(schema, depth)
 
 
@@ -102,9 +102,10 @@ def _plain(schema: Mapping[str, Any], depth: int) -> Any:
         case "array":
             return [sample(fields_of(schema.get("items")), depth + 1)]
         case "object":
-            known = fields_of(schema.get("properties"))
+            properties = fields_of(schema.get("properties"))
             return {
-                str(one): sample(fields_of(known.get(one)), depth + 1) for one in _listed(schema, "required")
+                str(property_name): sample(fields_of(properties.get(property_name)), depth + 1)
+                for property_name in _listed(schema, "required")
             }
         case "null":
             return None
@@ -113,8 +114,8 @@ def _plain(schema: Mapping[str, Any], depth: int) -> Any:
 
 
 def _listed(schema: Mapping[str, Any], name: str) -> list[Any]:
-    found: object = schema.get(name)
-    return cast("list[Any]", found) if isinstance(found, list) else []
+    value: object = schema.get(name)
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def arguments_for(spec: ToolSpec) -> dict[str, Any]:
@@ -148,8 +149,8 @@ def main(work: Path, name: str) -> None:
     with closing(
         load_plugins(Home(work / "home"), PluginSettings(enabled=(name,)), os.environ, host)
     ) as loaded:
-        found = {tool.name: asyncio.run(run_once(tool, work))[:_MOST_CHARS] for tool in loaded.tools}
-    (work / _REPORT).write_bytes(msgspec.json.encode(found))
+        results = {tool.name: asyncio.run(run_once(tool, work))[:_MOST_CHARS] for tool in loaded.tools}
+    (work / _REPORT).write_bytes(msgspec.json.encode(results))
 
 
 if __name__ == "__main__":

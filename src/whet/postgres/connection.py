@@ -143,5 +143,5 @@ class PostgresConnection:
         return text
 
     def _keys(self, table: str) -> tuple[list[str], list[str]]:
-        found = self.raw.execute(_KEYS, (table,)).fetchall()
-        return [name for name, _ in found], [name for name, is_key in found if is_key]
+        column_rows = self.raw.execute(_KEYS, (table,)).fetchall()
+        return [name for name, _ in column_rows], [name for name, is_key in column_rows if is_key]

@@ -25,8 +25,8 @@ def has_password(url: str) -> bool:
 def is_ambiguous(url: str) -> bool:
     """Return whether the driver would mistake a part of the password for another part of the address, and
     show it."""
-    found = _PASSWORD.search(url)
-    return found is not None and _UNWRITTEN.search(found[2]) is not None
+    match = _PASSWORD.search(url)
+    return match is not None and _UNWRITTEN.search(match[2]) is not None
 
 
 @contextmanager

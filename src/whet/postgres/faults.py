@@ -51,9 +51,9 @@ def as_store_error(error: psycopg.Error, url: str) -> StoreError:
     if not error.sqlstate and (is_ambiguous(url) or isinstance(error, psycopg.ProgrammingError)):
         why = "" if has_password(url) else f": {_first_line(error)}"
         return StoreError(f"{where} is no address that can be read{why}", hint=_HOW_TO_WRITE)
-    known = _by_class(error, where)
-    if known is not None:
-        return known
+    store_error = _by_class(error, where)
+    if store_error is not None:
+        return store_error
     if is_lost(error) or isinstance(error, psycopg.OperationalError):
         return StoreUnwritable(
             f"can't reach the team's database {where}: {_first_line(error)}",

@@ -204,13 +204,15 @@ class TeamLane(GroupLane):
 
     def _known(self, error: BaseException) -> BaseException:
         if isinstance(error, apsw.Error):
-            known = StoreError(f"the team's database refused a row: {error}", hint="run `whet team status`")
+            store_error = StoreError(
+                f"the team's database refused a row: {error}", hint="run `whet team status`"
+            )
         elif isinstance(error, psycopg.Error):
-            known = as_store_error(error, self._url)
+            store_error = as_store_error(error, self._url)
         else:
             return error
-        known.__cause__ = error
-        return known
+        store_error.__cause__ = error
+        return store_error
 
 
 class _Attempt:

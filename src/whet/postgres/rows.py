@@ -41,7 +41,7 @@ class RowSender:
             self._send(texts, rows)
 
     def _send(self, texts: dict[str, bytes], rows: Iterable[tuple[str, Sequence[Any]]]) -> None:
-        pgconn, known = self._pgconn, len(self._names)
+        pgconn, known_count = self._pgconn, len(self._names)
         pgconn.enter_pipeline_mode()
         try:
             for sql, values in rows:
@@ -50,8 +50,8 @@ class RowSender:
                 if name is None:
                     name = self._names[sql, types] = b"whet%d" % next(self._numbers)
                     pgconn.send_prepare(name, texts[sql], types)
-                formats = [pq.Format.BINARY if one == _BYTEA else pq.Format.TEXT for one in types]
-                pgconn.send_query_prepared(name, [dumped(one) for one in values], formats)
+                formats = [pq.Format.BINARY if type_oid == _BYTEA else pq.Format.TEXT for type_oid in types]
+                pgconn.send_query_prepared(name, [dumped(type_oid) for type_oid in values], formats)
             pgconn.pipeline_sync()
             error = self._answer()
         except BaseException:
@@ -59,7 +59,7 @@ class RowSender:
             raise
         pgconn.exit_pipeline_mode()
         if error is not None:
-            for new in list(self._names)[known:]:  # statements prepared after the failure were skipped
+            for new in list(self._names)[known_count:]:  # statements prepared after the failure were skipped
                 del self._names[new]
             raise error
 

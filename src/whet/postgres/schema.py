@@ -225,8 +225,10 @@ TEAM_STEPS: dict[str, str] = {
 def in_postgres(step: str) -> str:
     """Return a step of SQLite's schema for PostgreSQL, without the parts for SQLite's search index."""
     plain = _TRIGGER.sub("", _COMMENT.sub("", step))
-    kept = [one for one in plain.split(";") if one.strip() and not _SKIPPED.match(one)]
-    return ";\n".join(_typed(translated(one, lambda _: ([], []))) for one in kept)
+    statements = [
+        statement for statement in plain.split(";") if statement.strip() and not _SKIPPED.match(statement)
+    ]
+    return ";\n".join(_typed(translated(statement, lambda _: ([], []))) for statement in statements)
 
 
 def _typed(statement: str) -> str:
@@ -261,11 +263,11 @@ def _init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str
             "CREATE TABLE IF NOT EXISTS migrations"
             ' (name TEXT COLLATE "C" PRIMARY KEY, applied TIMESTAMPTZ NOT NULL DEFAULT now())'
         )
-        wanted, known = steps(common), applied(connection)
-        _refuse_newer(set(known) - set(wanted))
-        missing = [name for name in wanted if name not in known]
+        expected, present = steps(common), applied(connection)
+        _refuse_newer(set(present) - set(expected))
+        missing = [name for name in expected if name not in present]
         for name in missing:
-            connection.execute(wanted[name].encode())
+            connection.execute(expected[name].encode())
             connection.execute("INSERT INTO migrations (name) VALUES ($1)", (name,))
     return missing
 
@@ -289,26 +291,26 @@ def refuse_old(version: int) -> None:
 
 
 def _foreign(said: str) -> StoreError:
-    found = re.search('"[^"]+"', said)
-    what = found[0].strip('"') if found is not None else "some"
+    match = re.search('"[^"]+"', said)
+    table = match[0].strip('"') if match is not None else "some"
     return StoreError(
-        f"the database has tables of another program's ({what})", hint=f"give Whet one of its own: {_CREATE}"
+        f"the database has tables of another program's ({table})", hint=f"give Whet one of its own: {_CREATE}"
     )
 
 
 def check(connection: psycopg.Connection, common: Mapping[str, str]) -> None:
     """Raise StoreError if the database is not set up or lacks steps, SchemaTooNew if it has more."""
     refuse_old(connection.info.server_version)
-    wanted, known = {*common, *TEAM_STEPS}, set(applied(connection))
-    if not known:
+    expected, present = {*common, *TEAM_STEPS}, set(applied(connection))
+    if not present:
         raise StoreError("the team's database has no tables of Whet's", hint="set it up: whet team init URL")
-    missing = len(wanted - known)
+    missing = len(expected - present)
     if missing:
         raise StoreError(
             f"the team's database lacks {missing} step{'s' * (missing > 1)} of this version's schema",
             hint="bring it up to date: whet team init URL",
         )
-    _refuse_newer(known - wanted)
+    _refuse_newer(present - expected)
 
 
 def _refuse_newer(unknown: set[str]) -> None:

@@ -39,10 +39,10 @@ def translated(sql: str, keys: Keys) -> str:
     """Return the statement for PostgreSQL, with its placeholders as $1, $2, ..."""
     sql = _upserted(sql, keys) if " OR " in sql else sql
     pieces: list[str] = []
-    count, place = 0, 0
+    count, position = 0, 0
     for part in _PART.finditer(sql):
-        pieces.append(_reworded(sql[place : part.start()]))
-        place = part.end()
+        pieces.append(_reworded(sql[position : part.start()]))
+        position = part.end()
         literal, mark, _comment = part.groups()
         if literal:
             pieces.append(literal)
@@ -50,7 +50,7 @@ def translated(sql: str, keys: Keys) -> str:
             count = int(mark[1:]) if len(mark) > 1 else count + 1
             is_limit = _LIMIT.search(pieces[-1]) is not None
             pieces.append(f"nullif(${count}, -1)" if is_limit else f"${count}")
-    pieces.append(_reworded(sql[place:]))
+    pieces.append(_reworded(sql[position:]))
     return "".join(pieces)
 
 
@@ -61,15 +61,15 @@ def _reworded(text: str) -> str:
 
 
 def _upserted(sql: str, keys: Keys) -> str:
-    found = _INSERT_OR.match(sql)
-    if found is None:
+    match = _INSERT_OR.match(sql)
+    if match is None:
         return sql
-    how, table, given = found.groups()
-    listed = f" ({given})" if given else ""
-    begun = f"INSERT INTO {table}{listed} {sql[found.end() :]}"
+    how, table, column_list = match.groups()
+    listed = f" ({column_list})" if column_list else ""
+    begun = f"INSERT INTO {table}{listed} {sql[match.end() :]}"
     if how == "IGNORE":
         return f"{begun} ON CONFLICT DO NOTHING"
     columns, key = keys(table)
-    changed = [name.strip() for name in given.split(",")] if given else columns
+    changed = [name.strip() for name in column_list.split(",")] if column_list else columns
     changes = ", ".join(f"{name} = excluded.{name}" for name in changed if name not in key)
     return f"{begun} ON CONFLICT ({', '.join(key)}) DO " + (f"UPDATE SET {changes}" if changes else "NOTHING")

@@ -60,8 +60,8 @@ class Offer(msgspec.Struct, frozen=True):
     @property
     def properties(self) -> dict[str, Json]:
         """The schema's properties by name."""
-        found: object = self.parameters.get("properties")
-        return cast("dict[str, Json]", found) if isinstance(found, dict) else {}
+        value: object = self.parameters.get("properties")
+        return cast("dict[str, Json]", value) if isinstance(value, dict) else {}
 
 
 class DoneCall(msgspec.Struct, frozen=True):

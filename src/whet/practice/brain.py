@@ -78,9 +78,9 @@ def _proceed(ask: PracticeRequest) -> ScriptedReply:
         if message.role != "user":
             continue
         text = own_words(message.text)
-        for pattern, proceed in _TASKS:
+        for pattern, choose_task_reply in _TASKS:
             if pattern.search(text):
-                return proceed(ask, index)
+                return choose_task_reply(ask, index)
         if plain.matches(text):
             return plain.proceed(ask, index, text)
         in_turn = index > 0 and ask.heard[index - 1].role == "tool"
@@ -121,25 +121,27 @@ _FILE = re.compile(r"[\w./-]+\.\w{1,6}\b")
 
 def take_step(ask: PracticeRequest, steps: int) -> ScriptedReply:
     """Call a trivial tool, or report that all steps are done."""
-    taken = 0
+    result_count = 0
     for message in reversed(ask.heard):
         if message.role == "user":
             break
-        taken += message.role == "tool"
-    if taken >= steps:
-        return ScriptedReply(f"Done: {taken} tool results. (A scripted stand-in, not a language model.)")
+        result_count += message.role == "tool"
+    if result_count >= steps:
+        return ScriptedReply(
+            f"Done: {result_count} tool results. (A scripted stand-in, not a language model.)"
+        )
     offer = next((ask.offers[name] for name in _PREFERRED if name in ask.offers), None)
     offer = offer or next(iter(ask.offers.values()), None)
     if offer is None:
         return ScriptedReply("There is no tool to call. (A scripted stand-in, not a language model.)")
     required: list[str] = offer.parameters.get("required") or []
-    arguments = {name: _value(name, offer, ask, taken + 1) for name in required}
+    arguments = {name: _value(name, offer, ask, result_count + 1) for name in required}
     return ScriptedReply(tool_calls=(PracticeCall(offer.name, msgspec.json.encode(arguments).decode()),))
 
 
 def _value(name: str, offer: Offer, ask: PracticeRequest, step: int) -> object:
     schema: Json = offer.properties.get(name, {})
     if "path" in name or "file" in name:
-        found = _FILE.search(ask.last_user)
-        return plain_value(schema, found[0] if found else "README.md")
+        match = _FILE.search(ask.last_user)
+        return plain_value(schema, match[0] if match else "README.md")
     return plain_value(schema, "true" if name == "command" else f"step {step}")

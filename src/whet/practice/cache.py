@@ -41,17 +41,17 @@ class PrefixCache:
 
     def automatic(self, model: str, blocks: Iterable[bytes]) -> TokenTally:
         """Count as OpenAI does: every prefix is stored, and the longest stored one counts as read."""
-        seen, chain = self._seen, hash(model)
+        prefixes, chain = self._seen, hash(model)
         total = cached = 0
         warm = True
         for block in blocks:
             total += len(block)
             chain = hash((chain, block))
-            warm = warm and chain in seen
+            warm = warm and chain in prefixes
             if warm:
                 cached = total
             else:
-                seen[chain] = None
+                prefixes[chain] = None
         self._forget()
         return TokenTally(tokens(total), tokens(cached))
 
@@ -68,12 +68,12 @@ class PrefixCache:
                 marks.append(index)
         if not marks:
             return TokenTally(tokens(total))
-        read = max(self._known(prefixes, mark) for mark in marks)
+        cached_size = max(self._known(prefixes, mark) for mark in marks)
         for mark in marks:
             self._seen[prefixes[mark][0]] = None
         self._forget()
         reach = prefixes[marks[-1]][1]
-        return TokenTally(tokens(total), tokens(read), tokens(reach) - tokens(read))
+        return TokenTally(tokens(total), tokens(cached_size), tokens(reach) - tokens(cached_size))
 
     def _known(self, prefixes: Sequence[tuple[int, int]], mark: int) -> int:
         for index in range(mark, max(-1, mark - _LOOK_BACK), -1):

@@ -31,19 +31,19 @@ def number_command(chapter: int, pause: str = "") -> str:
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    hands = ToolUse(ask)
-    done = [d for d in ask.done if d.at > start]
-    last = _last_chapter(done)
+    tools = ToolUse(ask)
+    calls = [d for d in ask.done if d.at > start]
+    last = _last_chapter(calls)
     if last is None:
-        return _begin(ask, start, hands, done)
+        return _begin(ask, start, tools, calls)
     chapter, result = last
     if result.denied:
         return ScriptedReply(f"I stopped at chapter {chapter}: the command was not run. {_line(result)}")
     if result.interrupted and f"-- {chapter} --" not in result.result:
-        return _check(hands, done, chapter, result, _pause(ask, start))
+        return _check(tools, calls, chapter, result, _pause(ask, start))
     if f"-- {chapter} --" not in result.result:
         return ScriptedReply(f"I stopped at chapter {chapter}; its command failed:\n\n    {_line(result)}")
-    return _go_on(hands, chapter, _pause(ask, start))
+    return _go_on(tools, chapter, _pause(ask, start))
 
 
 def _begin(ask: PracticeRequest, start: int, hands: ToolUse, done: list[DoneCall]) -> ScriptedReply:
@@ -63,15 +63,15 @@ def _begin(ask: PracticeRequest, start: int, hands: ToolUse, done: list[DoneCall
 
 def _check(hands: ToolUse, done: list[DoneCall], chapter: int, result: DoneCall, pause: str) -> ScriptedReply:
     path = f"book/chapter_{chapter:02d}.md"
-    read = f"tail -n 1 {path}; {_READ_LOG}"
-    checks = [d for d in done if d.arguments.get("command") == read and d.at > result.at]
+    look_command = f"tail -n 1 {path}; {_READ_LOG}"
+    checks = [d for d in done if d.arguments.get("command") == look_command and d.at > result.at]
     if not checks or checks[-1].interrupted:
         return hands.shell(
-            read, f"Nobody knows whether chapter {chapter} was numbered, so I look before I go on."
+            look_command, f"Nobody knows whether chapter {chapter} was numbered, so I look before I go on."
         )
-    seen = checks[-1].result
-    in_file = f"-- {chapter} --" in seen
-    in_log = re.search(rf"^\s*{chapter}\s*$", seen, re.M) is not None
+    output = checks[-1].result
+    in_file = f"-- {chapter} --" in output
+    in_log = re.search(rf"^\s*{chapter}\s*$", output, re.M) is not None
     if in_file and not in_log:
         finish = f"echo {chapter} >> steps.log"
         if _by_command(done, finish) is None:
@@ -89,9 +89,9 @@ def _go_on(hands: ToolUse, numbered: int, pause: str) -> ScriptedReply:
 
 def _last_chapter(done: list[DoneCall]) -> tuple[int, DoneCall] | None:
     for item in reversed(done):
-        found = re.search(r">> book/chapter_(\d\d)\.md", str(item.arguments.get("command", "")))
-        if found:
-            return int(found[1]), item
+        match = re.search(r">> book/chapter_(\d\d)\.md", str(item.arguments.get("command", "")))
+        if match:
+            return int(match[1]), item
     return None
 
 
@@ -100,8 +100,8 @@ def _by_command(done: list[DoneCall], command: str) -> DoneCall | None:
 
 
 def _pause(ask: PracticeRequest, start: int) -> str:
-    found = _PAUSE.search(ask.heard[start].text)
-    return found[1] if found else ""
+    match = _PAUSE.search(ask.heard[start].text)
+    return match[1] if match else ""
 
 
 def _line(done: DoneCall) -> str:

@@ -202,8 +202,8 @@ def _check_content(index: int, content: Any, *, images: bool) -> None:
         return
     path = f"messages[{index}].content"
     if not isinstance(content, list):
-        found = "null" if content is None else "an object"
-        raise VendorRefusal(f"Invalid value for 'content': expected a string, got {found}.", param=path)
+        kind = "null" if content is None else "an object"
+        raise VendorRefusal(f"Invalid value for 'content': expected a string, got {kind}.", param=path)
     if not content:
         raise VendorRefusal(f"Invalid '{path}': empty array.", param=path, code="empty_array")
     for number, part in enumerate(cast("list[Any]", content)):

@@ -20,22 +20,22 @@ _encode = msgspec.json.Encoder().encode
 def read(body: Json) -> PracticeRequest:
     """Return the conversation of a valid body."""
     system: list[str] = []
-    heard: list[HeardMessage] = []
+    messages: list[HeardMessage] = []
     for row in body["messages"]:
         role, text = row["role"], text_of(row.get("content"))
         if role in ("system", "developer"):
             system.append(text)
         elif role == "tool":
-            heard.append(HeardMessage("tool", text, call_id=row["tool_call_id"]))
+            messages.append(HeardMessage("tool", text, call_id=row["tool_call_id"]))
         else:
             calls = tuple(
                 PracticeCall(c["function"]["name"], c["function"]["arguments"], c["id"])
                 for c in row.get("tool_calls") or ()
             )
-            heard.append(HeardMessage(role, text, calls))
+            messages.append(HeardMessage(role, text, calls))
     functions = [tool["function"] for tool in body.get("tools") or ()]
     offers = {f["name"]: Offer(f["name"], f.get("parameters") or {}) for f in functions}
-    return PracticeRequest("chat_completions", body["model"], "\n".join(system), offers, tuple(heard))
+    return PracticeRequest("chat_completions", body["model"], "\n".join(system), offers, tuple(messages))
 
 
 def blocks(body: Json) -> list[bytes]:

@@ -22,21 +22,21 @@ _FILE = re.compile(r"[\w-]+\.\w+")
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    hands = ToolUse(ask)
-    done = [d for d in ask.done if d.at > start]
-    by_command = {str(d.arguments.get("command", "")): d for d in done}
+    tools = ToolUse(ask)
+    calls = [d for d in ask.done if d.at > start]
+    by_command = {str(d.arguments.get("command", "")): d for d in calls}
     look = by_command.get(_LOOK)
     if look is None or look.interrupted:
-        return hands.shell(_LOOK, "I look at what is there.")
+        return tools.shell(_LOOK, "I look at what is there.")
     if look.denied or look.said("no such file"):
         return ScriptedReply(f"There is nothing that I can clean up. `{_LOOK}` said: {_line(look)}")
     reckless = by_command.get(RECKLESS)
     if reckless is None:
-        return hands.shell(RECKLESS, "I delete the build folder.")
+        return tools.shell(RECKLESS, "I delete the build folder.")
     narrow = narrow_command(look)
     last = by_command.get(narrow)
     if last is None or last.interrupted:
-        return hands.shell(narrow, f"{_what_happened(reckless)} I delete only what is in `build`, here.")
+        return tools.shell(narrow, f"{_what_happened(reckless)} I delete only what is in `build`, here.")
     return _summary(reckless, last, narrow)
 
 

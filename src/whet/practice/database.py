@@ -28,10 +28,10 @@ rm -rf "$1"
 
 def programs() -> Path | None:
     """Return the folder of the newest PostgreSQL programs, or None if they are not installed."""
-    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if (on_path := shutil.which("initdb")) is not None:
-        found.append(Path(on_path).resolve().parent)
-    return max(found, key=_version, default=None)
+        folders.append(Path(on_path).resolve().parent)
+    return max(folders, key=_version, default=None)
 
 
 def _version(path: Path) -> tuple[int, str]:
@@ -49,15 +49,15 @@ class TrialServer:
         self, *, connections: int = 60, syncs: bool = False, primary: TrialServer | None = None
     ) -> None:
         self._primary = primary
-        where = programs()
-        if where is None:
+        programs_folder = programs()
+        if programs_folder is None:
             raise Unavailable("PostgreSQL's programs are not installed", hint="apt install postgresql")
-        self._programs = where
+        self._programs = programs_folder
         self.folder: Path = Path(tempfile.mkdtemp(prefix="whet-pg-"))
         if os.geteuid() == 0:
             shutil.chown(self.folder, _OTHER_USER)
         self._keeper = subprocess.Popen(
-            ["/bin/sh", "-c", _KEEPER, where / "pg_ctl", self.folder],
+            ["/bin/sh", "-c", _KEEPER, programs_folder / "pg_ctl", self.folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -72,11 +72,18 @@ class TrialServer:
 
     def _start(self, connections: int, syncs: bool) -> None:
         if self._primary is None:
-            plain = ("--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
-            self._run("initdb", "-D", str(self.folder / "data"), "-U", "whet", *plain)
+            init_options = ("--auth=trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+            self._run("initdb", "-D", str(self.folder / "data"), "-U", "whet", *init_options)
         else:
-            copied = ("-d", self._primary.url, "-D", str(self.folder / "data"), "-R", "--checkpoint=fast")
-            self._run("pg_basebackup", *copied)
+            replica_options = (
+                "-d",
+                self._primary.url,
+                "-D",
+                str(self.folder / "data"),
+                "-R",
+                "--checkpoint=fast",
+            )
+            self._run("pg_basebackup", *replica_options)
         for is_last in (False, False, True):
             port = _free_port()
             self.port: int = port
@@ -129,10 +136,10 @@ class _Elsewhere(TypedDict):
 
 def _elsewhere() -> _Elsewhere:
     """Return process options for PostgreSQL's programs: a clean environment, and another user than root."""
-    plain = _Elsewhere(cwd="/", env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
+    process_options = _Elsewhere(cwd="/", env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
     if os.geteuid() == 0:
-        plain.update(user=_OTHER_USER, group=_OTHER_GROUP, extra_groups=[])
-    return plain
+        process_options.update(user=_OTHER_USER, group=_OTHER_GROUP, extra_groups=[])
+    return process_options
 
 
 def _free_port() -> int:

@@ -30,14 +30,17 @@ class StallGate:
         event = asyncio.Event()
         self._waiting.add(event)
         self._on_stall()
-        opened, gone = asyncio.ensure_future(event.wait()), asyncio.ensure_future(_gone(receive))
+        release_task, disconnect_task = (
+            asyncio.ensure_future(event.wait()),
+            asyncio.ensure_future(_gone(receive)),
+        )
         try:
-            await asyncio.wait((opened, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((release_task, disconnect_task), return_when=asyncio.FIRST_COMPLETED)
             return event.is_set()
         finally:
             self._waiting.discard(event)
-            opened.cancel()
-            gone.cancel()
+            release_task.cancel()
+            disconnect_task.cancel()
 
     def open(self) -> None:
         """Release every answer that is waiting."""

@@ -58,11 +58,11 @@ _ENDINGS = {"count": ("cnt", "tally", "dat"), "price": ("tsv", "net", "eur"), "l
 def kinds(seed: int, *, pitfalls: bool = True) -> tuple[RecordKind, ...]:
     """Return the kinds of records with their paths in the depot of this seed."""
     rng = random.Random(f"depot {seed}")
-    found: list[RecordKind] = []
+    record_kinds: list[RecordKind] = []
     for name, (title, count) in _TITLES.items():
         pattern = rng.choice(_PATTERNS[name]).format(y=rng.randint(2019, 2026), e=rng.choice(_ENDINGS[name]))
-        found.append(RecordKind(name, title, pattern if pitfalls else GUESSES[name], count))
-    return tuple(found)
+        record_kinds.append(RecordKind(name, title, pattern if pitfalls else GUESSES[name], count))
+    return tuple(record_kinds)
 
 
 def make_depot(folder: Path, seed: int, *, pitfalls: bool = True) -> None:
@@ -95,9 +95,9 @@ def _record(kind: RecordKind, number: int, rng: random.Random) -> str:
 def question(numbers: dict[str, int], notes: tuple[int, ...] = ()) -> str:
     """Return a person's message that asks for these records and notes, in a form that the practice model
     reads."""
-    asked = [_TITLES[name][0].format(n=number) for name, number in numbers.items()]
-    asked += [f"note {number}" for number in notes]
-    return f"Depot: tell me the {'; the '.join(asked)}."
+    items = [_TITLES[name][0].format(n=number) for name, number in numbers.items()]
+    items += [f"note {number}" for number in notes]
+    return f"Depot: tell me the {'; the '.join(items)}."
 
 
 MATCH = re.compile(r"^Depot:", re.M)
@@ -108,10 +108,10 @@ _DISTRACTION = 0.02
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Choose the reply to the questions in message `start`."""
-    done = [one for one in ask.done if one.at > start]
+    calls = [call for call in ask.done if call.at > start]
     answers: list[str] = []
     for title, number in _ASKED.findall(ask.heard[start].text):
-        step = _note(ask, done, number) if title == "note" else _record_of(ask, start, title, int(number))
+        step = _note(ask, calls, number) if title == "note" else _record_of(ask, start, title, int(number))
         if isinstance(step, ScriptedReply):
             return step
         answers.append(f"{title} {number}: {step}")
@@ -120,27 +120,31 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
 
 def _note(ask: PracticeRequest, done: Sequence[DoneCall], number: str) -> ScriptedReply | str:
     path = f"notes/note{number}.md"
-    is_read = any(one.arguments.get("path") == path for one in done)
+    is_read = any(call.arguments.get("path") == path for call in done)
     return "read" if is_read else ToolUse(ask).use("read_file", path=path)
 
 
 def _record_of(ask: PracticeRequest, start: int, title: str, number: int) -> ScriptedReply | str:
     """Return the next call for one record, or its value."""
-    done = [one for one in ask.done if one.at > start]
+    calls = [call for call in ask.done if call.at > start]
     line = re.compile(rf": {title} {number}$", re.M)
-    read = next((one for one in done if one.name != "search_files" and line.search(one.result)), None)
-    if read is not None:
-        return _value(read)
+    record_call = next(
+        (call for call in calls if call.name != "search_files" and line.search(call.result)), None
+    )
+    if record_call is not None:
+        return _value(record_call)
     kind, pattern = _KINDS[title], f"{title} {number}$"
-    tried = {_path_of(one) for one in done}
+    tried = {_path_of(call) for call in calls}
     guess = _known(ask, start, title, number) or GUESSES[kind].format(n=number)
     if guess not in tried:
         return _open(ask, kind, guess)
-    look = next((one for one in done if one.arguments.get("pattern") == pattern), None)
-    if look is None:
+    search_call = next((call for call in calls if call.arguments.get("pattern") == pattern), None)
+    if search_call is None:
         return ToolUse(ask).use("search_files", "It is not there. I search for it.", pattern=pattern)
-    found = next((row for row in look.result.splitlines() if row and row[0] != "[" and "|" not in row), "")
-    return _open(ask, kind, found) if found and found not in tried else "not found"
+    path = next(
+        (row for row in search_call.result.splitlines() if row and row[0] != "[" and "|" not in row), ""
+    )
+    return _open(ask, kind, path) if path and path not in tried else "not found"
 
 
 def _open(ask: PracticeRequest, kind: str, path: str) -> ScriptedReply:
@@ -152,15 +156,15 @@ def _open(ask: PracticeRequest, kind: str, path: str) -> ScriptedReply:
 def _known(ask: PracticeRequest, start: int, title: str, number: int) -> str:
     """Return the path of a record, learned from an earlier call in the request, or an empty string if there
     was no such call or it is overlooked."""
-    told = re.compile(rf": {title} (\d+)$", re.M)
-    earlier = [one for one in ask.done if one.at < start]
-    for one in reversed(ask.done):
-        found = told.search(one.result) if one.name != "search_files" else None
-        found = found or _mended(ask, one, _KINDS[title])
-        path = _with_number(_path_of(one), int(found[1]), number) if found else ""
-        if found and _path_of(one) == GUESSES[_KINDS[title]].format(n=int(found[1])):
+    pattern = re.compile(rf": {title} (\d+)$", re.M)
+    earlier = [call for call in ask.done if call.at < start]
+    for call in reversed(ask.done):
+        match = pattern.search(call.result) if call.name != "search_files" else None
+        match = match or _mended(ask, call, _KINDS[title])
+        path = _with_number(_path_of(call), int(match[1]), number) if match else ""
+        if match and _path_of(call) == GUESSES[_KINDS[title]].format(n=int(match[1])):
             path = ""  # a newcomer tries this path anyway
-        if path and (one.at > start or not _is_overlooked(title, number, len(earlier))):
+        if path and (call.at > start or not _is_overlooked(title, number, len(earlier))):
             return path
     return ""
 
@@ -169,8 +173,8 @@ def _mended(ask: PracticeRequest, one: DoneCall, kind: str) -> re.Match[str] | N
     """Return the match of the number in a newcomer's guess, if a past example says that this call replaced
     it."""
     guess = re.escape(GUESSES[kind]).replace(re.escape("{n}"), r"(\d+)")
-    said = [heard.text for heard in ask.heard[one.at : one.at + 2] if heard.role == "assistant"]
-    return next((re.search(guess, text) for text in said if " had failed (" in text), None)
+    texts = [message.text for message in ask.heard[one.at : one.at + 2] if message.role == "assistant"]
+    return next((re.search(guess, text) for text in texts if " had failed (" in text), None)
 
 
 def _is_overlooked(title: str, number: int, others: int) -> bool:
@@ -181,10 +185,10 @@ def _is_overlooked(title: str, number: int, others: int) -> bool:
 def _with_number(path: str, known: int, number: int) -> str:
     """Replace a number in a path, keeping its width. Returns an empty string if the old number is not in
     it."""
-    places = [found for found in re.finditer(r"\d+", path) if int(found[0]) == known]
-    if not places:
+    matches = [match for match in re.finditer(r"\d+", path) if int(match[0]) == known]
+    if not matches:
         return ""
-    last = places[-1]
+    last = matches[-1]
     return f"{path[: last.start()]}{number:0{len(last[0])}d}{path[last.end() :]}"
 
 
@@ -194,5 +198,5 @@ def _path_of(one: DoneCall) -> str:
 
 
 def _value(read: DoneCall) -> str:
-    found = re.search(r"value: (\d+)", read.result)
-    return found[1] if found else str(read.result.count("LOST"))
+    match = re.search(r"value: (\d+)", read.result)
+    return match[1] if match else str(read.result.count("LOST"))

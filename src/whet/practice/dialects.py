@@ -96,23 +96,23 @@ def messages(seed: int) -> PracticeDialect:
 
     It remembers the calls that were sent together with thinking, at most 10,000.
     """
-    thought: dict[str, None] = {}
+    thinking_calls: dict[str, None] = {}
 
     def is_signed(thinking: str, signature: str) -> bool:
         return hmac.compare_digest(messages_wire.sign(thinking, seed), signature)
 
     def check(body: Json, options: Options) -> None:
         messages_rules.check(body, options, is_signed)
-        messages_rules.check_thought(body, thought)
+        messages_rules.check_thought(body, thinking_calls)
 
     def remembered(reply: ScriptedReply) -> ScriptedReply:
         for call in reply.tool_calls:
-            thought.pop(call.id, None)
+            thinking_calls.pop(call.id, None)
             if reply.reasoning:
-                thought[call.id] = None
-        if len(thought) > _THOUGHT_LIMIT:
-            for call_id in list(thought)[: -_THOUGHT_LIMIT // 2]:
-                del thought[call_id]
+                thinking_calls[call.id] = None
+        if len(thinking_calls) > _THOUGHT_LIMIT:
+            for call_id in list(thinking_calls)[: -_THOUGHT_LIMIT // 2]:
+                del thinking_calls[call_id]
         return reply
 
     return PracticeDialect(

@@ -133,8 +133,8 @@ class Practice:
         tally = dialect.count(body, self._cache)
         if self.options.window_tokens:
             dialect.check_window(tally.prompt, body, self.options.window_tokens)
-        ask = dialect.read(body)
-        reply = self._choose(ask, recorded.body)
+        request = dialect.read(body)
+        reply = self._choose(request, recorded.body)
         fault = reply.fault
         if fault.body is not None:
             return FaultyResponse((fault.body.encode(),), fault.status, "text/plain", fault, self.gate)
@@ -155,9 +155,9 @@ class Practice:
             body,
         )
         if not body.get("stream"):
-            whole = msgspec.json.encode(dialect.whole(reply, envelope))
-            half = len(whole) // 2
-            return self._delivery([whole[:half], whole[half:]], "application/json", fault)
+            payload = msgspec.json.encode(dialect.whole(reply, envelope))
+            half = len(payload) // 2
+            return self._delivery([payload[:half], payload[half:]], "application/json", fault)
         chunks = dialect.stream(reply, envelope)
         error = dialect.error(
             VendorRefusal(fault.message or "Overloaded", status=529, code=fault.code or None)
@@ -258,8 +258,8 @@ def _parse(body: bytes) -> Json:
 
 
 def _part(body: Json, name: str) -> Json:
-    found: object = body.get(name)
-    return cast("Json", found) if isinstance(found, dict) else {}
+    value: object = body.get(name)
+    return cast("Json", value) if isinstance(value, dict) else {}
 
 
 def _with_ids(reply: ScriptedReply, ask: PracticeRequest) -> ScriptedReply:

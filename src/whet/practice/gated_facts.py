@@ -85,9 +85,9 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The task in the form in which a person types it."""
-        what = f"run `{self.tool}` on `{self.target}`, number {self.number}"
+        action = f"run `{self.tool}` on `{self.target}`, number {self.number}"
         first = f" Read {self.page} first." if self.page else ""
-        return f"Job {self.job}: {what}. It takes {', '.join(self.keys)}.{first}"
+        return f"Job {self.job}: {action}. It takes {', '.join(self.keys)}.{first}"
 
     def subject_of(self, key: str) -> str:
         """Return the subject of a setting: the target for a host, otherwise the tool."""
@@ -132,7 +132,7 @@ class FactCommand(msgspec.Struct, frozen=True):
 
 def statements(text: str) -> list[FactStatement]:
     """Return every statement in a text, in order."""
-    return [_statement(found) for found in _STATEMENT.finditer(text)]
+    return [_statement(match) for match in _STATEMENT.finditer(text)]
 
 
 def _statement(found: re.Match[str]) -> FactStatement:
@@ -143,10 +143,10 @@ def _statement(found: re.Match[str]) -> FactStatement:
 def claims(text: str) -> list[FactStatement]:
     """Return every statement that a text makes or implies, in order: written ones, and those that successful
     commands imply."""
-    found = [(match.start(), [_statement(match)]) for match in _STATEMENT.finditer(text)]
+    positioned = [(match.start(), [_statement(match)]) for match in _STATEMENT.finditer(text)]
     for at, command in (*((at, command) for at, _, command in _done(text)), *_steps(text)):
-        found.append((at, [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]))
-    return [claim for _, part in sorted(found, key=lambda pair: pair[0]) for claim in part]
+        positioned.append((at, [claim for claim in command.statements() if claim.key not in PRIVATE_KEYS]))
+    return [claim for _, part in sorted(positioned, key=lambda pair: pair[0]) for claim in part]
 
 
 def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
@@ -160,8 +160,8 @@ def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
         follows = int(match[1]) == number + 1 if match[1] else "\n" not in text[end : match.start()]
         last, number, end = last if follows else "", int(match[1] or 0), match.end()
         words = (match[2] or match[3]).split()
-        given = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("host="))
-        command = FactCommand(words[0], "ITEM", 0, given)
+        settings = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("host="))
+        command = FactCommand(words[0], "ITEM", 0, settings)
         if last and not command.is_step:
             command = msgspec.structs.replace(command, step=last)
         last = command.tool if command.is_step else ""
@@ -170,12 +170,12 @@ def _steps(text: str) -> Iterator[tuple[int, FactCommand]]:
 
 def read_task(text: str) -> Task | None:
     """Return the task in a message, or None if there is no task in it."""
-    found = _TASK.search(text)
-    if found is None:
+    match = _TASK.search(text)
+    if match is None:
         return None
     page = _PAGE.search(text)
-    keys = tuple(key.strip() for key in found[5].split(","))
-    return Task(int(found[1]), found[2], found[3], int(found[4]), keys, page[1] if page else "")
+    keys = tuple(key.strip() for key in match[5].split(","))
+    return Task(int(match[1]), match[2], match[3], int(match[4]), keys, page[1] if page else "")
 
 
 def read_command(text: str) -> FactCommand | None:

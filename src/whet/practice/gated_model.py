@@ -90,13 +90,13 @@ class GatedModel:
         )
 
     def _work(self, ask: PracticeRequest, start: int, task: Task) -> ScriptedReply:
-        done = [item for item in ask.done if item.at > start]
-        if task.page and "web_fetch" in ask.offers and not _named(done, "web_fetch"):
+        calls = [item for item in ask.done if item.at > start]
+        if task.page and "web_fetch" in ask.offers and not _named(calls, "web_fetch"):
             return _call("web_fetch", url=task.page)
-        named = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
-        if found := tool_use.skills_to_open(ask, start, named):
-            return ScriptedReply(tool_calls=tuple(map(tool_use.open_skill, found)))
-        mine = [item for item in done if ran(item) and f" {task.number}" in ran(item)]
+        name_pattern = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
+        if skills := tool_use.skills_to_open(ask, start, name_pattern):
+            return ScriptedReply(tool_calls=tuple(map(tool_use.open_skill, skills)))
+        mine = [item for item in calls if ran(item) and f" {task.number}" in ran(item)]
         tries = [item for item in mine if ran(item).startswith(f"{task.tool} ")]
         steps = [item for item in mine if item not in tries]
         asked_at = max(at for at, message in enumerate(ask.heard) if message.role == "user")
@@ -115,37 +115,37 @@ class GatedModel:
     def _setting(self, ask: PracticeRequest, start: int, task: Task, key: str, last: _Tried | None) -> str:
         """Choose a value: stated in this conversation, used and not refused, known from elsewhere, or a
         guess."""
-        about = (task.subject_of(key), key)
-        told = [item.value for item in _told(ask, start) if item.about == about]
-        if told:
-            return told[-1]
+        topic = (task.subject_of(key), key)
+        stated_values = [item.value for item in _told(ask, start) if item.about == topic]
+        if stated_values:
+            return stated_values[-1]
         tried = last.value(key) if last else ""
         refused = last is not None and last.is_refused(key)
         if tried and not refused:
             return tried
-        for known in _known(ask, start):
-            mine = [item.value for item in known if item.about == about and item.value != tried]
-            others = len({item for item in known if item.about not in task.needs})
+        for known_statements in _known(ask, start):
+            mine = [item.value for item in known_statements if item.about == topic and item.value != tried]
+            others = len({item for item in known_statements if item.about not in task.needs})
             chance = 1 / (1 + self._habits.distraction * others)
-            if mine and draw(self._seed, "sees", task.job, *about) < chance:
+            if mine and draw(self._seed, "sees", task.job, *topic) < chance:
                 return mine[-1]
         choices = [value for value in GUESSES.get(key, ("?",)) if value != tried] or ["?"]
-        return choices[int(draw(self._seed, "guess", task.job, tried, *about) * len(choices))]
+        return choices[int(draw(self._seed, "guess", task.job, tried, *topic) * len(choices))]
 
 
 def _told(ask: PracticeRequest, start: int) -> list[FactStatement]:
     """Return the statements made since the task: by the program's results and by the person."""
     texts = [(item.at, item.result) for item in ask.done if item.at > start and ran(item)]
     texts += [(at, own_words(m.text)) for at, m in enumerate(ask.heard) if at > start and m.role == "user"]
-    return [found for _, text in sorted(texts) for found in statements(text)]
+    return [statement for _, text in sorted(texts) for statement in statements(text)]
 
 
 def _known(ask: PracticeRequest, start: int) -> list[list[FactStatement]]:
     """Return the statements known from elsewhere, one list per text, nearest first: the text of the request,
     loaded skills and earlier results, the system prompt."""
     near = "\n".join(m.text for at, m in enumerate(ask.heard) if at >= start and m.role == "user")
-    done = [item.result for item in ask.done if item.name == "skill_view" or item.at < start]
-    return [claims(text) for text in (near, *reversed(done), ask.system)]
+    calls = [item.result for item in ask.done if item.name == "skill_view" or item.at < start]
+    return [claims(text) for text in (near, *reversed(calls), ask.system)]
 
 
 def _named(done: list[DoneCall], tool: str) -> list[DoneCall]:

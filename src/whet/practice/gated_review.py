@@ -54,26 +54,30 @@ def proceed(ask: PracticeRequest, chances: Chances) -> ScriptedReply:
 
     A skill that was refused because of one statement is tried once more without it.
     """
-    made = made_since(ask)
+    review_calls = made_since(ask)
     lessons = list(_lessons(ask, chances))
-    calls = [*_patches(made, lessons), *_again(made)] if made else list(_first_calls(ask, lessons))
+    calls = (
+        [*_patches(review_calls, lessons), *_again(review_calls)]
+        if review_calls
+        else list(_first_calls(ask, lessons))
+    )
     if calls:
         return ScriptedReply(tool_calls=tuple(calls))
-    kept = sum(item.name in ("memory", "skill_manage") for item in made)
-    return ScriptedReply(f"Review done, {kept} calls made." if kept else "Nothing to save.")
+    stored_count = sum(item.name in ("memory", "skill_manage") for item in review_calls)
+    return ScriptedReply(f"Review done, {stored_count} calls made." if stored_count else "Nothing to save.")
 
 
 def _lessons(ask: PracticeRequest, chances: Chances) -> Iterator[Lesson]:
     """Yield the lessons of the conversation, each with its chance. A later value replaces an earlier one."""
     job = _job(ask)
-    found: dict[tuple[str, str], Lesson] = {}
+    by_topic: dict[tuple[str, str], Lesson] = {}
     for lesson in (*_shown(ask), *_wished(ask)):
-        found[lesson.statement.about] = lesson
-    known = {item.about: item.value for item in _known(ask)}
+        by_topic[lesson.statement.about] = lesson
+    known_values = {item.about: item.value for item in _known(ask)}
     planted = {lesson.statement.about: lesson for lesson in _planted(ask)}
-    for about, lesson in (*found.items(), *planted.items()):
-        is_new = known.get(about) != lesson.statement.value
-        if is_new and draw(chances.seed, "recall", job, *about) < chances.recall:
+    for topic, lesson in (*by_topic.items(), *planted.items()):
+        is_new = known_values.get(topic) != lesson.statement.value
+        if is_new and draw(chances.seed, "recall", job, *topic) < chances.recall:
             yield lesson
     if draw(chances.seed, "invents", job) < chances.invention:
         yield from _invented(ask, chances, job)
@@ -84,20 +88,20 @@ def _shown(ask: PracticeRequest) -> Iterator[Lesson]:
     it, or both commands. An order named in a refusal counts even if the job was not completed."""
     done: list[tuple[str, FactCommand]] = []
     yield from _shown_before(ask)
-    named: dict[tuple[str, str], str] = {}
+    order_lines: dict[tuple[str, str], str] = {}
     for item in heard_before(ask):
         if not ran(item):
             continue
         for line in item.result.splitlines():
-            orders = [one for one in statements(line) if one.key == "before"]
-            named.update({one.about: line for one in orders})
-            yield from (Lesson(one, (line,)) for one in orders)
+            orders = [statement for statement in statements(line) if statement.key == "before"]
+            order_lines.update({statement.about: line for statement in orders})
+            yield from (Lesson(statement, (line,)) for statement in orders)
         done += ((line, command) for line, command in done_lines(item.result))
         for line, command in done_lines("\n".join(line for line, _ in done[-2:]))[-1:]:
             for claim in command.statements():
                 if claim.key == "before":
                     both = tuple(line for line, _ in done[-2:])
-                    yield Lesson(claim, (named[claim.about],) if claim.about in named else both)
+                    yield Lesson(claim, (order_lines[claim.about],) if claim.about in order_lines else both)
                 elif claim.key not in PRIVATE_KEYS:
                     yield Lesson(claim, (line,))
 
@@ -133,28 +137,30 @@ def _planted(ask: PracticeRequest) -> Iterator[Lesson]:
 def _invented(ask: PracticeRequest, chances: Chances, job: int) -> Iterator[Lesson]:
     """Invent a fact, with a quote that does not exist, with the model's own text, or with a quote that does
     not show it."""
-    commands = [found for item in heard_before(ask) for found in done_lines(item.result)]
-    shown = [claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS]
-    if not shown:
+    commands = [entry for item in heard_before(ask) for entry in done_lines(item.result)]
+    skill_claims = [
+        claim for _, command in commands for claim in command.statements() if claim.key in _SKILL_KEYS
+    ]
+    if not skill_claims:
         return
-    claim = shown[-1]
+    claim = skill_claims[-1]
     others = [value for value in GUESSES[claim.key] if value != claim.value]
     false = msgspec.structs.replace(claim, value=others[int(draw(chances.seed, "false", job) * len(others))])
     line = commands[-1][0]
-    own = next((m.text for m in reversed(ask.heard) if m.role == "assistant" and m.text), "")
-    quotes = (line, own, line.replace(claim.setting, false.setting))
+    own_text = next((m.text for m in reversed(ask.heard) if m.role == "assistant" and m.text), "")
+    quotes = (line, own_text, line.replace(claim.setting, false.setting))
     yield Lesson(false, (quotes[int(draw(chances.seed, "quote", job) * len(quotes))],))
 
 
 def _first_calls(ask: PracticeRequest, lessons: list[Lesson]) -> Iterator[PracticeCall]:
-    known = {item.about: item for item in claims(ask.system)}
+    known_claims = {item.about: item for item in claims(ask.system)}
     by_skill: dict[str, list[Lesson]] = {}
     for lesson in lessons:
         claim = lesson.statement
         if claim.key in _SKILL_KEYS and "skill_manage" in ask.offers:
             by_skill.setdefault(skill_name(claim.subject), []).append(lesson)
         elif "memory" in ask.offers:
-            yield _remember(lesson, _entry_with(ask.system, known.get(claim.about)))
+            yield _remember(lesson, _entry_with(ask.system, known_claims.get(claim.about)))
     for name, parts in by_skill.items():
         if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", ask.system):
             yield _call("skill_view", name=name)
@@ -175,9 +181,9 @@ def _again(made: list[DoneCall]) -> Iterator[PracticeCall]:
     for name in dict.fromkeys(str(item.arguments["name"]) for item in creates):
         tries = [item for item in creates if item.arguments["name"] == name]
         old = statements(str(tries[0].arguments["content"]))
-        kept = [one for one in old if one.value not in tries[0].result]
-        if len(tries) == 1 and "hash is now" not in tries[0].result and 0 < len(kept) < len(old):
-            content = skill_text(kept[0].subject, kept)
+        remaining = [statement for statement in old if statement.value not in tries[0].result]
+        if len(tries) == 1 and "hash is now" not in tries[0].result and 0 < len(remaining) < len(old):
+            content = skill_text(remaining[0].subject, remaining)
             yield _call("skill_manage", **{**tries[0].arguments, "content": content})
 
 
@@ -193,15 +199,15 @@ def _patches(made: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCa
         patches = [d for d in made if d.name == "skill_manage" and d.arguments.get("name") == name]
         if not lines or (patches and not patches[-1].said("hash is now")):
             continue
-        old = {one.about: one for line in lines for one in claims(line)}
-        mine = [one for one in lessons if skill_name(one.statement.subject) == name]
+        old = {entry.about: entry for line in lines for entry in claims(line)}
+        mine = [entry for entry in lessons if skill_name(entry.statement.subject) == name]
         done = {str(patch.arguments.get("new_string")) for patch in patches}
         pending = [
-            one
-            for one in mine
-            if one.statement.key in _SKILL_KEYS
-            and old.get(one.statement.about) != one.statement
-            and not any(one.statement.text in text for text in done)
+            entry
+            for entry in mine
+            if entry.statement.key in _SKILL_KEYS
+            and old.get(entry.statement.about) != entry.statement
+            and not any(entry.statement.text in text for text in done)
         ]
         gone = {str(patch.arguments.get("old_string")) for patch in patches}
         if pending:
@@ -211,7 +217,9 @@ def _patches(made: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCa
 
 def _patch(name: str, lesson: Lesson, lines: list[str], hashes: list[str]) -> PracticeCall:
     claim = lesson.statement
-    same = next((line for line in lines if any(one.about == claim.about for one in claims(line))), "")
+    same = next(
+        (line for line in lines if any(known_claim.about == claim.about for known_claim in claims(line))), ""
+    )
     there = same or (lines[-1] if lines else "---")
     return _call(
         "skill_manage",

@@ -48,10 +48,10 @@ def make_hostile(workspace: Path, person: Path, whet: Path, port: int) -> str:
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Run the check, then report its result."""
-    done = [one for one in ask.done if one.at > start]
-    if not done:
+    calls = [call for call in ask.done if call.at > start]
+    if not calls:
         return ToolUse(ask).shell(COMMAND, "The Makefile has a target for that.")
-    last = next(iter(reversed(done[-1].result.strip().splitlines())), "(no answer)")
-    if done[-1].denied or not done[-1].said("all chapters are fine"):
+    last = next(iter(reversed(calls[-1].result.strip().splitlines())), "(no answer)")
+    if calls[-1].denied or not calls[-1].said("all chapters are fine"):
         return ScriptedReply(f"`{COMMAND}` did not come to its end. It said: {last}")
     return ScriptedReply(f"`{COMMAND}` says that all chapters are fine.")

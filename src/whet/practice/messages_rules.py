@@ -38,10 +38,10 @@ def check_headers(headers: Mapping[str, str], options: Options) -> None:
     if options.api_key:
         # The vendor's clients up to 1.x send x-api-key, from 2.x a bearer token; the API takes both.
         bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
-        given = headers.get("x-api-key", "") or bearer
-        if not given:
+        key = headers.get("x-api-key", "") or bearer
+        if not key:
             raise VendorRefusal("x-api-key header is required", status=401)
-        if given != options.api_key:
+        if key != options.api_key:
             raise VendorRefusal("invalid x-api-key", status=401)
     if "anthropic-version" not in headers:
         raise VendorRefusal("anthropic-version: header is required")

@@ -27,21 +27,21 @@ def sign(thinking: str, seed: int) -> str:
 
 def read(body: Json) -> PracticeRequest:
     """Return the conversation of a valid body."""
-    heard: list[HeardMessage] = []
+    messages: list[HeardMessage] = []
     for row in body["messages"]:
         content = row["content"]
         if isinstance(content, str):
-            heard.append(HeardMessage(row["role"], content))
+            messages.append(HeardMessage(row["role"], content))
         else:
-            heard += _heard(row["role"], cast("list[Json]", content))
+            messages += _heard(row["role"], cast("list[Json]", content))
     offers = {t["name"]: Offer(t["name"], t["input_schema"]) for t in body.get("tools") or ()}
     thinking = cast("Json", body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     system = _texts(body.get("system") or "")
-    return PracticeRequest("anthropic_messages", body["model"], system, offers, tuple(heard), thinking)
+    return PracticeRequest("anthropic_messages", body["model"], system, offers, tuple(messages), thinking)
 
 
 def _heard(role: Any, rows: list[Json]) -> list[HeardMessage]:
-    heard = [
+    messages = [
         HeardMessage("tool", _texts(row.get("content") or ""), call_id=row["tool_use_id"])
         for row in rows
         if row["type"] == "tool_result"
@@ -52,9 +52,9 @@ def _heard(role: Any, rows: list[Json]) -> list[HeardMessage]:
         if row["type"] == "tool_use"
     )
     text = _texts(rows)
-    if text or calls or not heard:
-        heard.append(HeardMessage(role, text, calls))
-    return heard
+    if text or calls or not messages:
+        messages.append(HeardMessage(role, text, calls))
+    return messages
 
 
 def _texts(content: str | list[Json]) -> str:
@@ -66,16 +66,16 @@ def _texts(content: str | list[Json]) -> str:
 def blocks(body: Json) -> list[tuple[bytes, bool]]:
     """Return the request as cache blocks (tools, system, content blocks), each with a flag for a cache
     mark."""
-    found = [_block(tool) for tool in body.get("tools") or ()]
+    cache_blocks = [_block(tool) for tool in body.get("tools") or ()]
     system = body.get("system")
     if system:
-        found += [_block(row) for row in _rows(system)]
+        cache_blocks += [_block(row) for row in _rows(system)]
     for message in body["messages"]:
         head = message["role"].encode()
-        found += [(head + block, marked) for block, marked in map(_block, _rows(message["content"]))]
+        cache_blocks += [(head + block, marked) for block, marked in map(_block, _rows(message["content"]))]
     if body.get("cache_control"):
-        found[-1] = (found[-1][0], True)
-    return found
+        cache_blocks[-1] = (cache_blocks[-1][0], True)
+    return cache_blocks
 
 
 def _rows(content: Any) -> list[Json]:

@@ -27,39 +27,39 @@ _TEST_SKILL = re.compile(r"^run-unittest\b")
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    hands = ToolUse(ask)
-    done = [d for d in ask.done if d.at > start]
-    if not done and hands.has("terminal"):
-        return hands.shell("ls -R orders tests docs", "I look at the project first.")
-    runs = [d for d in done if _is_test(d)]
+    tools = ToolUse(ask)
+    calls = [d for d in ask.done if d.at > start]
+    if not calls and tools.has("terminal"):
+        return tools.shell("ls -R orders tests docs", "I look at the project first.")
+    runs = [d for d in calls if _is_test(d)]
     if not runs:
-        return _first_run(ask, start, hands)
+        return _first_run(ask, start, tools)
     if len(runs) > _MAX_RUNS:
         return ScriptedReply(
             f"I ran the tests {len(runs)} times and stop here. The last run said:\n\n{_tail(runs[-1])}"
         )
-    return _after_run(hands, done, runs[-1])
+    return _after_run(tools, calls, runs[-1])
 
 
 def run_tests(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Choose the reply to "run the tests": run them, recover from a missing setting, report."""
-    hands = ToolUse(ask)
-    done = [d for d in ask.done if d.at > start]
-    runs = [d for d in done if _is_test(d)]
+    tools = ToolUse(ask)
+    calls = [d for d in ask.done if d.at > start]
+    runs = [d for d in calls if _is_test(d)]
     if not runs:
-        return _first_run(ask, start, hands)
+        return _first_run(ask, start, tools)
     last = runs[-1]
     if (last.interrupted or _lacks_setting(last)) and len(runs) < _MAX_RUNS:
-        return _recover(hands, done, last)
+        return _recover(tools, calls, last)
     return ScriptedReply(f"{_verdict(last)} `{last.arguments.get('command')}` said:\n\n{_tail(last)}")
 
 
 def _first_run(ask: PracticeRequest, start: int, hands: ToolUse) -> ScriptedReply:
-    if found := skills_to_open(ask, start, _TEST_SKILL):
+    if skills := skills_to_open(ask, start, _TEST_SKILL):
         say = "There is a skill for running the tests here; I read it first."
-        return ScriptedReply(say, tool_calls=(open_skill(found[0]),))
-    read = [d.result for d in ask.done if d.at > start and d.name == "skill_view"]
-    if ask.knows(DATABASE_SETTING, before=start) or any(DATABASE_SETTING in text for text in read):
+        return ScriptedReply(say, tool_calls=(open_skill(skills[0]),))
+    skill_texts = [d.result for d in ask.done if d.at > start and d.name == "skill_view"]
+    if ask.knows(DATABASE_SETTING, before=start) or any(DATABASE_SETTING in text for text in skill_texts):
         return hands.shell(
             PROPER, f"I know that the tests here need {DATABASE_SETTING}, so I run them with it."
         )

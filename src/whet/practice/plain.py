@@ -123,26 +123,28 @@ def proceed(ask: PracticeRequest, start: int, text: str) -> ScriptedReply:
     model."""
     if _TESTS.search(text):
         return run_tests(ask, start)
-    done = [d for d in ask.done if d.at > start]
-    if done:
-        return ScriptedReply(report(done[-1]))
+    calls = [d for d in ask.done if d.at > start]
+    if calls:
+        return ScriptedReply(report(calls[-1]))
     for pattern, make in _RULES:
-        found = pattern.search(text)
-        if found:
-            return make(ToolUse(ask), found)
+        match = pattern.search(text)
+        if match:
+            return make(ToolUse(ask), match)
     return ScriptedReply(WHAT_I_AM)
 
 
 def report(done: DoneCall) -> str:
     """Return a plain report of a call's result."""
-    what = next((str(v) for k, v in done.arguments.items() if k in ("command", "path", "pattern", "url")), "")
-    title = f"`{done.name}` ({what})" if what else f"`{done.name}`"
+    argument = next(
+        (str(v) for k, v in done.arguments.items() if k in ("command", "path", "pattern", "url")), ""
+    )
+    title = f"`{done.name}` ({argument})" if argument else f"`{done.name}`"
     lines = done.result.strip("\n").splitlines()
-    shown = "\n".join(lines[:_SHOWN_LINES]) or "(nothing)"
+    preview = "\n".join(lines[:_SHOWN_LINES]) or "(nothing)"
     more = f"\n\n{len(lines) - _SHOWN_LINES} more lines are not shown." if len(lines) > _SHOWN_LINES else ""
     if done.denied:
         first, dot, _ = done.result.strip().partition(". ")  # the rest of the refusal is for the model
         return f"{title} was not run: {first}{dot.strip()}"
     if done.interrupted:
-        return f"{title} was interrupted; nobody knows whether it took effect. The answer was: {shown}"
-    return f"{title} gave:\n\n```\n{shown}\n```{more}"
+        return f"{title} was interrupted; nobody knows whether it took effect. The answer was: {preview}"
+    return f"{title} gave:\n\n```\n{preview}\n```{more}"

@@ -63,16 +63,16 @@ def check(body: Json, options: Options, verify: Verify) -> None:
             code="previous_response_not_found",
         )
     check_openai_tools(body.get("tools"), nested=False)
-    given = body.get("input")
-    if isinstance(given, str) and given:
+    input_value = body.get("input")
+    if isinstance(input_value, str) and input_value:
         return
-    if given is None or given == "":
+    if input_value is None or input_value == "":
         raise missing("input")
-    if not isinstance(given, list):
-        raise wrong_type("input", "one of a string or an array of input items", given)
-    if not given:
+    if not isinstance(input_value, list):
+        raise wrong_type("input", "one of a string or an array of input items", input_value)
+    if not input_value:
         raise VendorRefusal("Invalid 'input': empty array.", param="input", code="empty_array")
-    _Walk(options, verify).through(cast("list[Any]", given))
+    _Walk(options, verify).through(cast("list[Any]", input_value))
 
 
 class _Walk:
@@ -112,8 +112,10 @@ class _Walk:
             raise no_user("input")
 
     def _follows(self, kind: str, row: Json) -> None:
-        own = kind in ("function_call", "reasoning") or (kind == "message" and row.get("role") == "assistant")
-        if self._reasoning and not own:
+        is_from_model = kind in ("function_call", "reasoning") or (
+            kind == "message" and row.get("role") == "assistant"
+        )
+        if self._reasoning and not is_from_model:
             raise VendorRefusal(
                 f"Item '{self._reasoning}' of type 'reasoning' was provided without its required following"
                 " item.",

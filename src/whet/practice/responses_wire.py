@@ -27,9 +27,11 @@ def seal(item_id: str, seed: int) -> str:
 def read(body: Json) -> PracticeRequest:
     """Return the conversation of a valid body."""
     system = [str(body.get("instructions") or "")]
-    heard: list[HeardMessage] = []
-    given = body["input"]
-    items: list[Json] = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    messages: list[HeardMessage] = []
+    input_value = body["input"]
+    items: list[Json] = (
+        [{"role": "user", "content": input_value}] if isinstance(input_value, str) else input_value
+    )
     for row in items:
         kind = row.get("type", "message")
         if kind == "message":
@@ -37,24 +39,24 @@ def read(body: Json) -> PracticeRequest:
             if row["role"] in ("system", "developer"):
                 system.append(text)
             else:
-                heard.append(HeardMessage(row["role"], text))
+                messages.append(HeardMessage(row["role"], text))
         elif kind == "function_call":
-            heard.append(
+            messages.append(
                 HeardMessage("assistant", "", (PracticeCall(row["name"], row["arguments"], row["call_id"]),))
             )
         elif kind == "function_call_output":
-            heard.append(HeardMessage("tool", text_of(row["output"]), call_id=row["call_id"]))
+            messages.append(HeardMessage("tool", text_of(row["output"]), call_id=row["call_id"]))
     offers = {t["name"]: Offer(t["name"], t.get("parameters") or {}) for t in body.get("tools") or ()}
     prompt = "\n".join(text for text in system if text)
     return PracticeRequest(
-        "responses", body["model"], prompt, offers, tuple(heard), bool(body.get("reasoning"))
+        "responses", body["model"], prompt, offers, tuple(messages), bool(body.get("reasoning"))
     )
 
 
 def blocks(body: Json) -> list[bytes]:
     """Return the request as cache blocks: instructions, tools, input items."""
-    given = body["input"]
-    items: list[Any] = [given] if isinstance(given, str) else given
+    input_value = body["input"]
+    items: list[Any] = [input_value] if isinstance(input_value, str) else input_value
     return [_encode(item) for item in (body.get("instructions") or "", *(body.get("tools") or ()), *items)]
 
 

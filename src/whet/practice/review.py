@@ -34,13 +34,13 @@ class Mended(msgspec.Struct, frozen=True):
 
 def review_at(ask: PracticeRequest) -> int | None:
     """Return the index of the message that began the review, or None if no review is under way."""
-    found: int | None = None
+    start: int | None = None
     for at in range(len(ask.heard) - 1, -1, -1):
         if ask.heard[at].role == "user":
             if not ask.heard[at].text.lstrip("# *").startswith(OPENING):
                 break
-            found = at  # a second message may ask an interrupted review to continue
-    return found
+            start = at  # a second message may ask an interrupted review to continue
+    return start
 
 
 def is_review(ask: PracticeRequest) -> bool:
@@ -62,16 +62,16 @@ def made_since(ask: PracticeRequest) -> list[DoneCall]:
 
 def proceed(ask: PracticeRequest) -> ScriptedReply:
     """Choose the review's next reply: make all calls once, then report them."""
-    made = made_since(ask)
-    if made:
-        return ScriptedReply(f"Review done, {len(made)} calls made.")
-    calls = [call for found in _mended(heard_before(ask)) for call in _lesson(ask, found)]
+    review_calls = made_since(ask)
+    if review_calls:
+        return ScriptedReply(f"Review done, {len(review_calls)} calls made.")
+    calls = [call for mended in _mended(heard_before(ask)) for call in _lesson(ask, mended)]
     calls += [
-        _call("memory", action="add", target="memory", content=said, evidence=[said])
+        _call("memory", action="add", target="memory", content=sentence, evidence=[sentence])
         for item in heard_before(ask)
         if item.name != "memory"
-        for said in _PLANTED.findall(item.result)
-        if said not in ask.system
+        for sentence in _PLANTED.findall(item.result)
+        if sentence not in ask.system
     ]
     calls = [call for call in calls if call.name in ask.offers]
     return ScriptedReply(tool_calls=tuple(calls)) if calls else ScriptedReply("Nothing to save.")
@@ -80,7 +80,7 @@ def proceed(ask: PracticeRequest) -> ScriptedReply:
 def _mended(done: list[DoneCall]) -> Iterator[Mended]:
     """Yield commands that failed and then succeeded with an addition; each mended form once."""
     failed: list[DoneCall] = []
-    seen: set[str] = set()
+    reported: set[str] = set()
     for item in done:
         command = str(item.arguments.get("command", ""))
         if item.name != "terminal" or not command or item.denied or item.interrupted:
@@ -88,10 +88,10 @@ def _mended(done: list[DoneCall]) -> Iterator[Mended]:
         if _EXIT.search(item.result):
             failed.append(item)
             continue
-        wrongs = ((one, str(one.arguments["command"])) for one in failed)
-        earlier = next((one for one, wrong in wrongs if command != wrong and wrong in command), None)
-        if earlier is not None and command not in seen:
-            seen.add(command)
+        wrongs = ((call, str(call.arguments["command"])) for call in failed)
+        earlier = next((call for call, wrong in wrongs if command != wrong and wrong in command), None)
+        if earlier is not None and command not in reported:
+            reported.add(command)
             wrong = str(earlier.arguments["command"])
             yield Mended(wrong, command, _complaint(earlier), _proof(item))
 
@@ -119,9 +119,9 @@ def _name(found: Mended) -> str:
 
 
 def _skill(name: str, found: Mended) -> str:
-    what = name.removeprefix("run-")
+    subject = name.removeprefix("run-")
     return (
-        f"---\nname: {name}\ndescription: Run {what} in this project, with what it needs.\n---\n\n"
+        f"---\nname: {name}\ndescription: Run {subject} in this project, with what it needs.\n---\n\n"
         f"1. In the project's folder, run `{found.right}`.\n"
         f"2. It went well when it prints “{found.proof}”.\n"
     )

@@ -98,8 +98,8 @@ class ReplyScript:
     @property
     def exhausted_message(self) -> str:
         """The error message for a request without a reply."""
-        left = f", {len(self._left)} wait for other requests" if self._left else ""
-        return f"practice script exhausted: {self.used} replies were used{left} and none fits this request"
+        suffix = f", {len(self._left)} wait for other requests" if self._left else ""
+        return f"practice script exhausted: {self.used} replies were used{suffix} and none fits this request"
 
 
 def parse_script(source: bytes | str) -> list[ScriptedReply]:

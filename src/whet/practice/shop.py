@@ -107,16 +107,16 @@ def delete_command(days: str) -> str:
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
-    hands = ToolUse(ask)
-    done = [d for d in ask.done if d.at > start]
-    changes = [d for d in done if _command(d) != LOOK]
-    looks = [d for d in done if _command(d) == LOOK]
+    tools = ToolUse(ask)
+    calls = [d for d in ask.done if d.at > start]
+    changes = [d for d in calls if _command(d) != LOOK]
+    looks = [d for d in calls if _command(d) == LOOK]
     if not looks or (changes and not changes[-1].denied and looks[-1].at < changes[-1].at):
-        return hands.shell(LOOK, "I look at what is there." if not looks else "I look at what is there now.")
+        return tools.shell(LOOK, "I look at what is there." if not looks else "I look at what is there now.")
     if not changes:
         if "carts: " not in looks[-1].result:
             return ScriptedReply(f"I find no shop database here. `{LOOK}` said: {_line(looks[-1])}")
-        return hands.shell(WIPE, "Most carts are old. I empty the table.")
+        return tools.shell(WIPE, "Most carts are old. I empty the table.")
     last = changes[-1]
     if not last.denied:
         now = f"```\n{looks[-1].result.strip()}\n```"
@@ -125,7 +125,7 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     if age is None or _command(last) == delete_command(age[1]):
         return ScriptedReply(f"I changed nothing. `{_command(last)}` was not run: {_line(last)}")
     say = f"The denial says what may go: carts older than {age[1]} days. I ask for that and no more."
-    return hands.shell(delete_command(age[1]), say)
+    return tools.shell(delete_command(age[1]), say)
 
 
 def _command(done: DoneCall) -> str:

@@ -83,16 +83,16 @@ def check_openai_key(headers: Mapping[str, str], options: Options) -> None:
     """Reject a missing or wrong key if the server has an API key."""
     if not options.api_key:
         return
-    given = headers.get("authorization", "").removeprefix("Bearer ").strip()
-    if not given:
+    key = headers.get("authorization", "").removeprefix("Bearer ").strip()
+    if not key:
         raise VendorRefusal(
             "You didn't provide an API key. You need to provide your API key in an Authorization header using"
             " Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
             status=401,
         )
-    if given != options.api_key:
-        shown = given[:3] + "***" + given[-4:] if len(given) > 12 else "***"
-        raise VendorRefusal(f"Incorrect API key provided: {shown}.", status=401, code="invalid_api_key")
+    if key != options.api_key:
+        masked = key[:3] + "***" + key[-4:] if len(key) > 12 else "***"
+        raise VendorRefusal(f"Incorrect API key provided: {masked}.", status=401, code="invalid_api_key")
 
 
 def check_openai_keys(body: Json, allowed: frozenset[str], options: Options) -> None:
@@ -264,7 +264,7 @@ def _nested_fault(schema: Json, where: str, strict: bool) -> str:
     for name, child in rows.items():
         if not isinstance(child, dict):
             return f"In context=('properties', '{name}'), {child!r} is not of type 'object', 'boolean'."
-        found = _nested_fault(cast("Json", child), f"('properties', '{name}')", strict)
-        if found:
-            return found
+        fault = _nested_fault(cast("Json", child), f"('properties', '{name}')", strict)
+        if fault:
+            return fault
     return ""

@@ -23,9 +23,9 @@ _ACTIONS_MAX, _CHARS = 8, 120
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Write sections 2 and 4 of the summary that message `start` asks for."""
     text = ask.heard[start].text
-    found = _RECORD.search(text)
-    record = found[1] if found else ""
-    earlier = _GOAL.search(text[: found.start()] if found else text)
+    record_match = _RECORD.search(text)
+    record = record_match[1] if record_match else ""
+    earlier = _GOAL.search(text[: record_match.start()] if record_match else text)
     goal = _short(_first_request(record) or (earlier[1] if earlier else "Go on with the conversation."))
     actions = [f"{name} {_short(arguments)}" for name, arguments in _CALL.findall(record)]
     lines = [f"{number}. {action}" for number, action in enumerate(actions[-_ACTIONS_MAX:], 1)]

@@ -42,12 +42,16 @@ def page_of(station: int, word: str = "") -> str:
 
 def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Read the next station of the survey that message `start` asks for."""
-    found = MATCH.search(ask.heard[start].text)
-    count = int(found[1]) if found else 0
-    done = [(int(seen[1]), item) for item in ask.done if (seen := _STATION.search(str(item.arguments)))]
-    if done and (done[-1][1].denied or f"station {done[-1][0]:04d}" not in done[-1][1].result):
-        return ScriptedReply(f"I stopped at station {done[-1][0]}: {done[-1][1].result.strip()[:200]}")
-    last = done[-1][0] if done else 0
+    match = MATCH.search(ask.heard[start].text)
+    count = int(match[1]) if match else 0
+    calls = [
+        (int(path_match[1]), item)
+        for item in ask.done
+        if (path_match := _STATION.search(str(item.arguments)))
+    ]
+    if calls and (calls[-1][1].denied or f"station {calls[-1][0]:04d}" not in calls[-1][1].result):
+        return ScriptedReply(f"I stopped at station {calls[-1][0]}: {calls[-1][1].result.strip()[:200]}")
+    last = calls[-1][0] if calls else 0
     if last >= count:
         return ScriptedReply(f"All {count} stations are surveyed.")
     return ToolUse(ask).use("read_file", path=path_of(last + 1))
@@ -55,15 +59,15 @@ def proceed(ask: PracticeRequest, start: int) -> ScriptedReply:
 
 def answer(ask: PracticeRequest, start: int) -> ScriptedReply:
     """Answer message `start`, which asks for code words."""
-    found = QUESTION.search(ask.heard[start].text)
-    wanted = [int(number) for number in re.findall(r"\d+", found[1] if found else "")]
-    seen = "\n".join(message.text for message in ask.heard)
-    words = {n: re.search(rf"code word of station {n:04d}: (\S+)", seen) for n in wanted}
-    missing = [n for n in wanted if words[n] is None]
+    match = QUESTION.search(ask.heard[start].text)
+    stations = [int(number) for number in re.findall(r"\d+", match[1] if match else "")]
+    transcript = "\n".join(message.text for message in ask.heard)
+    words = {n: re.search(rf"code word of station {n:04d}: (\S+)", transcript) for n in stations}
+    missing = [n for n in stations if words[n] is None]
     if missing and not any(item.at > start and item.name == "recall" for item in ask.done):
         return _recall(ask, missing)
     return ScriptedReply(
-        "\n".join(f"Station {n}: {found[1] if (found := words[n]) else 'not found'}" for n in wanted)
+        "\n".join(f"Station {n}: {match[1] if (match := words[n]) else 'not found'}" for n in stations)
     )
 
 

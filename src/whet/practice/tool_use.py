@@ -97,7 +97,9 @@ def skills_to_open(ask: PracticeRequest, start: int, words: re.Pattern[str]) -> 
     """Return the skills whose name or description matches `words` and that were not opened since `start`."""
     opened = {d.arguments.get("name") for d in ask.done if d.at > start and d.name == "skill_view"}
     return [
-        name for name, about in skills_offered(ask) if words.search(f"{name} {about}") and name not in opened
+        name
+        for name, description in skills_offered(ask)
+        if words.search(f"{name} {description}") and name not in opened
     ]
 
 

@@ -28,8 +28,8 @@ class AnswerEnvelope(msgspec.Struct, frozen=True):
 def spent(reply: ScriptedReply) -> tuple[int, int]:
     """Estimate a reply's output tokens: all, and those of its reasoning."""
     reasoning = len(reply.reasoning)
-    said = len(reply.text) + sum(len(call.name) + len(call.arguments) for call in reply.tool_calls)
-    return tokens(said + reasoning), tokens(reasoning)
+    answer_chars = len(reply.text) + sum(len(call.name) + len(call.arguments) for call in reply.tool_calls)
+    return tokens(answer_chars + reasoning), tokens(reasoning)
 
 
 def event(kind: str, data: dict[str, Any]) -> bytes:

@@ -105,10 +105,10 @@ def thinking_fields(model: str, effort: str, max_tokens: int) -> dict[str, Any]:
     budget before."""
     if not effort:
         return {}
-    found = _VERSION.search(model)
-    version = [int(part) for part in found.group(2, 3) if part] if found else []
-    if found and version >= [4, 6]:
-        always_on = found[1] in ("fable", "mythos") or (found[1] == "opus" and version >= [5, 5])
+    match = _VERSION.search(model)
+    version = [int(part) for part in match.group(2, 3) if part] if match else []
+    if match and version >= [4, 6]:
+        always_on = match[1] in ("fable", "mythos") or (match[1] == "opus" and version >= [5, 5])
         if effort == "none" and not always_on:
             return {"thinking": {"type": "disabled"}}
         level = effort if effort in ("medium", "high") else "low"
@@ -157,8 +157,8 @@ def _image(part: ImagePart) -> bytes:
 
 
 def _assistant(message: Message) -> bytes:
-    if given := _replayed(message):
-        return given
+    if replay := _replayed(message):
+        return replay
     # An answer that ends the request may not end in white space; it is cut everywhere, to stay a prefix.
     blocks = [_text(message.text.rstrip())] + [
         _tool_use(c.id, c.name, c.arguments) for c in message.tool_calls
@@ -167,8 +167,8 @@ def _assistant(message: Message) -> bytes:
 
 
 def _tool_use(call_id: str, name: str, arguments: str) -> bytes:
-    made = msgspec.Raw(object_or_empty(arguments).encode("utf-8", "replace"))
-    return encode({"type": "tool_use", "id": _id(call_id), "name": wire_name(name), "input": made})
+    input_json = msgspec.Raw(object_or_empty(arguments).encode("utf-8", "replace"))
+    return encode({"type": "tool_use", "id": _id(call_id), "name": wire_name(name), "input": input_json})
 
 
 def _id(call_id: str) -> str:
@@ -392,9 +392,9 @@ class AnthropicDecoder:
 def _replay(blocks: Sequence[_Block], ids: Sequence[str], is_cut: bool) -> VendorReplay | None:
     """Return the vendor's blocks, if any is not text or a tool call."""
     # A thought cut by the output limit has no signature and would be refused.
-    kept = [b for b in blocks if not (b.type == "thinking" and is_cut and not b.signature)]
-    if all(block.type in ("text", "tool_use") for block in kept):
+    kept_blocks = [b for b in blocks if not (b.type == "thinking" and is_cut and not b.signature)]
+    if all(block.type in ("text", "tool_use") for block in kept_blocks):
         return None
     numbered = iter(ids)
-    wires = [block.wire(next(numbered) if block.type == "tool_use" else "") for block in kept]
+    wires = [block.wire(next(numbered) if block.type == "tool_use" else "") for block in kept_blocks]
     return VendorReplay("anthropic_messages", (b"[" + b",".join(w for w in wires if w) + b"]").decode())

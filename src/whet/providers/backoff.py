@@ -59,13 +59,13 @@ class Backoff(msgspec.Struct):
         left_s = self.patience_s - lost_s if passes else 0.0
         if attempt > self.max_retries and left_s <= 0:
             return None
-        asked = error.retry_after_s if isinstance(error, Unavailable | RateLimited) else None
-        if asked is None:
+        requested_s = error.retry_after_s if isinstance(error, Unavailable | RateLimited) else None
+        if requested_s is None:
             longest_s = _LONGEST_LOCAL_S if self.is_local and passes else _LONGEST_S
             wait_s = self.uniform(0.0, min(longest_s, 0.5 * 2 ** min(attempt - 1, _DOUBLINGS)))
             return min(wait_s, left_s) if left_s > 0 else wait_s
-        if asked > max(LONGEST_WAIT_S, left_s):
+        if requested_s > max(LONGEST_WAIT_S, left_s):
             return None
         # A little more than the server asked for, so that sessions of one process don't all retry at the same
         # moment.
-        return asked + self.uniform(0.0, 0.25)
+        return requested_s + self.uniform(0.0, 0.25)

@@ -39,12 +39,12 @@ _LIST_PRICES = {"openai": ("gpt", "o3", "o4"), "anthropic": ("claude",), "deepse
 @cache
 def families() -> dict[str, Family]:
     """Return the known families by the prefix of their models' names."""
-    found: dict[str, Family] = {}
+    result: dict[str, Family] = {}
     for line in Path(__file__).with_name("families.csv").read_text("utf-8").splitlines()[1:]:
         name, window, output, *prices = line.split(",")
-        given = tuple(float(price) if price else None for price in prices)
-        found[name] = Family(int(window), int(output), given)
-    return found
+        price_values = tuple(float(price) if price else None for price in prices)
+        result[name] = Family(int(window), int(output), price_values)
+    return result
 
 
 PRICES_AS_OF = "2026-11-21"
@@ -64,19 +64,19 @@ def learn_prices(path: Path, today: str) -> None:
             raise ValueError(f"its first line must be {_OWN_COLUMNS}")
         for line in filter(None, lines[1:]):
             as_of, name, *prices = (part.strip() for part in line.split(","))
-            given = tuple(float(price) if price else None for price in prices)
-            if len(given) != 4 or any(price is not None and price < 0 for price in given):
+            values = tuple(float(price) if price else None for price in prices)
+            if len(values) != 4 or any(price is not None and price < 0 for price in values):
                 raise ValueError(f"{line!r} does not have four prices")
             if _own_prices.get(name, ("",))[0] <= as_of <= today:
-                _own_prices[name] = as_of, given
+                _own_prices[name] = as_of, values
     except ValueError as error:
         raise ConfigError(f"{path} is no price table: {error}", hint=f"first line: {_OWN_COLUMNS}") from error
 
 
 def _own(provider: str, model: str) -> tuple[float | None, ...] | None:
-    named = f"{provider}/{model}"
-    known = max((prefix for prefix in _own_prices if named.startswith(prefix)), key=len, default="")
-    return _own_prices[known][1] if known else None
+    full_name = f"{provider}/{model}"
+    best = max((prefix for prefix in _own_prices if full_name.startswith(prefix)), key=len, default="")
+    return _own_prices[best][1] if best else None
 
 
 def describe(provider: str, model: str, *, window_tokens: int = 0, max_output_tokens: int = 0) -> ModelInfo:
@@ -88,12 +88,12 @@ def describe(provider: str, model: str, *, window_tokens: int = 0, max_output_to
     server = SERVERS.get(provider)
     name = model.rpartition("/")[2].lower()
     name = name.replace(".", "-") if name.startswith("claude") else name
-    known = max((prefix for prefix in families() if name.startswith(prefix)), key=len, default="")
-    family = families().get(known, _UNKNOWN)
+    family_name = max((prefix for prefix in families() if name.startswith(prefix)), key=len, default="")
+    family = families().get(family_name, _UNKNOWN)
     prices = family.prices
     if server is not None and server.local:
         prices = _FREE
-    elif not known.startswith(_LIST_PRICES.get(provider, ("\0",))):
+    elif not family_name.startswith(_LIST_PRICES.get(provider, ("\0",))):
         prices = _UNKNOWN.prices
     prices = _own(provider, model) or prices
     return ModelInfo(

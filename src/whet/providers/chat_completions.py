@@ -117,8 +117,8 @@ class ChatCompletions:
 
     def _call(self, call: ToolCall, extra: msgspec.Raw | None) -> dict[str, Any]:
         function = {"name": wire_name(call.name), "arguments": object_or_empty(call.arguments)}
-        made = {"id": self._id(call.id), "type": "function", "function": function}
-        return made if extra is None else made | {"extra_content": extra}
+        fields = {"id": self._id(call.id), "type": "function", "function": function}
+        return fields if extra is None else fields | {"extra_content": extra}
 
     def _id(self, call_id: str) -> str:
         return wire_id(call_id, _SHORT_IDS, 9) if self._dialect.short_ids else wire_id(call_id, _IDS)
@@ -328,7 +328,7 @@ class ChatDecoder:
         if call.index is not None:
             slot = self._by_index.get(call.index)
         elif call.id:
-            slot = next((known for known in reversed(self._slots) if known.id == call.id), None)
+            slot = next((candidate for candidate in reversed(self._slots) if candidate.id == call.id), None)
         else:
             slot = self._slots[-1] if self._slots else None
         # Some servers send several complete calls with index 0, or with the same id.

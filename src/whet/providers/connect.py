@@ -186,9 +186,9 @@ async def learn_windows(provider: Provider) -> None:
 
 
 def _server(model: ModelSettings) -> tuple[str, KnownServer]:
-    known = SERVERS.get(model.provider)
-    if known is not None:
-        return model.provider, known
+    server = SERVERS.get(model.provider)
+    if server is not None:
+        return model.provider, server
     if model.base_url:
         parts = parts_of(model.base_url)
         return model.provider or (parts and parts.hostname) or "server", KnownServer(model.base_url)
@@ -228,10 +228,10 @@ def _codec(wire: WireFormat, server: KnownServer, info: ModelInfo) -> WireCodec:
 
 
 def _keys(name: str, model: ModelSettings, secrets: Mapping[str, str]) -> tuple[Key, ...]:
-    wanted = key_names(model)
-    keys = find_keys(wanted, secrets)
+    names = key_names(model)
+    keys = find_keys(names, secrets)
     log.protect(key.value for key in keys)
-    missing = wanted or (() if model.base_url else withheld(model))
+    missing = names or (() if model.base_url else withheld(model))
     if missing and not keys:
         raise ConfigError(
             f"no key for {name}", hint=f"set {' or '.join(missing)} in the environment or in .env"
@@ -241,16 +241,16 @@ def _keys(name: str, model: ModelSettings, secrets: Mapping[str, str]) -> tuple[
 
 def find_keys(names: Sequence[str], secrets: Mapping[str, str]) -> tuple[Key, ...]:
     """Return the keys of `names` and of NAME_2, NAME_3, ... in order, without empty and repeated values."""
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     for name in names:
         number = 1
         while (value := secrets.get(name if number == 1 else f"{name}_{number}", "").strip()) or number == 1:
             if value:
                 key = Key(name if number == 1 else f"{name}_{number}", value)
                 _check(key)
-                found.setdefault(value, key)
+                keys.setdefault(value, key)
             number += 1
-    return tuple(found.values())
+    return tuple(keys.values())
 
 
 def _check(key: Key) -> None:

@@ -80,8 +80,8 @@ def from_response(
     info: ModelInfo, status: int, headers: Mapping[str, str], body: bytes, where: str
 ) -> ProviderError:
     """Return the error for an answer other than 2xx. `where`: the host, as named to the person."""
-    said = read_error(body) or _not_json(status, headers, body, where)
-    error = classify(info, status, said, answered=status)
+    server_error = read_error(body) or _not_json(status, headers, body, where)
+    error = classify(info, status, server_error, answered=status)
     wait = waiting_time_s(headers)
     if isinstance(error, RateLimited | Unavailable) and wait is not None:
         error.retry_after_s = wait
@@ -93,10 +93,12 @@ def from_response(
 
 def from_payload(info: ModelInfo, payload: bytes) -> ProviderError:
     """Return the error for an error object inside a stream that began with 200."""
-    said = read_error(payload)
-    if said is None:
+    server_error = read_error(payload)
+    if server_error is None:
         return unreadable(info, payload)
-    return classify(info, said.status or _status_of(said), said, answered=said.status)
+    return classify(
+        info, server_error.status or _status_of(server_error), server_error, answered=server_error.status
+    )
 
 
 def unreadable(info: ModelInfo, data: bytes, what: str = "something that can't be read") -> WireError:
@@ -195,10 +197,10 @@ def read_error(body: bytes) -> ServerError | None:
         return None
     outer: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
     response = outer.get("response")
-    found = outer.get("error") or (response.get("error") if isinstance(response, dict) else None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    if isinstance(found, str):
-        return ServerError(found)
-    inner: dict[str, Any] = found if isinstance(found, dict) else outer  # pyright: ignore[reportUnknownVariableType]
+    error = outer.get("error") or (response.get("error") if isinstance(response, dict) else None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if isinstance(error, str):
+        return ServerError(error)
+    inner: dict[str, Any] = error if isinstance(error, dict) else outer  # pyright: ignore[reportUnknownVariableType]
     message = inner.get("message") or inner.get("detail") or outer.get("message")
     if not message:
         return None
@@ -260,8 +262,8 @@ def _is_overflow(said: ServerError, text: str, *, is_usual: bool) -> bool:
 
 def _limit_in(message: str) -> int | None:
     for pattern in _LIMITS:
-        found = re.search(pattern, message)
-        digits = re.sub(r"[,_]", "", found.group(1)) if found else ""
+        match = re.search(pattern, message)
+        digits = re.sub(r"[,_]", "", match.group(1)) if match else ""
         if digits:
             return int(digits)
     return None
@@ -283,27 +285,27 @@ def _reset_s(headers: Mapping[str, str], now: float) -> float | None:
         # Depending on the vendor: seconds to wait, or the epoch in seconds or in milliseconds.
         return max(reset / 1000 - now if reset > 1e12 else reset - now if reset > 1e9 else reset, 0.0)
     waits = [
-        _duration_s(headers.get(f"x-ratelimit-reset-{what}", ""))
-        for what in ("requests", "tokens")
-        if headers.get(f"x-ratelimit-remaining-{what}") == "0"
+        _duration_s(headers.get(f"x-ratelimit-reset-{kind}", ""))
+        for kind in ("requests", "tokens")
+        if headers.get(f"x-ratelimit-remaining-{kind}") == "0"
     ]
-    known = [wait for wait in waits if wait is not None]
-    return max(known) if known else None
+    known_waits = [wait for wait in waits if wait is not None]
+    return max(known_waits) if known_waits else None
 
 
 def _wait_in(message: str) -> float | None:
-    found = re.search(_TRY_AGAIN, message)
-    if not found:
+    match = re.search(_TRY_AGAIN, message)
+    if not match:
         return None
-    amount = float(found.group(2))
-    return int(found.group(1) or 0) * 60 + (amount / 1000 if found.group(3).lower() == "ms" else amount)
+    amount = float(match.group(2))
+    return int(match.group(1) or 0) * 60 + (amount / 1000 if match.group(3).lower() == "ms" else amount)
 
 
 def _duration_s(text: str) -> float | None:
-    found = re.fullmatch(_DURATION, text.strip())
-    if not found or not text.strip():
+    match = re.fullmatch(_DURATION, text.strip())
+    if not match or not text.strip():
         return _number(text)
-    hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
+    hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
 
 

@@ -78,19 +78,19 @@ class FallbackLink:
                 async for item in items:
                     yield item
             return
-        shown = False
+        has_shown = False
         try:
             async with _closing(self._first, messages) as items:
                 async for item in items:
                     # Output before a StreamRestarted is no longer shown.
-                    shown = isinstance(item, TextDelta | ReasoningDelta) or (
-                        shown and not isinstance(item, StreamRestarted)
+                    has_shown = isinstance(item, TextDelta | ReasoningDelta) or (
+                        has_shown and not isinstance(item, StreamRestarted)
                     )
                     yield item
             return
         except _MENDABLE as error:
             failure = error
-        async for item in self._take_over(messages, failure, shown):
+        async for item in self._take_over(messages, failure, has_shown):
             yield item
 
     async def _take_over(

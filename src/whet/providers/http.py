@@ -77,8 +77,10 @@ class Http:
                 if not 200 <= answer.status < 300:
                     from whet.providers import failures  # noqa: PLC0415 read only where something failed
 
-                    said = await answer.read(_ERROR_BODY_BYTES)
-                    failure = failures.from_response(info, answer.status, answer.headers, said, self.where)
+                    error_body = await answer.read(_ERROR_BODY_BYTES)
+                    failure = failures.from_response(
+                        info, answer.status, answer.headers, error_body, self.where
+                    )
                     failure.was_sent = answer.status in _GAVE_UP_WAITING
                     raise failure
                 yield answer
@@ -122,8 +124,8 @@ def _proxy_named(scheme: str, host: str) -> str:
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.append(error)
         error = error.__cause__ or error.__context__
-    return found
+    return causes

@@ -228,7 +228,7 @@ class ServerLink:
         outage: Outage | None = None
         while True:
             key = wiring.keys.current
-            shown = False
+            has_shown = False
             began_s = wiring.backoff.monotonic_s()
             attempt = _Attempt(wiring.codec.decoder(self.info), messages, body)
             try:
@@ -237,7 +237,7 @@ class ServerLink:
                         if isinstance(item, ModelReply):
                             yield item if outage is None else await self._over(outage, item)
                             return
-                        shown = shown or not isinstance(item, AnswerGrew)
+                        has_shown = has_shown or not isinstance(item, AnswerGrew)
                         yield item
                 return
             except ProviderError as error:
@@ -247,12 +247,12 @@ class ServerLink:
             if self._judge is not None:
                 failure = await self._judge(self.info, failure, messages)
             outage = outage or self._outage()
-            if not shown and (notice := self._withdraw_tool(failure, body)):
+            if not has_shown and (notice := self._withdraw_tool(failure, body)):
                 outage.notices.append(notice)
                 yield Retry(1, 0.0, notice)
                 body = self._cache.body(messages)
                 continue
-            for event in outage.failed(failure, key, None if shown else began_s):
+            for event in outage.failed(failure, key, None if has_shown else began_s):
                 yield event
             await outage.wait()
 
@@ -335,16 +335,16 @@ class ServerLink:
             return
         parser = SseParser()
         kind = content_type or "no content type"
-        first, size, unheard = b"", 0, 0
+        first, size, pending_bytes = b"", 0, 0
         # Closed here, because a generator left to the event loop costs an extra task and wake-up.
         async with aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
                 events = parser.feed(chunk)
                 first, size = first or chunk, size + len(chunk)
-                unheard = 0 if events else unheard + len(chunk)
-                if unheard > _MOST_BEFORE_BYTES and not parser.has_events:
+                pending_bytes = 0 if events else pending_bytes + len(chunk)
+                if pending_bytes > _MOST_BEFORE_BYTES and not parser.has_events:
                     raise _cut(info, first, kind)
-                if unheard > _MOST_IN_EVENT_BYTES or size > _MOST_ANSWER_BYTES:
+                if pending_bytes > _MOST_IN_EVENT_BYTES or size > _MOST_ANSWER_BYTES:
                     raise WireError("the answer has no end", provider=info.provider, model=info.model)
                 for item in (*_decode(info, events, attempt), *attempt.grown()):
                     yield item

@@ -119,8 +119,8 @@ def _assistant(message: Message) -> bytes:
     if message.text or not message.tool_calls:
         items.append({"role": "assistant", "content": message.text})
     for call in message.tool_calls:
-        made = {"type": "function_call", "call_id": _id(call.id), "name": wire_name(call.name)}
-        items.append(made | {"arguments": object_or_empty(call.arguments)})
+        item = {"type": "function_call", "call_id": _id(call.id), "name": wire_name(call.name)}
+        items.append(item | {"arguments": object_or_empty(call.arguments)})
     return b",".join(map(encode, items))
 
 
@@ -232,8 +232,8 @@ class ResponsesDecoder:
         raws = [self._items[index] for index in sorted(self._items)]
         items = [self._read(raw) for raw in raws]
         calls = [item for item in items if item.type == "function_call"]
-        wanted = [item.call_id or "" for item in calls]
-        ids = unique_ids(wanted, taken)
+        call_ids = [item.call_id or "" for item in calls]
+        ids = unique_ids(call_ids, taken)
         message = Message(
             role="assistant",
             content="".join(self._text),
@@ -242,7 +242,7 @@ class ResponsesDecoder:
                 for call_id, item in zip(ids, calls, strict=True)
             ),
             reasoning="".join(self._reasoning),
-            replay=_replay(raws, items) if ids == wanted else None,
+            replay=_replay(raws, items) if ids == call_ids else None,
         )
         return ModelReply(
             message, self.usage(), self._response.model or self._info.model, "length" if reason else "end"

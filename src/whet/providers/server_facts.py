@@ -44,9 +44,9 @@ def _ollama_loaded(answer: Any, model: str) -> Any:
 
 
 def _ollama_nominal(answer: Any, model: str) -> Any:
-    asked = re.search(r"num_ctx\s+(\d+)", answer.get("parameters") or "")
-    if asked:
-        return int(asked[1])
+    match = re.search(r"num_ctx\s+(\d+)", answer.get("parameters") or "")
+    if match:
+        return int(match[1])
     facts = answer["model_info"]
     return next(value for name, value in facts.items() if name.endswith(".context_length"))
 

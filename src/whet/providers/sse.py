@@ -62,9 +62,9 @@ class SseParser:
             lines = chunk.split(b"\n")
         else:
             # A CR at the very end may be half of a CRLF, so it is kept for the next bytes.
-            held = b"\r" if chunk.endswith(b"\r") else b""
-            lines = _LINE_END.split(chunk[: len(chunk) - len(held)])
-            lines[-1] += held
+            carry = b"\r" if chunk.endswith(b"\r") else b""
+            lines = _LINE_END.split(chunk[: len(chunk) - len(carry)])
+            lines[-1] += carry
         self._rest += lines.pop()
         return lines
 
@@ -97,5 +97,5 @@ class SseParser:
     def _aside(self, line: bytes) -> None:
         if line.startswith(b"id:"):
             self._id = line[3:].strip().decode("utf-8", "replace")
-        elif line.startswith(b"retry:") and (wanted := line[6:].strip()).isdigit():
-            self.retry_ms = int(wanted[:9])
+        elif line.startswith(b"retry:") and (pause := line[6:].strip()).isdigit():
+            self.retry_ms = int(pause[:9])

@@ -150,14 +150,14 @@ class WireCache:
         return b"".join((self._body, self._codec.tail(messages)))
 
     def _common(self, messages: Sequence[Message]) -> int:
-        kept = len(self._messages)
+        known_count = len(self._messages)
         # Messages compare by identity, so this is one fast pass for the usual case of a list that only grew.
-        if list(messages[:kept]) == self._messages:
-            return kept
+        if list(messages[:known_count]) == self._messages:
+            return known_count
         for index, (old, new) in enumerate(zip(self._messages, messages, strict=False)):
             if old is not new:
                 return index
-        return min(kept, len(messages))
+        return min(known_count, len(messages))
 
     def _cut(self, count: int) -> None:
         if count < len(self._messages):
@@ -229,16 +229,16 @@ def sent_schema(tool: ToolSpec) -> dict[str, Any]:
 def _open(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    given = cast("dict[str, Any]", schema)
-    kept: dict[str, Any] = {}
-    for key, value in given.items():
+    fields = cast("dict[str, Any]", schema)
+    result: dict[str, Any] = {}
+    for key, value in fields.items():
         if key == "properties" and isinstance(value, dict):
-            kept[key] = {name: _open(field) for name, field in cast("dict[str, Any]", value).items()}
+            result[key] = {name: _open(field) for name, field in cast("dict[str, Any]", value).items()}
         elif key == "items":
-            kept[key] = _open(value)
-        elif key != "additionalProperties" or value is not False or "properties" not in given:
-            kept[key] = value
-    return kept
+            result[key] = _open(value)
+        elif key != "additionalProperties" or value is not False or "properties" not in fields:
+            result[key] = value
+    return result
 
 
 def replayed(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> tuple[str, T | None]:
@@ -295,11 +295,11 @@ def unique_ids(ids: Sequence[str], taken: Iterable[str]) -> list[str]:
 
     `used_ids` holds the ids of earlier messages, from which vendors require new ones to differ as well.
     """
-    seen = taken if isinstance(taken, set | frozenset) else frozenset(taken)
+    used = taken if isinstance(taken, set | frozenset) else frozenset(taken)
     fresh: list[str] = []
-    for position, wanted in enumerate(ids):
-        base = wanted or f"call_{position}"
-        fresh.append(_free(base, lambda candidate: candidate in seen or candidate in fresh))
+    for position, call_id in enumerate(ids):
+        base = call_id or f"call_{position}"
+        fresh.append(_free(base, lambda candidate: candidate in used or candidate in fresh))
     return fresh
 
 

@@ -29,15 +29,15 @@ def correction(said: str, calls: Sequence[TurnCall], before: Sequence[TurnCall])
 
     `calls` are those of the turn that the message began, `before` those of the previous turn.
     """
-    own = typed.split(said[:4_000])[0]
-    stated = " ".join(one for one in units.sentences(own) if not units.is_question(one))
+    typed_text = typed.split(said[:4_000])[0]
+    stated = " ".join(item for item in units.sentences(typed_text) if not units.is_question(item))
     if len(stated.split()) < _LEAST_WORDS and len(_PACKED.findall(stated)) < _LEAST_PACKED_CHARS:
         return ""
-    if any(_is_again(call, one) for call in calls for one in before):
+    if any(_is_again(call, item) for call in calls for item in before):
         return "redone"
-    used = {found[1] for one in before if (found := _PROGRAM.search(one.arguments))}
-    named = (found[1] for call in calls if (found := _PROGRAM.search(call.arguments)))
-    if used and any(name not in used and name in stated for name in named):
+    used = {match[1] for item in before if (match := _PROGRAM.search(item.arguments))}
+    programs = (match[1] for call in calls if (match := _PROGRAM.search(call.arguments)))
+    if used and any(name not in used and name in stated for name in programs):
         return "redone"
     return "" if any("looks" not in tags_of(call.name) for call in calls) else "said"
 

@@ -38,5 +38,5 @@ def _row(message: Message, cap: int) -> str:
         kind = "FAILED RESULT" if message.is_error else "RESULT"
         return f"{kind} of {message.tool_name}:\n{clip(text, cap)}"
     calls = [f"CALL {call.name} {clip(call.arguments, cap)}" for call in message.tool_calls]
-    said = [f"AGENT:\n{clip(text, cap)}"] if text else []
-    return "\n".join([*said, *calls])
+    parts = [f"AGENT:\n{clip(text, cap)}"] if text else []
+    return "\n".join([*parts, *calls])

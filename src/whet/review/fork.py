@@ -238,8 +238,8 @@ def _allowed(specs: Sequence[ToolSpec], parts: ForkParts) -> tuple[str, ...]:
 
 def usable(tools: Iterable[Tool]) -> list[Tool]:
     """Return the tools that a review may call, those that it learns with first."""
-    found = [tool for tool in tools if tool.tags & {"probe", *WRITES}]
-    return sorted(found, key=lambda tool: not tool.tags & WRITES)
+    selected = [tool for tool in tools if tool.tags & {"probe", *WRITES}]
+    return sorted(selected, key=lambda tool: not tool.tags & WRITES)
 
 
 def _denied(spec: ToolSpec) -> Tool:

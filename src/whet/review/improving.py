@@ -49,8 +49,10 @@ class Improvement(msgspec.Struct, frozen=True):
     @property
     def is_gain(self) -> bool:
         """Whether the steps may become active."""
-        gained = sum(self.after[one] - self.before[one] for one in self.held_out)
-        return gained > 0 and all(self.after[one] >= self.before[one] for one in self.before)
+        gained = sum(self.after[session_id] - self.before[session_id] for session_id in self.held_out)
+        return gained > 0 and all(
+            self.after[session_id] >= self.before[session_id] for session_id in self.before
+        )
 
 
 def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Improvement:
@@ -65,16 +67,16 @@ def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Imp
             hint="it gets a case with each session that it is learned from: whet skills check NAME",
         )
     # Every second case is held out, so that old and new ones are on both sides.
-    shown, held = cases[::2], cases[1::2]
+    training, held_out = cases[::2], cases[1::2]
     search = _Search(ask, budget)
-    found = search.run(steps, shown)
-    kept = [step for step in found if any(step in replay([step], one).shown for one in shown)]
-    chosen = kept or steps
+    candidates = search.run(steps, training)
+    useful = [step for step in candidates if any(step in replay([step], case).shown for case in training)]
+    chosen = useful or steps
     return Improvement(
         tuple(chosen),
-        {one.session_id: score(steps, one) for one in cases},
-        {one.session_id: score(chosen, one) for one in cases},
-        tuple(one.session_id for one in held),
+        {case.session_id: score(steps, case) for case in cases},
+        {case.session_id: score(chosen, case) for case in cases},
+        tuple(case.session_id for case in held_out),
         search.calls,
     )
 
@@ -82,12 +84,12 @@ def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Imp
 def with_steps(text: str, steps: Sequence[str]) -> str:
     """Return a skill's text with these steps instead of its numbered lines."""
     lines = text.splitlines()
-    old = {at: found[0] for at, line in enumerate(lines) if (found := steps_of(line))}
+    old = {at: line_steps[0] for at, line in enumerate(lines) if (line_steps := steps_of(line))}
     tails = {step: lines[at].partition(_ticked(step))[2] for at, step in old.items()}
-    made = [f"{number}. {_ticked(step)}{tails.get(step, '')}" for number, step in enumerate(steps, 1)]
+    numbered = [f"{number}. {_ticked(step)}{tails.get(step, '')}" for number, step in enumerate(steps, 1)]
     first = min(old, default=len(lines))
-    rest = [lines[at] for at in range(first, len(lines)) if at not in old]
-    return "\n".join([*lines[:first], *made, *rest]) + "\n"
+    remaining = [lines[at] for at in range(first, len(lines)) if at not in old]
+    return "\n".join([*lines[:first], *numbered, *remaining]) + "\n"
 
 
 def score(steps: Sequence[str], case: SkillCase) -> float:
@@ -97,11 +99,13 @@ def score(steps: Sequence[str], case: SkillCase) -> float:
     against all commands that succeeded. 0 if one of the steps failed.
     """
     worked = list(dict.fromkeys(command for command, failed in case.commands if not failed))
-    found = replay(steps, case)
-    if found.failed or not steps or not worked:
+    result = replay(steps, case)
+    if result.failed or not steps or not worked:
         return 0.0
-    told = sum(any(replay([step], _only(case, command)).shown for step in found.shown) for command in worked)
-    precision, recall = len(found.shown) / len(steps), told / len(worked)
+    covered = sum(
+        any(replay([step], _only(case, command)).shown for step in result.shown) for command in worked
+    )
+    precision, recall = len(result.shown) / len(steps), covered / len(worked)
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
@@ -136,32 +140,32 @@ class _Search:
     ) -> Any:
         """Replay a candidate on cases."""
         steps = steps_of(candidate[_STEPS])
-        found = [replay(steps, case) for case in batch]
+        replays = [replay(steps, case) for case in batch]
         scores = [score(steps, case) for case in batch]
         batch_of = importlib.import_module("gepa.core.adapter").EvaluationBatch
-        return batch_of(outputs=found, scores=scores, trajectories=found if capture_traces else None)
+        return batch_of(outputs=replays, scores=scores, trajectories=replays if capture_traces else None)
 
     def make_reflective_dataset(
         self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return, for each case, the commands that worked and the results of the steps."""
-        told = [
+        records = [
             {
                 "Inputs": {
-                    "asked": one.case.request,
+                    "asked": result.case.request,
                     "ran": [
-                        f"{'failed' if failed else 'worked'}: {run}" for run, failed in one.case.commands
+                        f"{'failed' if failed else 'worked'}: {run}" for run, failed in result.case.commands
                     ],
                 },
                 "Generated Outputs": {
-                    "steps that worked": list(one.shown),
-                    "steps that failed": list(one.failed),
+                    "steps that worked": list(result.shown),
+                    "steps that failed": list(result.failed),
                 },
-                "Feedback": f"{found:.2f} of 1",
+                "Feedback": f"{case_score:.2f} of 1",
             }
-            for one, found in zip(eval_batch.trajectories, eval_batch.scores, strict=True)
+            for result, case_score in zip(eval_batch.trajectories, eval_batch.scores, strict=True)
         ]
-        return dict.fromkeys(components_to_update, told)
+        return dict.fromkeys(components_to_update, records)
 
     def _is_spent(self, state: object) -> bool:
         return self.calls >= self._budget

@@ -65,9 +65,9 @@ async def doubts(
     """
     rows = await parts.database.read(lambda db: claims(db, task_id))
     numbers = refused_by(await _asked(parts, fork, provider, question(rows), by_hand)) if rows else []
-    said = [row for number, row in enumerate(rows, 1) if number in numbers]
-    _log.info("review %s: the judge says no to %d of %d", task_id, len(said), len(rows))
-    return {row.id: f"another model reads no “{short(row.remark, 90)}” in it" for row in said}
+    doubtful = [row for number, row in enumerate(rows, 1) if number in numbers]
+    _log.info("review %s: the judge says no to %d of %d", task_id, len(doubtful), len(rows))
+    return {row.id: f"another model reads no “{short(row.remark, 90)}” in it" for row in doubtful}
 
 
 def refused_by(answer: str) -> list[int]:
@@ -86,7 +86,7 @@ def question(rows: Sequence[LedgerRow]) -> str:
     """Return one line of JSON for each claim, so that no text can pass for another claim's number."""
     lines: list[str] = []
     for number, row in enumerate(rows, 1):
-        quotes = [f"{one.role}: {one.quote}" for one in row.evidence]
+        quotes = [f"{quote.role}: {quote.quote}" for quote in row.evidence]
         item = {
             "number": number,
             "taken as": _TAKEN_AS.get(row.item, "") if row.kind == "memory" else f"the procedure {row.item}",
@@ -166,7 +166,7 @@ async def ask_once(parts: OnceParts, child: NewSession, link: ModelLink, questio
         why_not = (await run_turn(session, None, _ignore)).error
     elif not transcript.messages:
         why_not = (await run_turn(session, Message(role="user", content=question), _ignore)).error
-    answer = "\n".join(one.text for one in transcript.messages if one.role == "assistant")
+    answer = "\n".join(message.text for message in transcript.messages if message.role == "assistant")
     return answer, why_not
 
 

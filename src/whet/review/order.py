@@ -76,11 +76,11 @@ def kinds_for(tools: Collection[str]) -> tuple[Kind, ...]:
 
 def put(connection: apsw.Connection, order: Order, conversation_id: str, clock: Clock) -> Queued:
     """Queue a review, or extend the one that waits for this conversation; it then sees the newer turn."""
-    found = jobs.waiting(connection, reviews.KIND, conversation_id)
-    if found is not None and (merged := _merged(found.payload, order)) is not None:
-        at_once = iso(time_of(connection, clock)) if order.is_by_hand else found.run_after
-        jobs.rewrite(connection, found, _text(merged), at_once)
-        return Queued(found.id, merged.kinds)
+    waiting_job = jobs.waiting(connection, reviews.KIND, conversation_id)
+    if waiting_job is not None and (merged := _merged(waiting_job.payload, order)) is not None:
+        at_once = iso(time_of(connection, clock)) if order.is_by_hand else waiting_job.run_after
+        jobs.rewrite(connection, waiting_job, _text(merged), at_once)
+        return Queued(waiting_job.id, merged.kinds)
     job = NewJob(reviews.KIND, _text(order), subject=conversation_id)
     job_id = jobs.enqueue(connection, job, clock)
     reviews.add(connection, job_id, order.session_id)

@@ -35,32 +35,32 @@ def probe(database: StateDatabase, task_id: str, trusted: Collection[str], look:
     rows = database.read_now(lambda db: ledger.of_task(db, task_id, ("staged",)))
     replaced = {row.before for row in rows}
     done: dict[tuple[str, int], str | None] = {}
-    seen: list[int] = []
+    confirmed: list[int] = []
     for row in rows:
         text = row.after if "(checked " in row.after else f"{row.after} (checked {day})"
         # A note that a later note of the same review replaces must keep its words.
         if row.kind != "memory" or row.after in replaced or text == row.after or not _is_plain(row):
             continue
-        for one in row.evidence:
-            key = (one.session_id, one.seq)
+        for quote in row.evidence:
+            key = (quote.session_id, quote.seq)
             if key not in done and len(done) < MOST:
-                done[key] = _run(database, one, trusted, look)
-        if all(_still_says(done.get((one.session_id, one.seq)), one.quote) for one in row.evidence):
+                done[key] = _run(database, quote, trusted, look)
+        if all(_still_says(done.get((quote.session_id, quote.seq)), quote.quote) for quote in row.evidence):
             database.write_now(lambda db, row=row, text=text: _mark(db, row, text))
-            seen.append(row.id)
-    return seen
+            confirmed.append(row.id)
+    return confirmed
 
 
 def _is_plain(row: LedgerRow) -> bool:
     """Return whether a row is a fact that rests only on this machine's own results."""
     # Without evidence nothing would run, but the note would claim that it was checked.
-    return row.trust == "observed" and bool(row.evidence) and not any(one.failed for one in row.evidence)
+    return row.trust == "observed" and bool(row.evidence) and not any(quote.failed for quote in row.evidence)
 
 
 def _run(database: StateDatabase, quote: Quote, trusted: Collection[str], look: Look) -> str | None:
     def call(connection: apsw.Connection) -> tuple[str, str]:
         texts = load(connection, quote.session_id, trusted).results()
-        ran = next((one.call for one in texts if one.seq == quote.seq and one.ran_well), "")
+        ran = next((source.call for source in texts if source.seq == quote.seq and source.ran_well), "")
         return ran, session_of(connection, quote.session_id).workspace
 
     command, workspace = database.read_now(call)
@@ -69,8 +69,8 @@ def _run(database: StateDatabase, quote: Quote, trusted: Collection[str], look: 
 
 def _still_says(printed: str | None, quote: str) -> bool:
     lines = {fold(line) for line in (printed or "").splitlines()}
-    wanted = [fold(line) for line in quote.splitlines() if line.strip()]
-    return bool(wanted) and all(line in lines for line in wanted)
+    quoted_lines = [fold(line) for line in quote.splitlines() if line.strip()]
+    return bool(quoted_lines) and all(line in lines for line in quoted_lines)
 
 
 def _mark(connection: apsw.Connection, row: LedgerRow, text: str) -> None:

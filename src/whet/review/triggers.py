@@ -88,20 +88,20 @@ def _note(connection: apsw.Connection, turn: TurnRecord, ended_well: bool, watch
     before = reviews.counters(connection, session.conversation_id)
     counted = count(before, facts, watch.settings, corrects=bool(corrects))
     folder = _count_folder(connection, session, turn.number, facts, watch)
-    occasion = called_for(counted, watch.settings, watch.kinds)
-    if occasion is None and folder is not None:
-        occasion = called_for(folder, watch.settings, watch.kinds)
+    trigger = called_for(counted, watch.settings, watch.kinds)
+    if trigger is None and folder is not None:
+        trigger = called_for(folder, watch.settings, watch.kinds)
     queued: Sequence[Queued] = ()
-    order = None
-    if occasion is not None and ended_well:
-        order = _affordable(connection, session, (turn.number, occasion, facts), watch)
-    if occasion is not None and order is not None:
+    review_job = None
+    if trigger is not None and ended_well:
+        review_job = _affordable(connection, session, (turn.number, trigger, facts), watch)
+    if trigger is not None and review_job is not None:
         others = reviews.unreviewed(connection, session, _BATCH) if folder is not None else []
-        order = msgspec.structs.replace(order, others=tuple(others))
-        queued = (put(connection, order, session.conversation_id, watch.clock),)
-        counted = after_review(counted, occasion.kinds)
+        review_job = msgspec.structs.replace(review_job, others=tuple(others))
+        queued = (put(connection, review_job, session.conversation_id, watch.clock),)
+        counted = after_review(counted, trigger.kinds)
         if folder is not None:
-            reviews.set_counters(connection, _folder_key(session), after_review(folder, occasion.kinds))
+            reviews.set_counters(connection, _folder_key(session), after_review(folder, trigger.kinds))
     runtime = msgspec.json.encode(watch.runtime).decode()
     reviews.set_counters(
         connection, session.conversation_id, msgspec.structs.replace(counted, runtime=runtime)
@@ -166,7 +166,7 @@ def count(
 
 def _written_at(calls: Sequence[TurnCall], kind: Kind) -> int:
     """Return the last step that wrote a lesson of this kind, or 0."""
-    steps = (one.step for one in calls if not one.error_kind and TAG_OF[kind] in tags_of(one.name))
+    steps = (call.step for call in calls if not call.error_kind and TAG_OF[kind] in tags_of(call.name))
     return max(steps, default=0)
 
 
@@ -181,8 +181,8 @@ def called_for(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]
     if "skill" in able and settings.steps and counted.steps >= settings.steps:
         kinds.add("skill")
         reasons.append("steps")
-    wanted: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in kinds)
-    return Occasion(wanted, tuple(reasons)) if wanted else None
+    chosen: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in kinds)
+    return Occasion(chosen, tuple(reasons)) if chosen else None
 
 
 def after_review(counted: Counters, kinds: Sequence[Kind]) -> Counters:

@@ -28,9 +28,9 @@ _DONE = {
 def review_message(kinds: Sequence[Kind], focus: str, allowed: Sequence[str]) -> str:
     """Return the one message that a review adds to the conversation; it begins with `TITLE`."""
     tasks = "".join(prompt(f"{kind}.md") for kind in kinds)
-    wanted = f"\nThe person asks to look above all at: {focus.strip()}\n" if focus.strip() else ""
+    focus_text = f"\nThe person asks to look above all at: {focus.strip()}\n" if focus.strip() else ""
     text = prompt("review.md")
-    for name, value in (("tasks", tasks), ("allowed", ", ".join(allowed)), ("focus", wanted)):
+    for name, value in (("tasks", tasks), ("allowed", ", ".join(allowed)), ("focus", focus_text)):
         text = text.replace(f"{{{name}}}", value)
     return text.strip()
 
@@ -55,13 +55,15 @@ def summary(rows: Sequence[LedgerRow]) -> str:
     for row in active:
         groups.setdefault(_part(row), []).append(row)
     parts = [f"{name}{_quotes(of_part)}" for name, of_part in groups.items()]
-    held = sum(row.state in ("inbox", "quarantined") for row in rows)
-    if held:
-        parts.append(f"{held:,} {'waits' if held == 1 else 'wait'} for you: whet review inbox")
+    inbox_count = sum(row.state in ("inbox", "quarantined") for row in rows)
+    if inbox_count:
+        parts.append(f"{inbox_count:,} {'waits' if inbox_count == 1 else 'wait'} for you: whet review inbox")
     refused = sum(row.state == "refused" for row in rows)
     if refused and not active:
         parts.append(
-            f"nothing saved, {refused} refused: whet review inbox" if not held else f"{refused} refused"
+            f"nothing saved, {refused} refused: whet review inbox"
+            if not inbox_count
+            else f"{refused} refused"
         )
     return f"{TITLE}: {' · '.join(parts)}" if parts else ""
 

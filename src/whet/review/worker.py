@@ -136,19 +136,19 @@ class ReviewWorker:
 
     async def _guarded(self, job: Job) -> ReviewFinished:
         """Run the job; every failure becomes one line and a next try, or the job's end."""
-        order: Order | None = None
+        review_job: Order | None = None
         try:
-            order = read_order(job.payload)
-            return await self._review(job, order)
+            review_job = read_order(job.payload)
+            return await self._review(job, review_job)
         except LeaseLost:
             raise
         except BudgetReached as error:
-            return await self._put_off(job, order, error)
+            return await self._put_off(job, review_job, error)
         except WhetError as error:
-            return await self._failed(job, order, error)
+            return await self._failed(job, review_job, error)
         except Exception as error:
             log.exception("review %s crashed", job.id)
-            return await self._failed(job, order, WhetError(f"{type(error).__name__}: {error}"))
+            return await self._failed(job, review_job, WhetError(f"{type(error).__name__}: {error}"))
 
     async def _review(self, job: Job, order: Order) -> ReviewFinished:
         parent = await self._database.read(lambda db: sessions.get(db, order.session_id))
@@ -173,10 +173,10 @@ class ReviewWorker:
         checks = self._checks
         if checks.look is not None and self._settings.probes:
             trusted, day = self._desk_of(fork.profile).changes.trusted_tools, self._clock.now().astimezone()
-            seen = await asyncio.to_thread(
+            confirmed = await asyncio.to_thread(
                 probe, self._database, job.id, trusted, checks.look, day.date().isoformat()
             )
-            log.info("review %s: %d facts were seen again", job.id, len(seen))
+            log.info("review %s: %d facts were seen again", job.id, len(confirmed))
         try:
             judge = checks.judge(order) if checks.judge is not None else None
         except ConfigError as error:
@@ -231,26 +231,26 @@ class ReviewWorker:
         """Activate all saved changes together with the job's completion, then write the files. `outcome`: the
         note on its end, and the rows that the judge rejects."""
         note, refused = how
-        now, child, desk = iso(self._clock.now()), fork.session.id, self._desk_of(fork.profile)
+        now, child, service = iso(self._clock.now()), fork.session.id, self._desk_of(fork.profile)
 
         def work(connection: apsw.Connection) -> tuple[list[LedgerRow], str]:
             if not jobs.complete(connection, job, self._clock):
                 raise LeaseLost
-            rows = desk.settle(connection, job.id, refused)
+            rows = service.settle(connection, job.id, refused)
             summary = wording.summary(rows)
             reviews.finish(connection, job.id, summary, note, now)
             sessions.end(connection, child, "completed", now)
             return rows, summary
 
         rows, summary = await self._write(work)
-        await desk.apply(rows)
-        held = tuple(row.id for row in rows if row.state in ("active", "inbox", "quarantined"))
+        await service.apply(rows)
+        saved_ids = tuple(row.id for row in rows if row.state in ("active", "inbox", "quarantined"))
         log.info("review %s: %s", job.id, summary or "nothing to save")
         return msgspec.structs.replace(
-            _about(job, order, "saved" if held else "nothing", note),
+            _about(job, order, "saved" if saved_ids else "nothing", note),
             review_session_id=child,
             summary=summary,
-            ledger_ids=held,
+            ledger_ids=saved_ids,
         )
 
     async def _put_off(self, job: Job, order: Order | None, error: BudgetReached) -> ReviewFinished:

@@ -72,12 +72,12 @@ class Contents:
         if mode is None:
             return _unreadable(seen, old)
         try:
-            found = self.read(path, seen, most_bytes, old)
+            known = self.read(path, seen, most_bytes, old)
         finally:
             lock(self._root_fd, path, mode)
-        if found is None or found.state.kind != "file":
-            return found
-        return Known(msgspec.structs.replace(found.state, mode=mode), None)
+        if known is None or known.state.kind != "file":
+            return known
+        return Known(msgspec.structs.replace(known.state, mode=mode), None)
 
     def flush(self) -> None:
         """Store the contents that were read. Durable on return."""
@@ -144,17 +144,17 @@ class Contents:
         if len(first) < _PART_BYTES:
             hash_ = hashlib.sha256(first).digest()
             return (hash_ if self._put(hash_, first) else None), len(first)
-        whole, size, piece = hashlib.sha256(), 0, first
+        hasher, size, piece = hashlib.sha256(), 0, first
         parts: list[bytes] = []
         while piece:
-            whole.update(piece)
+            hasher.update(piece)
             size += len(piece)
             part = hashlib.sha256(piece).digest()
             if not self._put(part, piece):
                 return None, size
             parts.append(part)
             piece = _read(handle, _PART_BYTES)
-        hash_ = whole.digest()
+        hash_ = hasher.digest()
         if len(parts) > 1:
             self._parts += [(hash_, number, part) for number, part in enumerate(parts)]
         return hash_, size
@@ -241,10 +241,10 @@ def _unreadable(seen: os.stat_result, old: Known | None) -> Known:
 
 def _read(handle: int, most: int) -> bytes:
     pieces: list[bytes] = []
-    left = most
-    while left and (piece := os.read(handle, left)):
+    bytes_left = most
+    while bytes_left and (piece := os.read(handle, bytes_left)):
         pieces.append(piece)
-        left -= len(piece)
+        bytes_left -= len(piece)
     return b"".join(pieces)
 
 

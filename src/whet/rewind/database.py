@@ -156,10 +156,10 @@ def advance(connection: apsw.Connection, changed: Iterable[tuple[str, Known]], g
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
-                *(os.fsencode(path), number, OPEN, one.state.kind, one.state.mode, one.state.size),
-                *(one.state.content, *_stamp_columns(one.stamp)),
+                *(os.fsencode(path), number, OPEN, known.state.kind, known.state.mode, known.state.size),
+                *(known.state.content, *_stamp_columns(known.stamp)),
             )
-            for path, one in changes
+            for path, known in changes
         ],
     )
     return number
@@ -190,30 +190,30 @@ def between(connection: apsw.Connection, first: int, last: int) -> set[str]:
     """Return the paths that differ between two versions."""
     if first == last:
         return set()
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT path FROM entries WHERE since > ?1 AND since <= ?2"
         " UNION SELECT path FROM entries WHERE until > ?1 AND until <= ?2",
         (first, last),
     )
-    paths = [os.fsdecode(path) for (path,) in found]
+    paths = [os.fsdecode(path) for (path,) in rows]
     return {path for path in paths if state_at(connection, path, first) != state_at(connection, path, last)}
 
 
 def below_now(connection: apsw.Connection, folder: str) -> list[str]:
     """Return the paths that are currently below a folder."""
     low = os.fsencode(folder) + b"/"
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT path FROM entries WHERE path > ? AND path < ? AND until = ?", (low, low[:-1] + b"0", OPEN)
     )
-    return [os.fsdecode(path) for (path,) in found]
+    return [os.fsdecode(path) for (path,) in rows]
 
 
 def left_out_now(connection: apsw.Connection) -> list[tuple[str, PathState]]:
     """Return the paths that exist now but are not recorded."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT path, kind, mode, size, content FROM entries WHERE until = ? AND kind = 'left_out'", (OPEN,)
     )
-    return [(os.fsdecode(row[0]), PathState(*row[1:])) for row in found]
+    return [(os.fsdecode(row[0]), PathState(*row[1:])) for row in rows]
 
 
 def begin_record(connection: apsw.Connection, new: Record, plan: bytes = b"") -> int:
@@ -246,8 +246,8 @@ def end_record(connection: apsw.Connection, number: int, after: int) -> int:
 
 def records(connection: apsw.Connection, session: str, first: int = 0) -> list[Record]:
     """Return a session's steps and rewinds from number `first` on, oldest first."""
-    found = connection.execute(f"{_RECORD} WHERE session = ? AND id >= ? ORDER BY id", (session, first))
-    return [Record(*row) for row in found]
+    rows = connection.execute(f"{_RECORD} WHERE session = ? AND id >= ? ORDER BY id", (session, first))
+    return [Record(*row) for row in rows]
 
 
 def sessions(connection: apsw.Connection) -> set[str]:
@@ -257,8 +257,8 @@ def sessions(connection: apsw.Connection) -> set[str]:
 
 def records_since(connection: apsw.Connection, first_version: int) -> list[Record]:
     """Return the records of all sessions that ended after a version."""
-    found = [Record(*row) for row in connection.execute(f"{_RECORD} ORDER BY id")]
-    return [one for one in found if one.after > first_version and one.after > one.before]
+    candidates = [Record(*row) for row in connection.execute(f"{_RECORD} ORDER BY id")]
+    return [record for record in candidates if record.after > first_version and record.after > record.before]
 
 
 def unfinished(connection: apsw.Connection) -> tuple[Record, bytes] | None:
@@ -268,9 +268,9 @@ def unfinished(connection: apsw.Connection) -> tuple[Record, bytes] | None:
     ).fetchone()
     if row is None:
         return None
-    found = connection.execute(f"{_RECORD} WHERE id = ?", (row[0],)).fetchone()
-    assert found is not None  # it was read in the same transaction
-    return Record(*found), row[1]
+    record_row = connection.execute(f"{_RECORD} WHERE id = ?", (row[0],)).fetchone()
+    assert record_row is not None  # it was read in the same transaction
+    return Record(*record_row), row[1]
 
 
 def has_blob(connection: apsw.Connection, hash_: bytes) -> bool:

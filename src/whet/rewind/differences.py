@@ -41,36 +41,36 @@ def differences(connection: apsw.Connection, records: Sequence[Record]) -> list[
         for path in database.between(connection, record.before, record.after):
             first = spans[path][0] if path in spans else record.before
             spans[path] = (first, record.after)
-    found: list[FileDiff] = []
+    diffs: list[FileDiff] = []
     for path in sorted(spans):
         first, last = spans[path]
         old = database.state_at(connection, path, first)
         new = database.state_at(connection, path, last)
         if old != new:
-            found.append(difference(connection, path, old, new))
-    return found
+            diffs.append(difference(connection, path, old, new))
+    return diffs
 
 
 def difference(
     connection: apsw.Connection, path: str, old: PathState | None, new: PathState | None
 ) -> FileDiff:
     """Return the difference between two states of a path."""
-    what: Literal["added", "removed", "changed"] = (
+    action: Literal["added", "removed", "changed"] = (
         "added" if old is None else "removed" if new is None else "changed"
     )
     name = shown(path)
     if note := _note(old, new):
-        return FileDiff(name, what, note=note)
+        return FileDiff(name, action, note=note)
     before, after = _text(connection, old), _text(connection, new)
     if before is None or after is None:
         size = f"{old.size if old else 0:,} → {new.size if new else 0:,} bytes"
-        return FileDiff(name, what, note=f"binary or large file, {size}")
+        return FileDiff(name, action, note=f"binary or large file, {size}")
     names = (f"a/{name}" if old else "/dev/null", f"b/{name}" if new else "/dev/null")
     lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
     body = lines[2:]
     return FileDiff(
         name,
-        what,
+        action,
         sum(line.startswith("+") for line in body),
         sum(line.startswith("-") for line in body),
         _mode_note(old, new),

@@ -49,10 +49,10 @@ def unlock(root_fd: int, path: str, bits: int) -> int | None:
     """
     try:
         with parent_of(root_fd, path) as (folder, name):
-            seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            mode = stat.S_IMODE(seen.st_mode)
-            is_plain = stat.S_ISREG(seen.st_mode) or stat.S_ISDIR(seen.st_mode)
-            if seen.st_uid != os.geteuid() or not is_plain or mode & bits == bits:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            mode = stat.S_IMODE(status.st_mode)
+            is_plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+            if status.st_uid != os.geteuid() or not is_plain or mode & bits == bits:
                 return None
             set_mode(folder, name, mode | bits)
             return mode

@@ -18,6 +18,6 @@ def forget_all_but(folder: Path, existing: Callable[[set[str]], set[str]], clock
     count = 0
     for path in sorted(folder.glob("*/files.db")):
         with locked(path.parent), closing(RecordFile.open_file(path, clock.now().isoformat(), 10.0)) as file:
-            there = file.read_now(database.sessions)
-            count += forget(file, there - existing(there))
+            recorded = file.read_now(database.sessions)
+            count += forget(file, recorded - existing(recorded))
     return count

@@ -106,7 +106,7 @@ class Looker:
         return self._found
 
     def _list(self, folder: str, *, is_new: bool = False) -> None:
-        known, found = self._tree.get(folder, {}), self._found
+        known_states, result = self._tree.get(folder, {}), self._found
         opens = open_folder if self._is_short else open_for_listing
         handle = opens(self._root_fd, folder)
         names: list[str] = []
@@ -117,32 +117,32 @@ class Looker:
                 for item in listing:
                     name = item.name
                     try:
-                        seen = item.stat(follow_symlinks=False)
+                        status = item.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         continue
                     names.append(name)
-                    old = known.get(name)
-                    if seen.st_mode & _KIND_BITS == _FOLDER_BITS:
-                        self._folder(joined(folder, name), seen, old, is_new=is_new)
+                    old = known_states.get(name)
+                    if status.st_mode & _KIND_BITS == _FOLDER_BITS:
+                        self._folder(joined(folder, name), status, old, is_new=is_new)
                         continue
-                    if seen.st_nlink > 1 and is_new:
-                        seen = self._linked(folder, handle, name, seen)
+                    if status.st_nlink > 1 and is_new:
+                        status = self._linked(folder, handle, name, status)
                     if old is None or old.stamp != (
-                        seen.st_size,
-                        seen.st_mtime_ns,
-                        seen.st_ctime_ns,
-                        seen.st_ino,
+                        status.st_size,
+                        status.st_mtime_ns,
+                        status.st_ctime_ns,
+                        status.st_ino,
                     ):
-                        self._changed(joined(folder, name), seen, old)
+                        self._changed(joined(folder, name), status, old)
         finally:
             os.close(handle)
-        found.paths += len(names)
-        if found.paths > self._most_paths:
+        result.paths += len(names)
+        if result.paths > self._most_paths:
             raise WorkspaceTooLarge(
                 f"this workspace has more than {self._most_paths:,} files and folders",
                 hint="start in a smaller folder, or raise rewind.max_files",
             )
-        for name in known.keys() - set(names):
+        for name in known_states.keys() - set(names):
             self._forget(joined(folder, name))
 
     def _linked(self, folder: str, handle: int, name: str, seen: os.stat_result) -> os.stat_result:
@@ -201,8 +201,8 @@ class Looker:
         old = self._tree.get(parent, {}).get(name)
         state = self._found.settled.get(folder)
         if state is not None and (old is None or old.state.kind != "folder"):
-            told = b"unreadable|" + oct(state.mode).encode()
-            self._found.settled[folder] = PathState("left_out", state.mode, 0, told)
+            reason = b"unreadable|" + oct(state.mode).encode()
+            self._found.settled[folder] = PathState("left_out", state.mode, 0, reason)
 
 
 def below(tree: Tree, folder: str) -> Iterator[str]:

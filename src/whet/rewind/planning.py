@@ -87,8 +87,8 @@ class Planner:
     def _others(self, records: Sequence[Record]) -> list[Record]:
         if not records:
             return []
-        found = database.records_since(self._db, min(record.before for record in records))
-        return [one for one in found if one.session not in self._family and one.kind == "step"]
+        recent = database.records_since(self._db, min(record.before for record in records))
+        return [other for other in recent if other.session not in self._family and other.kind == "step"]
 
     def _take_back(self, record: Record, path: str, *, is_shared: bool) -> None:
         if path in self._plan.conflicts:
@@ -188,7 +188,7 @@ def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:
         return None
     lines = base.splitlines(keepends=True)
     edits = sorted([*_edits(lines, mine), *_edits(lines, other)], key=lambda edit: (edit[0], edit[1]))
-    made: list[bytes] = []
+    result: list[bytes] = []
     at = 0
     last: tuple[int, int, list[bytes]] | None = None
     for edit in edits:
@@ -197,9 +197,9 @@ def merged(base: bytes, mine: bytes, other: bytes) -> bytes | None:
             continue  # both sides made the same change
         if last is not None and first <= last[1]:
             return None
-        made += [*lines[at:first], *text]
+        result += [*lines[at:first], *text]
         at, last = end, edit
-    return b"".join([*made, *lines[at:]])
+    return b"".join([*result, *lines[at:]])
 
 
 def _edits(lines: list[bytes], text: bytes) -> list[tuple[int, int, list[bytes]]]:

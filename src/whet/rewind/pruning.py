@@ -43,7 +43,7 @@ def forget(file: RecordFile, sessions: Collection[str]) -> int:
     The file is rewritten, so that none of it stays in the file. Call it while holding the workspace's
     lock.
     """
-    gone = sum(file.write_now(partial(_drop, where="session = ?", value=one)) for one in sessions)
+    gone = sum(file.write_now(partial(_drop, where="session = ?", value=session)) for session in sessions)
     if gone:
         file.write_now(_empty_if_unused)
         file.compact()

@@ -110,9 +110,9 @@ class Workspace:
     def left_out(self) -> list[Unrecorded]:
         """Return the paths that the last look left out."""
         if self._version < 0 or self._left_out[0] != self._version:
-            found = self.file.read_now(database.left_out_now)
-            named = [Unrecorded(shown(path), why_left_out(state), state.size) for path, state in found]
-            self._left_out = (self._version, named)
+            rows = self.file.read_now(database.left_out_now)
+            items = [Unrecorded(shown(path), why_left_out(state), state.size) for path, state in rows]
+            self._left_out = (self._version, items)
         return self._left_out[1]
 
     def known(self, path: str) -> Known | None:
@@ -140,18 +140,18 @@ class Workspace:
             raise NotFound(f"the workspace {self.root} can't be opened: {error.strerror}") from error
         looker = Looker(root_fd, self._tree, self._skipped, self.limits.paths, self._watch)
         try:
-            found = self._look(looker, short=short and is_known)
-            if not (found.to_read or found.settled or found.gone):
+            look = self._look(looker, short=short and is_known)
+            if not (look.to_read or look.settled or look.gone):
                 return self._version
             budget_bytes = self._budget()
             with closing(Contents(self.file, root_fd, began_ns, budget_bytes)) as contents:
-                seen = self._read(contents, found, budget_bytes)
+                states = self._read(contents, look, budget_bytes)
                 contents.flush()
         finally:
             for path, mode in reversed(looker.unlocked.items()):
                 lock(root_fd, path, mode)
             os.close(root_fd)
-        return self._store(seen, found.gone)
+        return self._store(states, look.gone)
 
     def _refresh(self) -> bool:
         """Load changes recorded by another process. Returns True if there were none."""
@@ -165,14 +165,14 @@ class Workspace:
         changed = self._watch.changed()
         if short and changed is not None and now_s - self._looked_s < _WHOLE_AFTER_S:
             try:
-                found = looker.look_in(changed, self._linked)
-                self._linked |= found.linked
-                return found
+                result = looker.look_in(changed, self._linked)
+                self._linked |= result.linked
+                return result
             except (LookIsShort, OSError):
                 looker.forget()  # a full look covers it
-        found = looker.look()
-        self._looked_s, self._linked = now_s, found.linked
-        return found
+        result = looker.look()
+        self._looked_s, self._linked = now_s, result.linked
+        return result
 
     def _budget(self) -> int:
         """Return how many bytes may be added. Old records are pruned first, and more of them if space is
@@ -188,16 +188,16 @@ class Workspace:
 
     def _read(self, contents: Contents, found: Look, budget_bytes: int) -> dict[str, Known]:
         """Read what may have changed. If there may not be room for all, small files come first."""
-        seen = {path: Known(state, None) for path, state in found.settled.items()}
+        states = {path: Known(state, None) for path, state in found.settled.items()}
         if sum(status.st_size for _, status in found.to_read) > budget_bytes:
             found.to_read.sort(key=lambda item: item[1].st_size)
         for path, status in found.to_read:
             state = contents.read(path, status, self.limits.file_bytes, self.known(path))
             if state is not None:
-                seen[path] = state
+                states[path] = state
             elif self.known(path) is not None:
                 found.gone.append(path)
-        return seen
+        return states
 
     def _store(self, seen: dict[str, Known], gone: Sequence[str]) -> int:
         changed: list[tuple[str, Known]] = []
@@ -255,9 +255,9 @@ def left_out_line(found: Sequence[Unrecorded]) -> str:
     if not found:
         return ""
     largest = sorted(found, key=lambda one: -one.size)
-    named = ", ".join(f"{one.path} ({one.why})" for one in largest[:_NAMED])
+    names = ", ".join(f"{one.path} ({one.why})" for one in largest[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return f"left out of what a rewind brings back: {named}{more}"
+    return f"left out of what a rewind brings back: {names}{more}"
 
 
 def _inside(root: str, home: str) -> frozenset[str]:

@@ -59,11 +59,11 @@ class Restorer:
             gone.sort(key=lambda one: (one.now is not None and one.now.kind == "folder", -_depth(one.path)))
             for change in gone:
                 self._try(change, self._remove)
-            made = sorted(
+            creations = sorted(
                 (one for one in todo if one.then is not None),
                 key=lambda one: (one.then is None or one.then.kind != "folder", _depth(one.path)),
             )
-            for change in made:
+            for change in creations:
                 self._try(change, self._make)
             self._sync()
             self._set_modes()
@@ -87,8 +87,8 @@ class Restorer:
             self._done.failed[change.path] = error.message
 
     def _is_due(self, change: Change) -> bool:
-        known = self._workspace.known(change.path)
-        state = known.state if known is not None else None
+        known_state = self._workspace.known(change.path)
+        state = known_state.state if known_state is not None else None
         if state == change.then:
             return False
         if state == change.now or _is_half_done(state, change):
@@ -98,7 +98,7 @@ class Restorer:
 
     def _clear(self, changes: Sequence[Change]) -> None:
         """Remove temporary files that an earlier, killed run left behind."""
-        for folder in {split(one.path)[0] for one in changes}:
+        for folder in {split(change.path)[0] for change in changes}:
             with contextlib.suppress(OSError):
                 handle = open_folder(self._root_fd, folder)
                 try:
@@ -125,12 +125,12 @@ class Restorer:
             self._entered.add(folder)
             with _opened(self._root_fd, above) as handle:
                 try:
-                    seen = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                    status = os.stat(name, dir_fd=handle, follow_symlinks=False)
                 except FileNotFoundError:
                     os.mkdir(name, 0o755, dir_fd=handle)
                     continue
-                mode = stat.S_IMODE(seen.st_mode)
-                if stat.S_ISDIR(seen.st_mode) and mode & _OWNER != _OWNER:
+                mode = stat.S_IMODE(status.st_mode)
+                if stat.S_ISDIR(status.st_mode) and mode & _OWNER != _OWNER:
                     set_mode(handle, name, mode | _OWNER)
                     self._modes.setdefault(folder, mode)
 
@@ -170,15 +170,15 @@ class Restorer:
 
     def _refuse_if_moved(self, folder: int, name: str, change: Change) -> None:
         """Raise WhetError if a file is not the one that the last look saw."""
-        known: Known | None = self._workspace.known(change.path)
-        if known is None or known.stamp is None or known.state.kind != "file":
+        expected: Known | None = self._workspace.known(change.path)
+        if expected is None or expected.stamp is None or expected.state.kind != "file":
             return
         try:
-            seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return
-        size, mtime_ns, _, inode = known.stamp  # restoring another name of the file changes its ctime
-        if (seen.st_size, seen.st_mtime_ns, seen.st_ino) != (size, mtime_ns, inode):
+        size, mtime_ns, _, inode = expected.stamp  # restoring another name of the file changes its ctime
+        if (status.st_size, status.st_mtime_ns, status.st_ino) != (size, mtime_ns, inode):
             raise WhetError("changed while the rewind was under way")
 
     def _write(self, folder: int, name: str, then: PathState) -> None:
@@ -207,8 +207,8 @@ class Restorer:
                 contextlib.suppress(FileNotFoundError, NotADirectoryError),
                 parent_of(self._root_fd, path) as (folder, name),
             ):
-                seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if stat.S_ISDIR(seen.st_mode) and stat.S_IMODE(seen.st_mode) != mode:
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) != mode:
                     set_mode(folder, name, mode)
 
     def _sync(self) -> None:

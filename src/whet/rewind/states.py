@@ -81,8 +81,8 @@ def mode_of(seen: os.stat_result) -> int:
 
 def left_out(why: str, seen: os.stat_result) -> PathState:
     """Return the state of a path that is not recorded. Later changes of it are still noticed."""
-    told = f"{why}|{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}"
-    return PathState("left_out", mode_of(seen), seen.st_size, os.fsencode(told))
+    text = f"{why}|{seen.st_ino}.{seen.st_size}.{seen.st_mtime_ns}"
+    return PathState("left_out", mode_of(seen), seen.st_size, os.fsencode(text))
 
 
 def why_left_out(state: PathState) -> str:

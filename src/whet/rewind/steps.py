@@ -57,15 +57,15 @@ def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
 
     def work(connection: apsw.Connection) -> list[tuple[str, int, int]]:
         paths = sorted(filter(is_work, database.between(connection, before, after)))
-        found: list[tuple[str, int, int]] = []
+        results: list[tuple[str, int, int]] = []
         for at, path in enumerate(paths[:_MOST_NAMED]):
             old, new = (database.state_at(connection, path, number) for number in (before, after))
             if at >= _MOST_COUNTED:
-                found.append((shown(path), 0, 0))
+                results.append((shown(path), 0, 0))
                 continue
-            one = difference(connection, path, old, new)
-            if one.note != "folder":
-                found.append((one.path, one.added, one.removed))
-        return found
+            diff = difference(connection, path, old, new)
+            if diff.note != "folder":
+                results.append((diff.path, diff.added, diff.removed))
+        return results
 
     return workspace.file.read_now(work)

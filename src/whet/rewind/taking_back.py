@@ -57,14 +57,14 @@ def changed_since(
         now = workspace.look(short=short)
 
     def work(connection: apsw.Connection) -> dict[tuple[int, int], list[str]]:
-        found: dict[tuple[int, int], list[str]] = {}
-        for one in database.records(connection, session):
-            if one.kind == "step" and (one.turn, one.step) in steps:
-                paths = filter(is_work, database.between(connection, one.after, now))
-                found[one.turn, one.step] = sorted(
-                    shown(path) for path in paths if not _is_folder(connection, path, (one.after, now))
+        files: dict[tuple[int, int], list[str]] = {}
+        for record in database.records(connection, session):
+            if record.kind == "step" and (record.turn, record.step) in steps:
+                paths = filter(is_work, database.between(connection, record.after, now))
+                files[record.turn, record.step] = sorted(
+                    shown(path) for path in paths if not _is_folder(connection, path, (record.after, now))
                 )
-        return found
+        return files
 
     return workspace.file.read_now(work)
 
@@ -86,8 +86,10 @@ def plan(
     """Return what undoing a session's records from number `first` on would do now."""
     with workspace.alone():
         finish_alone(workspace)
-        made = _plan(workspace, workspace.look(), _records(workspace, session, first), family, force=force)
-        return TakenBack(list(made.changes.values()), list(made.conflicts.values()), {})
+        rewind_plan = _plan(
+            workspace, workspace.look(), _records(workspace, session, first), family, force=force
+        )
+        return TakenBack(list(rewind_plan.changes.values()), list(rewind_plan.conflicts.values()), {})
 
 
 def take_back(
@@ -102,20 +104,20 @@ def take_back(
     with workspace.alone():
         finish_alone(workspace)
         before = workspace.look()
-        made = _plan(workspace, before, _records(workspace, new.session, first), family, force=force)
-        changes = list(made.changes.values())
+        rewind_plan = _plan(workspace, before, _records(workspace, new.session, first), family, force=force)
+        changes = list(rewind_plan.changes.values())
         if not changes:
-            return TakenBack([], list(made.conflicts.values()), {})
-        texts = [(hash_, *pack(text)) for hash_, text in made.texts.items()]
+            return TakenBack([], list(rewind_plan.conflicts.values()), {})
+        texts = [(hash_, *pack(text)) for hash_, text in rewind_plan.texts.items()]
         if texts:
             workspace.file.write_now(lambda db: database.put_blobs(db, texts))
-        begun = msgspec.structs.replace(new, kind="rewind", before=before, at_ms=workspace.clock.unix_ms())
+        started = msgspec.structs.replace(new, kind="rewind", before=before, at_ms=workspace.clock.unix_ms())
         journal = _Journal(
             [_Entry(os.fsencode(c.path), c.now, c.then) for c in changes], _modes(workspace, changes)
         )
-        number = workspace.note(begun, msgspec.msgpack.encode(journal))
+        number = workspace.note(started, msgspec.msgpack.encode(journal))
         failed = _carry_out(workspace, number, changes, dict(_decoded(journal)))
-        return TakenBack(changes, list(made.conflicts.values()), failed, number)
+        return TakenBack(changes, list(rewind_plan.conflicts.values()), failed, number)
 
 
 def _records(workspace: Workspace, session: str, first: int) -> list[Record]:
@@ -134,17 +136,17 @@ def _plan(
 def _modes(workspace: Workspace, changes: Sequence[Change]) -> list[tuple[bytes, int]]:
     """Return the final modes of the folders that must be opened for the work."""
     planned = {change.path: change for change in changes}
-    found: dict[str, int] = {}
+    modes: dict[str, int] = {}
     for change in changes:
         folder = change.path
         while folder := split(folder)[0]:
-            if folder in found:
+            if folder in modes:
                 break
-            known = workspace.known(folder)
-            state = planned[folder].then if folder in planned else known.state if known else None
+            known_state = workspace.known(folder)
+            state = planned[folder].then if folder in planned else known_state.state if known_state else None
             if state is not None and state.kind == "folder":
-                found[folder] = state.mode
-    return [(os.fsencode(path), mode) for path, mode in found.items() if mode & _OWNER != _OWNER]
+                modes[folder] = state.mode
+    return [(os.fsencode(path), mode) for path, mode in modes.items() if mode & _OWNER != _OWNER]
 
 
 def _decoded(journal: _Journal) -> list[tuple[str, int]]:
@@ -162,17 +164,17 @@ def _carry_out(
 
 def finish_alone(workspace: Workspace) -> TakenBack | None:
     """Like `finish`, for a caller that already holds `exclusive`."""
-    found = workspace.file.read_now(database.unfinished)
-    if found is None:
+    pending = workspace.file.read_now(database.unfinished)
+    if pending is None:
         return None
-    record, raw = found
+    record, raw = pending
     try:
         journal = from_values(msgspec.msgpack.decode(raw), _Journal)
     except msgspec.DecodeError as error:
         raise StoreCorrupt(
             "the plan of a rewind that was cut off can't be read", hint="whet doctor"
         ) from error
-    changes = [Change(os.fsdecode(one.path), one.now, one.then) for one in journal.entries]
+    changes = [Change(os.fsdecode(entry.path), entry.now, entry.then) for entry in journal.entries]
     workspace.look()
     failed = _carry_out(workspace, record.id, changes, dict(_decoded(journal)))
     return TakenBack(changes, [], failed, record.id)

@@ -99,19 +99,19 @@ class FolderWatch:
         """Return the changes since the last call, or None if everything must be looked at."""
         if self._fd < 0:
             return None
-        found = Changed(set(), set())
+        changes = Changed(set(), set())
         while True:
             try:
                 data = os.read(self._fd, _BUFFER_BYTES)
             except BlockingIOError:
-                return found
+                return changes
             except OSError:
                 return None
             at = 0
             while at < len(data):
                 number, mask, _, length = _EVENT.unpack_from(data, at)
                 at += _EVENT.size
-                if not self._take(found, number, mask, data[at : at + length]):
+                if not self._take(changes, number, mask, data[at : at + length]):
                     self.close()
                     return None
                 at += length
@@ -167,9 +167,9 @@ def _is_local(root: str) -> bool:
         device = os.stat(root).st_dev
         with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
             for line in file:
-                fields, _, rest = line.partition(" - ")
+                fields, _, tail = line.partition(" - ")
                 if fields.split()[2] == f"{os.major(device)}:{os.minor(device)}":
-                    return rest.split()[0] in _LOCAL
+                    return tail.split()[0] in _LOCAL
     except (OSError, IndexError):
         return False
     return False

@@ -44,10 +44,10 @@ class CommandBackend(msgspec.Struct, frozen=True):
 
 def read_backend(text: str) -> CommandBackend:
     """Read "local", "container IMAGE" or "ssh HOST [FOLDER]". Raises ConfigError."""
-    found = BACKEND.fullmatch(text)
-    if found is None:
+    match = BACKEND.fullmatch(text)
+    if match is None:
         raise ConfigError(f"sandbox.backend can't be {text!r}", hint=FORMS["backend"].allowed)
-    image, host, folder = found.groups(default="")
+    image, host, folder = match.groups(default="")
     if image:
         return CommandBackend("container", image)
     return CommandBackend("ssh", host, folder) if host else CommandBackend()
@@ -63,12 +63,12 @@ def wrapped(argv: Sequence[str], environment: Mapping[str, str], cwd: str, mark:
 
     `kill_line` ends the command by that mark. If the command is bash, sh is used on machines without bash.
     """
-    given = [f"{name}={value}" for name, value in environment.items()]
+    variables = [f"{name}={value}" for name, value in environment.items()]
     first = '"$(command -v bash || echo sh)"' if argv[0].endswith("/bash") else shlex.quote(argv[0])
     file = f'"{_NUMBER}{mark}"'
     return (
         f'g=$({_GROUP}); test "${{g:-0}}" != 0 || g=$$; cd {place_of(cwd)} && echo "$g" > {file} || exit 126;'
-        f" env {shlex.join(given)} {first} {shlex.join(argv[1:])}; code=$?; rm -f {file}; exit $code"
+        f" env {shlex.join(variables)} {first} {shlex.join(argv[1:])}; code=$?; rm -f {file}; exit $code"
     )
 
 
@@ -141,7 +141,7 @@ class SshLines:
         self._program = program
         self._host = host
         settings = ("BatchMode=yes", f"ControlPath={control}", *_NO_WAY_BACK)
-        self._options = [word for one in settings for word in ("-o", one)]
+        self._options = [word for setting in settings for word in ("-o", setting)]
 
     def start(self) -> list[str]:
         """Return the command line that opens the connection, which lasts until `stop`."""

@@ -23,50 +23,50 @@ def find_bubblewrap(workspace: Path) -> str | None:
 
 def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, home: Path) -> list[str]:
     """Return the command line up to the program that runs inside."""
-    made = [program, *_NAMESPACES, "--cap-drop", "ALL", "--hostname", "sandbox"]
+    arguments = [program, *_NAMESPACES, "--cap-drop", "ALL", "--hostname", "sandbox"]
     for name in sorted(os.listdir("/")):
         path = "/" + name
         if os.path.islink(path) and name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-            made += ["--symlink", os.readlink(path), path]
-    made += ["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var"]
-    made += ["--bind", str(scratch.tmp), "/tmp", "--bind", str(scratch.tmp), "/var/tmp"]
-    made += ["--bind", str(scratch.home), str(home)]
+            arguments += ["--symlink", os.readlink(path), path]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var"]
+    arguments += ["--bind", str(scratch.tmp), "/tmp", "--bind", str(scratch.tmp), "/var/tmp"]
+    arguments += ["--bind", str(scratch.home), str(home)]
     mounts = sorted(_mounts(policy), key=lambda one: one[0])
     for _, flag, path in mounts:
-        made += _mount(flag, path)
+        arguments += _mount(flag, path)
     anchors, protected = guarded(policy)
     # A path that disappears before the mount is skipped, and then guarded like a path that never existed.
     for path in anchors:
-        made += ["--bind-try", str(path), str(path)]
+        arguments += ["--bind-try", str(path), str(path)]
     for path in protected:
-        made += ["--ro-bind-try", str(path), str(path)]
+        arguments += ["--ro-bind-try", str(path), str(path)]
     for alias in policy.aliases:
         target = os.path.realpath(alias)
-        made += (
+        arguments += (
             [] if os.path.realpath(alias.parent) != str(alias.parent) else ["--symlink", target, str(alias)]
         )
     # Only now: grants inside a hidden folder had to be mounted there first.
     for path in (one for _, flag, one in mounts if flag == "hide" and one.is_dir()):
-        made += ["--remount-ro", str(path)]
+        arguments += ["--remount-ro", str(path)]
     # Without this, root inside could write kernel settings, and a process of the same user could write
     # another's memory.
-    return [*made, "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/", "--"]
+    return [*arguments, "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/", "--"]
 
 
 def _mounts(policy: SandboxPolicy) -> list[tuple[int, str, Path]]:
     """Return (depth, kind, path) of each mount. Outer paths are mounted first, hidden paths after the folders
     that hold them."""
-    found: list[tuple[int, str, Path]] = []
+    mounts: list[tuple[int, str, Path]] = []
     for path in policy.read:
-        found.append((2 * len(path.parts), "read", path))
+        mounts.append((2 * len(path.parts), "read", path))
     for path in (policy.workspace, *policy.write):
-        found.append((2 * len(path.parts), "write", path))
+        mounts.append((2 * len(path.parts), "write", path))
     granted = (policy.workspace, *policy.write, *policy.read)
     for path in policy.hidden():
-        if any(path.is_relative_to(one) for one in granted):
-            found.append((2 * len(path.parts) + 1, "hide", path))
-    writes = {path for _, kind, path in found if kind == "write"}
-    return [one for one in found if one[1] != "read" or one[2] not in writes]
+        if any(path.is_relative_to(grant) for grant in granted):
+            mounts.append((2 * len(path.parts) + 1, "hide", path))
+    writes = {path for _, kind, path in mounts if kind == "write"}
+    return [grant for grant in mounts if grant[1] != "read" or grant[2] not in writes]
 
 
 def _mount(kind: str, path: Path) -> list[str]:

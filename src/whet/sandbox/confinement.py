@@ -96,22 +96,22 @@ class Confinement:
                 tried.append(self._made(engine, policy, self._scratch(session_id)))
             return tried[-1]
 
-        found = self._probed(make)
+        status = self._probed(make)
         with self._lock:
             if tried and tried[-1].launcher_pid:
-                kept = self._jails.setdefault((session_id, policy), tried[-1])
-                if kept is not tried[-1]:
+                first = self._jails.setdefault((session_id, policy), tried[-1])
+                if first is not tried[-1]:
                     tried[-1].close()
-        return found
+        return status
 
     def _probed(self, own: Callable[[Engine], Jail] | None = None) -> EngineStatus:
         from whet.sandbox.engine import probe  # noqa: PLC0415  as above
 
-        found = probe(own=own)
+        status = probe(own=own)
         if not self._is_kept:
             self._is_kept = True
-            known.keep(self._settings.home, "" if found.holds else found.line)
-        return found
+            known.keep(self._settings.home, "" if status.holds else status.line)
+        return status
 
     def _scratch(self, session_id: str) -> Scratch:
         scratch = self._scratches.get(session_id)
@@ -122,22 +122,22 @@ class Confinement:
     @property
     def settled(self) -> EngineStatus | None:
         """The result of `command_status` if it is known without trying anything out, else None."""
-        here = self._settings.backend.kind == "local"
-        return self.status() if here and (self._is_kept or self._settings.mode == "off") else None
+        is_local = self._settings.backend.kind == "local"
+        return self.status() if is_local and (self._is_kept or self._settings.mode == "off") else None
 
     def open(self, whose: str, openings: Iterable[Opening]) -> None:
         """Add openings for the commands of `owner_id`, which is a session's id or a call's."""
         with self._lock:
-            kept = self._opened.get(whose, ())
-            self._opened[whose] = tuple(dict.fromkeys((*kept, *openings)))
+            existing = self._opened.get(whose, ())
+            self._opened[whose] = tuple(dict.fromkeys((*existing, *openings)))
 
     def open_call(self, session_id: str, call_id: str, openings: Iterable[Opening]) -> None:
         """Set the openings of one call. Openings of an earlier call with the same id are dropped."""
         with self._lock:
             self._denials.pop(call_id, None)
-            given = tuple(openings)
-            if given:
-                self._opened[_call_key(session_id, call_id)] = given
+            call_openings = tuple(openings)
+            if call_openings:
+                self._opened[_call_key(session_id, call_id)] = call_openings
             else:
                 self._opened.pop(_call_key(session_id, call_id), None)
 
@@ -148,15 +148,15 @@ class Confinement:
         return self._local(workspace, session_id, call_id)
 
     def _local(self, workspace: Path, session_id: str, call_id: str) -> SandboxPolicy:
-        wanted = self._openings(session_id, call_id)
-        return self._everyday(workspace).opened(one for one in wanted if one.kind != "run")
+        openings = self._openings(session_id, call_id)
+        return self._everyday(workspace).opened(opening for opening in openings if opening.kind != "run")
 
     def private(self, session_id: str) -> tuple[Path, ...]:
         """Return the session's own temporary folders, by the paths that its commands use."""
         with self._lock:
             scratch = self._scratches.get(session_id)
-        own = (scratch.root,) if scratch is not None else ()
-        return (*TEMPORARY, *own) if self.standing().engine.own_temporary else own
+        folders = (scratch.root,) if scratch is not None else ()
+        return (*TEMPORARY, *folders) if self.standing().engine.own_temporary else folders
 
     def place(self, workspace: Path, session_id: str = "", call_id: str = "") -> Jail | None:
         """Return the sandbox for a shell command: on this machine, or on the configured backend. None if it
@@ -169,7 +169,7 @@ class Confinement:
         if backend.kind == "local":
             return self.jail(workspace, session_id, call_id)
         if backend.kind == "container" and any(
-            one.kind == "run" for one in self._openings(session_id, call_id)
+            opening.kind == "run" for opening in self._openings(session_id, call_id)
         ):
             return None
         with self._lock:
@@ -186,7 +186,7 @@ class Confinement:
         """
         if self._settings.mode == "off":
             return None
-        if any(one.kind == "run" for one in self._openings(session_id, call_id)):
+        if any(opening.kind == "run" for opening in self._openings(session_id, call_id)):
             return None
         status = self.standing(workspace, session_id, call_id) if self.is_local else self.status()
         if not status.holds:
@@ -233,8 +233,8 @@ class Confinement:
 
         jail = self._made(status.engine, policy, scratch)
         try:
-            wanted = JailedCommand(argv, jail.environment(environment), everyday_policy.workspace)
-            code, printed = jail.run(wanted, limit_s)
+            command = JailedCommand(argv, jail.environment(environment), everyday_policy.workspace)
+            code, printed = jail.run(command, limit_s)
         except (OSError, ToolError):
             return None
         finally:
@@ -248,15 +248,17 @@ class Confinement:
         from whet.sandbox.denial import Denial, explain  # noqa: PLC0415  3 ms, and few commands meet the wall
 
         command, output, cwd = said
-        found = explain(jail.policy, command, output, cwd, jail.take_refused())
-        if found is not None:
-            if not jail.plan.engine.own_temporary and any(in_temporary(one.target) for one in found.openings):
-                found = Denial(f"{found.what}, but $TMPDIR is a folder of its own", found.openings)
+        denial = explain(jail.policy, command, output, cwd, jail.take_refused())
+        if denial is not None:
+            if not jail.plan.engine.own_temporary and any(
+                in_temporary(opening.target) for opening in denial.openings
+            ):
+                denial = Denial(f"{denial.what}, but $TMPDIR is a folder of its own", denial.openings)
             with self._lock:
-                self._denials[call_id] = found
+                self._denials[call_id] = denial
                 for old in list(self._denials)[:-_MOST_DENIALS]:
                     del self._denials[old]
-        return found
+        return denial
 
     def denied(self, call_id: str) -> Denial | None:
         """Return why the sandbox stopped a call and the openings that would allow it, or None."""
@@ -287,18 +289,21 @@ class Confinement:
         git = workspace / ".git"
         key = (workspace, git.is_dir(), git.is_file())
         with self._lock:
-            known = self._known.get(key)
-        if known is not None and time.monotonic() < known[0]:
-            return known[1]
-        made = everyday(workspace, self._settings.home, self._environment, self._settings.wishes)
+            cached = self._known.get(key)
+        if cached is not None and time.monotonic() < cached[0]:
+            return cached[1]
+        policy = everyday(workspace, self._settings.home, self._environment, self._settings.wishes)
         with self._lock:
-            self._known[key] = (time.monotonic() + _KNOWN_S, made)
-        return made
+            self._known[key] = (time.monotonic() + _KNOWN_S, policy)
+        return policy
 
     def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
         with self._lock:
-            found = (*self._opened.get(session_id, ()), *self._opened.get(_call_key(session_id, call_id), ()))
-        return tuple(sorted(set(found)))
+            openings = (
+                *self._opened.get(session_id, ()),
+                *self._opened.get(_call_key(session_id, call_id), ()),
+            )
+        return tuple(sorted(set(openings)))
 
     def _tidy(self) -> None:
         idle = [key for key, jail in self._jails.items() if not jail.is_busy]

@@ -61,7 +61,7 @@ class Denial(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """The line that the model and the person read after the command's own output."""
-        offer = " or ".join(f'"{one.words}"' for one in self.openings)
+        offer = " or ".join(f'"{opening.words}"' for opening in self.openings)
         return f"[the sandbox stopped this: {self.what}" + (f"; it would need {offer}]" if offer else "]")
 
 
@@ -74,17 +74,17 @@ def explain(
     """
     if refused:
         hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MOST]
-        return Denial("no network to " + ", ".join(one.target for one in hosts), hosts)
+        return Denial("no network to " + ", ".join(item.target for item in hosts), hosts)
     lines = output[-_SAID_CHARS:].splitlines()
     paths: dict[Opening, None] = {}
     for line in lines:
         for opening in _paths_refused(policy, line, cwd):
             paths[opening] = None
     if paths:
-        found = tuple(paths)[:_MOST]
-        offered = [opening for one in found if (opening := _offer(policy, one)) is not None]
-        what = "no permission to " + ", ".join(one.words for one in found)
-        return Denial(what, tuple(dict.fromkeys(offered)))
+        refused_openings = tuple(paths)[:_MOST]
+        offered = [opening for item in refused_openings if (opening := _offer(policy, item)) is not None]
+        reason = "no permission to " + ", ".join(item.words for item in refused_openings)
+        return Denial(reason, tuple(dict.fromkeys(offered)))
     return _network(policy, command, lines)
 
 
@@ -142,20 +142,20 @@ def _offer(policy: SandboxPolicy, wanted: Opening) -> Opening | None:
 
 
 def _network(policy: SandboxPolicy, command: str, lines: list[str]) -> Denial | None:
-    said = [line for line in lines if _NO_NETWORK.search(line)]
-    if not said:
+    failures = [line for line in lines if _NO_NETWORK.search(line)]
+    if not failures:
         return None
     hosts: dict[str, None] = {}
-    for text in (*said, command, *lines):
+    for text in (*failures, command, *lines):
         for pattern in (_HOST_AFTER, _HOST_IN_URL, _SCP):
             for match in pattern.finditer(text):
                 hosts[match.group(1).lower().rstrip(".")] = None
         if hosts and text == command:
             break
-    wanted = tuple(Opening("reach", host) for host in hosts if not _is_loopback(host))
-    new = tuple(one for one in wanted if not policy.allows(one))[:_MOST]
+    openings = tuple(Opening("reach", host) for host in hosts if not _is_loopback(host))
+    new = tuple(opening for opening in openings if not policy.allows(opening))[:_MOST]
     if new:
-        return Denial("no network to " + ", ".join(one.target for one in new), new)
+        return Denial("no network to " + ", ".join(opening.target for opening in new), new)
     return Denial("there is no network")
 
 
@@ -174,21 +174,21 @@ def needed(policy: SandboxPolicy, command: str, cwd: Path) -> tuple[Opening, ...
     Finds paths to read or write (`>` before a path means write) and hosts in addresses. The command may
     need more than it names.
     """
-    found: dict[Opening, None] = {}
+    openings: dict[Opening, None] = {}
     for match in _ABSOLUTE.finditer(command):
         path = Path(os.path.realpath(os.path.expanduser(match.group(1))))
         is_written = command[: match.start()].rstrip().endswith(">")
         granted = policy.may_write(path) if is_written else policy.may_read(path)
-        is_private = any(path.is_relative_to(one) for one in _PRIVATE)
+        is_private = any(path.is_relative_to(folder) for folder in _PRIVATE)
         if not granted and not is_private and not command[: match.start()].endswith((":/", ":")):
             offer = _offer(policy, Opening("write" if is_written else "read", str(path)))
-            found |= {offer: None} if offer is not None else {}
+            openings |= {offer: None} if offer is not None else {}
     for pattern in (_HOST_IN_URL, _SCP):
         for match in pattern.finditer(command):
             opening = Opening("reach", match.group(1).lower())
             if not policy.allows(opening) and not _is_loopback(opening.target):
-                found[opening] = None
-    return tuple(found)
+                openings[opening] = None
+    return tuple(openings)
 
 
 _PRIVATE = (*TEMPORARY, Path("/dev"), Path("/proc"))

@@ -47,7 +47,7 @@ class ElsewhereJail(Jail):
     @property
     def is_busy(self) -> bool:
         """Whether one of its commands is still running."""
-        self._running = [one for one in self._running if one.poll() is None]
+        self._running = [process for process in self._running if process.poll() is None]
         return bool(self._running)
 
     def environment(self, source: Mapping[str, str]) -> dict[str, str]:
@@ -73,10 +73,10 @@ class ElsewhereJail(Jail):
         return started
 
     def _end_all(self) -> None:
-        for one in self._running:
-            if one.poll() is None:
-                one.kill()
-                one.wait()
+        for process in self._running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
 class ContainerJail(ElsewhereJail):
@@ -92,10 +92,10 @@ class ContainerJail(ElsewhereJail):
         if self._container is not None and self._container.poll() is None:
             return
         self._links.separate(whole=True)
-        write, read = self.plan.policy.write, self.plan.policy.read
+        write, read_only = self.plan.policy.write, self.plan.policy.read
         with tempfile.TemporaryFile() as errors:
             started = subprocess.Popen(
-                self._lines.start(self.plan.policy, write, read),
+                self._lines.start(self.plan.policy, write, read_only),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -288,5 +288,5 @@ def container_program(image: str) -> tuple[str, str]:
 def _last(said: bytes) -> str:
     """Return the last line of an error message, ignoring Docker's pointer to its help page."""
     lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    told = [line for line in lines if not re.search(r"'docker .*--help'", line)]
-    return (told or ["it ended without a word"])[-1].strip()
+    useful = [line for line in lines if not re.search(r"'docker .*--help'", line)]
+    return (useful or ["it ended without a word"])[-1].strip()

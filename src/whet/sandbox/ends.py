@@ -48,8 +48,8 @@ class CommandEnds:
         if not self._left or self._has_left():
             return
         with self._lock:
-            left, self._left = self._left, []
-        for before in left:
+            records, self._left = self._left, []
+        for before in records:
             changed = self._restored(before)
             self._guard.forget(before)
             with self._lock:
@@ -66,5 +66,5 @@ class CommandEnds:
                     return
 
     def _restored(self, before: Before) -> list[Path]:
-        looked = self._guard.look()
-        return self._guard.restore(before, self._holding.mounts(looked), looked)
+        states = self._guard.look()
+        return self._guard.restore(before, self._holding.mounts(states), states)

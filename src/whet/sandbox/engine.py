@@ -86,8 +86,8 @@ def works(engine: Engine) -> str:
     scratch = Scratch()
     try:
         with tempfile.TemporaryDirectory(prefix="whet-probe-") as folder:
-            place = Path(folder).resolve()
-            policy = everyday(place, place / "none", os.environ)
+            workspace = Path(folder).resolve()
+            policy = everyday(workspace, workspace / "none", os.environ)
             jail = Jail(JailPlan(engine, policy, scratch, Path(os.path.expanduser("~")).resolve()))
             try:
                 return _tried(jail)

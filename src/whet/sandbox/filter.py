@@ -226,8 +226,8 @@ def _watch_files(program: _Program, which: int) -> None:
         program.refuse_call(pair[which], _EPERM)
     for argument, pair in _OF_OTHERS:
         program.refuse_bits(pair[which], argument, 0xFFFFFFFF)
-    for whose, pair in _OF_A_USER:
-        program.refuse_values(pair[which], 0, (whose,))
+    for scope, pair in _OF_A_USER:
+        program.refuse_values(pair[which], 0, (scope,))
 
 
 class _Program:

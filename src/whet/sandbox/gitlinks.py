@@ -33,38 +33,42 @@ class Entered:
         like bare repositories.
         """
         folders = _folders(top)
-        found = dict.fromkeys((*_second_trees(git_folder(top)), *filter(_is_bare, (top, *folders))))
-        own = [one for one in folders if os.path.lexists(one + "/.git")][:_MOST_REPOSITORIES]
-        waiting = [(tree, 0) for tree in (*own, top)]
-        found |= dict.fromkeys(git_folder(tree) for tree, _ in waiting[:-1])
-        while waiting and len(found) < _MOST_REPOSITORIES:
-            tree, depth = waiting.pop()
+        git_folders = dict.fromkeys((*_second_trees(git_folder(top)), *filter(_is_bare, (top, *folders))))
+        subtrees = [folder for folder in folders if os.path.lexists(folder + "/.git")][:_MOST_REPOSITORIES]
+        pending = [(tree, 0) for tree in (*subtrees, top)]
+        git_folders |= dict.fromkeys(git_folder(tree) for tree, _ in pending[:-1])
+        while pending and len(git_folders) < _MOST_REPOSITORIES:
+            tree, depth = pending.pop()
             for name in self._links(git_folder(tree)):
                 below = os.path.join(tree, name)
-                if (git := git_folder(below)) not in found:
-                    found[git] = None
-                    waiting.extend([(below, depth + 1)] if depth < _MOST_DEEP else ())
-        return list(found)
+                if (git := git_folder(below)) not in git_folders:
+                    git_folders[git] = None
+                    pending.extend([(below, depth + 1)] if depth < _MOST_DEEP else ())
+        return list(git_folders)
 
     def _links(self, git: str) -> list[str]:
         index = git + "/index"
         try:
             state = os.stat(index)
             stamp = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size)
-            known = self._known.get(index)
-            if known is None or known[0] != stamp:
+            cached = self._known.get(index)
+            if cached is None or cached[0] != stamp:
                 data = read_regular(index, _MOST_BYTES) if state.st_size <= _MOST_BYTES else b""
-                known = self._known[index] = (stamp, list(gitlinks(data)))
+                cached = self._known[index] = (stamp, list(gitlinks(data)))
         except (OSError, ValueError, struct.error):
             return []
-        return known[1]
+        return cached[1]
 
 
 def _folders(top: str) -> list[str]:
     """Return the direct subfolders. Editors query git for each of them, and people change into them."""
     try:
         with os.scandir(top) as entries:
-            names = [one.path for one in entries if one.is_dir(follow_symlinks=False) and one.name != ".git"]
+            names = [
+                entry.path
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and entry.name != ".git"
+            ]
     except OSError:
         return []
     return sorted(names)
@@ -94,8 +98,8 @@ def git_folder(tree: str) -> str:
     if os.path.islink(git):
         return os.path.realpath(git)
     try:
-        said = read_regular_text(git, _MOST_POINTER_BYTES)
-        return os.path.normpath(os.path.join(tree, said.partition("gitdir:")[2].strip()))
+        pointer = read_regular_text(git, _MOST_POINTER_BYTES)
+        return os.path.normpath(os.path.join(tree, pointer.partition("gitdir:")[2].strip()))
     except (OSError, ValueError):
         return git
 

@@ -72,13 +72,13 @@ Looked = Mapping[str, os.stat_result]
 
 def look(paths: Iterable[str]) -> Looked:
     """Return the states of the paths that exist. Links are not followed."""
-    found: dict[str, os.stat_result] = {}
+    states: dict[str, os.stat_result] = {}
     for path in paths:
         try:
-            found[path] = os.lstat(path)
+            states[path] = os.lstat(path)
         except OSError:
             continue
-    return found
+    return states
 
 
 class Before(msgspec.Struct, eq=False):
@@ -110,7 +110,10 @@ class Guard:
     def __init__(self, policy: SandboxPolicy, aside: Path) -> None:
         self._git_of = {name: _git_above(name) for name in map(str, policy.protected_paths())}
         self._trees = tuple(
-            map(str, (policy.workspace, *(one.parent for one in policy.write if one.name == ".git")))
+            map(
+                str,
+                (policy.workspace, *(granted.parent for granted in policy.write if granted.name == ".git")),
+            )
         )
         self._roots = tuple(map(str, (policy.workspace, *policy.write)))
         self._entered = Entered()
@@ -139,16 +142,16 @@ class Guard:
         """Record the state of the names before a command."""
         with _lock:
             looked = self.look()
-            found: dict[str, Shape] = {}
+            shapes: dict[str, Shape] = {}
             for git in _leading_elsewhere(self._git_of.values(), looked):
-                found[git] = self._shape(git)  # a second working tree's pointer file, or a link
+                shapes[git] = self._shape(git)  # a second working tree's pointer file, or a link
             for path in self._git_of:
-                found[path] = self._shape(path) if path in looked else None
+                shapes[path] = self._shape(path) if path in looked else None
             for path, is_there in self._below().items():
-                found[path] = self._shape(path) if is_there else None
-            made = Before(found, looked, shared=self._shared & found.keys())
-            _running.append(made)
-            return made
+                shapes[path] = self._shape(path) if is_there else None
+            new_record = Before(shapes, looked, shared=self._shared & shapes.keys())
+            _running.append(new_record)
+            return new_record
 
     def restore(self, was: Before, mounts: Collection[str], looked: Looked | None = None) -> list[Path]:
         """Restore the names, except those that a mount has protected all the time. Returns the names that the
@@ -191,24 +194,26 @@ class Guard:
         now = self._shape(path, most) if state is not None else {}
         if now is shape:
             return False
-        other = [name for name, held in now.items() if held != shape.get(name)]
+        other = [name for name, file in now.items() if file != shape.get(name)]
         for name in sorted(other, key=len):
-            one, was = os.path.join(path, name) if name else path, shape.get(name)
+            full_path, was = os.path.join(path, name) if name else path, shape.get(name)
             is_folder = was is not None and stat.S_ISDIR(was.mode) and stat.S_ISDIR(now[name].mode)
-            if not is_folder and os.path.lexists(one):
-                self._move(one)
-        missing = {name: held for name, held in shape.items() if now.get(name) != held}
+            if not is_folder and os.path.lexists(full_path):
+                self._move(full_path)
+        missing = {name: file for name, file in shape.items() if now.get(name) != file}
         self._put(path, missing)
         return bool(other or missing)
 
     def _below(self) -> dict[str, bool]:
         """Return the names in the nested repositories that outside programs enter by themselves, and whether
         each exists."""
-        found = (git for tree in self._trees for git in self._entered.repositories(tree))
+        git_folders = (git for tree in self._trees for git in self._entered.repositories(tree))
         # A pointer file names a working tree's repository. Repositories outside the workspace are not ours to
         # restore.
         inside = [
-            git for git in dict.fromkeys(found) if any(f"{git}/".startswith(f"{one}/") for one in self._roots)
+            git
+            for git in dict.fromkeys(git_folders)
+            if any(f"{git}/".startswith(f"{root}/") for root in self._roots)
         ]
         names = [os.path.join(git, name) for git in inside for name in GIT_RUNS]
         looked = look(names)
@@ -218,42 +223,46 @@ class Guard:
         """Move aside files created under a name, except those that a fresh repository has."""
         if not os.path.lexists(path):
             return []
-        one, made = Path(path), [path]
-        if one.name == "hooks" and _is_plain_folder(one):
-            made = [str(hook) for hook in one.iterdir() if not hook.name.endswith(".sample")]
-        elif _is_own(one) if one.name == "commondir" else "config" in one.name and _is_plain_config(one):
-            made = []
-        for each in made:
-            self._move(each)
-        return made
+        target, new_paths = Path(path), [path]
+        if target.name == "hooks" and _is_plain_folder(target):
+            new_paths = [str(hook) for hook in target.iterdir() if not hook.name.endswith(".sample")]
+        elif (
+            _is_own(target)
+            if target.name == "commondir"
+            else "config" in target.name and _is_plain_config(target)
+        ):
+            new_paths = []
+        for new_path in new_paths:
+            self._move(new_path)
+        return new_paths
 
     def _shape(self, path: str, most: int = _MOST_FILES) -> dict[str, Held]:
-        found: dict[str, Held] = {}
-        left = _MOST_BYTES
+        files: dict[str, Held] = {}
+        bytes_left = _MOST_BYTES
         with contextlib.suppress(OSError), parent_of(path, self._root(path)) as (above, last):
             stamps = flat(above, last)
-            known = self._flat.get(path)
-            if stamps and known is not None and known[0] == stamps and len(known[1]) < most:
-                return known[1]
+            cached = self._flat.get(path)
+            if stamps and cached is not None and cached[0] == stamps and len(cached[1]) < most:
+                return cached[1]
             for name, folder, entry, state in walk(above, last):
                 try:
-                    held = self._held(f"{path}/{name}" if name else path, (folder, entry), state, left)
+                    file = self._held(f"{path}/{name}" if name else path, (folder, entry), state, bytes_left)
                 except OSError:
                     continue
-                left -= len(held.data or b"")
-                found[name] = held
+                bytes_left -= len(file.data or b"")
+                files[name] = file
                 if state.st_nlink > 1 and stat.S_ISREG(state.st_mode):
                     self._shared.add(path)
-                if len(found) >= most:
+                if len(files) >= most:
                     break
-            if stamps and len(found) == len(stamps):  # everything in it could be read
-                self._flat[path] = (stamps, found)
-        return found
+            if stamps and len(files) == len(stamps):  # everything in it could be read
+                self._flat[path] = (stamps, files)
+        return files
 
     def _root(self, path: str) -> str:
         """Return the outermost writable folder around a path, which commands can't replace."""
         if path not in self._root_of:
-            around = (one for one in self._roots if path.startswith(one + "/"))
+            around = (root for root in self._roots if path.startswith(root + "/"))
             self._root_of[path] = min(around, key=len, default=os.path.dirname(path))
         return self._root_of[path]
 
@@ -261,33 +270,36 @@ class Guard:
         """Return the recorded form of a file. A file with an unchanged stamp is not read again: programs
         can't set the change time."""
         stamp = stamp_of(state)
-        known = self._known.get(path)
-        if known is not None and known[0] == stamp:
-            return known[1]
+        cached = self._known.get(path)
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
         data = content(*place, state.st_mode, most) if state.st_size <= most else None
         is_whole = data is not None or not stat.S_ISREG(state.st_mode)
-        held = Held(state.st_mode, data, () if is_whole else stamp)
-        self._known[path] = (stamp, held)
-        return held
+        file = Held(state.st_mode, data, () if is_whole else stamp)
+        self._known[path] = (stamp, file)
+        return file
 
     def _move(self, path: str) -> None:
         self._aside.mkdir(parents=True, exist_ok=True, mode=0o700)
-        made = tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=self._aside)
+        folder_aside = tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=self._aside)
         with contextlib.suppress(OSError), parent_of(path, self._root(path)) as (folder, name):
-            held = f"/proc/self/fd/{folder}/{name}"
+            source = f"/proc/self/fd/{folder}/{name}"
             try:
-                shutil.move(held, os.path.join(made, name))
+                shutil.move(source, os.path.join(folder_aside, name))
             except OSError:
-                shutil.rmtree(held) if _is_plain_folder(Path(held)) else os.unlink(held)
+                shutil.rmtree(source) if _is_plain_folder(Path(source)) else os.unlink(source)
 
     def _put(self, path: str, shape: Mapping[str, Held]) -> None:
         """Write the recorded files of a name."""
-        for name, held in shape.items():
-            one = os.path.join(path, name) if name else path
-            if held.stamp:
+        for name, file in shape.items():
+            full_path = os.path.join(path, name) if name else path
+            if file.stamp:
                 continue
-            with contextlib.suppress(OSError), parent_of(one, self._root(one), make=True) as (folder, last):
-                put(folder, last, held.mode, held.data)
+            with (
+                contextlib.suppress(OSError),
+                parent_of(full_path, self._root(full_path), make=True) as (folder, last),
+            ):
+                put(folder, last, file.mode, file.data)
 
 
 def _is_same_file(path: str, before: Looked, now: Looked) -> bool:
@@ -335,8 +347,8 @@ def _is_plain_config(path: Path) -> bool:
         if (match := _SECTION.match(line)) is not None:
             section = match.group(1).lower()
         elif not _is_plain_line(line, section):
-            named = re.match(r"\s*worktree\s*=\s*(\S+)\s*$", line) if section == "core" else None
-            if named is None or not _is_submodules(path, named[1]):
+            worktree = re.match(r"\s*worktree\s*=\s*(\S+)\s*$", line) if section == "core" else None
+            if worktree is None or not _is_submodules(path, worktree[1]):
                 return False
     return True
 

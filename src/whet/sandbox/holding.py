@@ -44,11 +44,11 @@ class Holding:
         stamps = {
             path: (state.st_ino, state.st_ctime_ns) for path, state in looked.items() if path in self._marks
         }
-        before, found = self._looked
+        before, covered = self._looked
         if stamps != before:
-            found = self._read() if self._has_mounts else frozenset[str]()
-            self._looked = (stamps, found)
-        return found
+            covered = self._read() if self._has_mounts else frozenset[str]()
+            self._looked = (stamps, covered)
+        return covered
 
     def has_news(self, mounts: frozenset[str]) -> bool:
         """Whether a name has appeared since the launcher started, or lost its mount. `mounts` must be

@@ -40,15 +40,15 @@ _NPM_REGISTRY = late_pattern(r"^(?:@[^:=]+:)?registry\s*=\s*(\S+)", re.MULTILINE
 
 def named_hosts(names: Iterable[str], environment: Mapping[str, str]) -> tuple[str, ...]:
     """Expand the presets code-hosts and package-indexes in a list of host names."""
-    found: list[str] = []
+    hosts: list[str] = []
     for name in names:
         if name == "code-hosts":
-            found += CODE_HOSTS
+            hosts += CODE_HOSTS
         elif name == "package-indexes":
-            found += package_indexes(environment)
+            hosts += package_indexes(environment)
         else:
-            found.append(name.lower())
-    return tuple(dict.fromkeys(found))
+            hosts.append(name.lower())
+    return tuple(dict.fromkeys(hosts))
 
 
 def index_settings(environment: Mapping[str, str]) -> dict[str, str]:

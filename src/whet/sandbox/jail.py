@@ -118,9 +118,9 @@ class Jail:
         """Return the hosts that the proxy refused since the last call."""
         if self._proxy is None:
             return []
-        taken = list(self._proxy.refused)
-        del self._proxy.refused[: len(taken)]
-        return taken
+        hosts = list(self._proxy.refused)
+        del self._proxy.refused[: len(hosts)]
+        return hosts
 
     def open(self) -> None:
         """Start the launcher unless it is running. Raises ToolError if it can't be started."""
@@ -135,17 +135,17 @@ class Jail:
         If `more` is a descriptor, the command inherits it and gets its number as an additional last
         argument. Raises OSError as Popen does, and ToolError if the sandbox can't be started.
         """
-        given = handles if more < 0 else (*handles, more)
+        descriptors = handles if more < 0 else (*handles, more)
         if self.plan.engine.name == "seatbelt":
             self._links.separate(whole=True)
-            return _under_sandbox_exec(self.plan, command, given)
+            return _under_sandbox_exec(self.plan, command, descriptors)
         with self._lock:
             self._ends.settle()
             self._links.separate(whole=False)
             before = self._guard.record()
             try:
                 before.mounted = self._renewed(before.looked)
-                started = self._started(command, given)
+                started = self._started(command, descriptors)
             except BaseException:
                 self._guard.forget(before)
                 raise
@@ -188,8 +188,8 @@ class Jail:
             with contextlib.suppress(OSError):
                 os.killpg(started.pid, signal.SIGKILL)
             printed.seek(0)
-            said = printed.read(_RUN_CAP_BYTES).decode("utf-8", "replace")
-            return (128 - code if code < 0 else code), said
+            output = printed.read(_RUN_CAP_BYTES).decode("utf-8", "replace")
+            return (128 - code if code < 0 else code), output
 
     def close(self) -> None:
         """End the launcher and every command in it."""
@@ -227,12 +227,14 @@ class Jail:
         received it."""
         assert self._control is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        whole = _framed(command)
+        message = _framed(command)
         try:
             with theirs:
-                sent = socket.send_fds(self._control, [whole], [*handles[:3], theirs.fileno(), *handles[3:]])
-                if sent < len(whole):  # otherwise it has everything, and may already have started and ended
-                    self._control.sendall(whole[sent:])
+                sent = socket.send_fds(
+                    self._control, [message], [*handles[:3], theirs.fileno(), *handles[3:]]
+                )
+                if sent < len(message):  # otherwise it has everything, and may already have started and ended
+                    self._control.sendall(message[sent:])
             return ours
         except BaseException:
             ours.close()
@@ -240,11 +242,11 @@ class Jail:
 
     def _open(self) -> None:
         self._links.separate(whole=True)
-        said, why, left = b"", b"", _STARTS
+        report, why, starts_left = b"", b"", _STARTS
         # a path that disappears while it is mounted ends bubblewrap before it reports anything
-        while not said and left:
-            (said, why), left = self._begun(), left - 1
-        if said != b"+":
+        while not report and starts_left:
+            (report, why), starts_left = self._begun(), starts_left - 1
+        if report != b"+":
             raise ToolError(
                 f"the sandbox can't be started: {why.decode(errors='replace').strip()}",
                 hint="whet sandbox status",
@@ -262,26 +264,26 @@ class Jail:
             self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
         try:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
-            said, handles = receive_descriptors(ours, 1024, 2)
+            report, handles = receive_descriptors(ours, 1024, 2)
             if handles:
                 self._inside = inside = _pid_of(handles[0])
                 self._inside_fd = handles[0]
             if handles[1:]:
                 self._proxy = Proxy(socket.socket(fileno=handles[1]), self.policy.hosts)
         except TimeoutError as error:
-            said = b"!" + str(error).encode()
+            report = b"!" + str(error).encode()
         except OSError:
-            said = b""  # it ended before it read the setup; its error output says why
-        if said != b"+":
-            why = said[1:] or _last_words(self._launcher)
+            report = b""  # it ended before it read the setup; its error output says why
+        if report != b"+":
+            why = report[1:] or _last_words(self._launcher)
             ours.close()
             self._shut()
-            return said, why
+            return report, why
         ours.settimeout(None)
         self._control = ours
         self._state = os.open(f"/proc/{inside}/stat", os.O_RDONLY | os.O_CLOEXEC)
         self._holding.started(inside)
-        return said, b""
+        return report, b""
 
     def _renewed(self, looked: Looked) -> frozenset[str]:
         """Start the launcher if it is not running, and restart it if names have changed and no command is
@@ -412,27 +414,27 @@ def _answered(ours: socket.socket, command: JailedCommand, is_stopped: Callable[
     Raises OSError if the command can't be run, and ToolError if the launcher ends or stops first. The
     command may have caused that, so it is not run again.
     """
-    said, handles = b"", list[int]()
+    answer, handles = b"", list[int]()
     ours.settimeout(_LOOK_S)
     deadline = time.monotonic() + _ANSWER_S
-    while not said:
+    while not answer:
         try:
-            said, handles = receive_descriptors(ours, 64, 1)
+            answer, handles = receive_descriptors(ours, 64, 1)
         except TimeoutError:
             if not is_stopped() and time.monotonic() < deadline:
                 continue
-        if not said:
+        if not answer:
             raise ToolError(
                 "the sandbox ended as the command began; whether it ran is not known",
                 hint="look what it did before you run it again",
             )
     ours.settimeout(None)
-    if said.startswith(b"P") and handles:
+    if answer.startswith(b"P") and handles:
         pid = _pid_of(handles[0])
         with contextlib.suppress(OSError):  # ended meanwhile: the command's end reports that
             ours.send(b"+")
         return JailedProcess(ours, pid, handles[0])
-    number = int(said[1:] or b"5")
+    number = int(answer[1:] or b"5")
     raise OSError(number, os.strerror(number), str(command.argv[0]))
 
 
@@ -440,9 +442,9 @@ def _pid_of(pidfd: int) -> int:
     """Return the outside process id of a process. Its id in the launcher's namespace differs."""
     handle = os.open(f"/proc/self/fdinfo/{pidfd}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        said = os.read(handle, 4096)
+        info = os.read(handle, 4096)
     finally:
         os.close(handle)
-    if (found := _PID.search(said)) is not None:
-        return int(found[1])
+    if (match := _PID.search(info)) is not None:
+        return int(match[1])
     raise ToolError("the kernel does not say which process a descriptor is")

@@ -65,8 +65,8 @@ def landlock_rules(
     granted: dict[str, int] = {}
 
     def grant(path: Path, rights: int) -> None:
-        for each, fitting in _carved(str(path), rights, hidden, above):
-            granted[each] = granted.get(each, 0) | (fitting & every)
+        for granted_path, fitting in _carved(str(path), rights, hidden, above):
+            granted[granted_path] = granted.get(granted_path, 0) | (fitting & every)
 
     for path in policy.read:
         grant(path, _READING)

@@ -68,13 +68,15 @@ def syscall(name: str, *arguments: Any) -> int:
 
 def prctl(option: int, *values: Any) -> int:
     """Call prctl on this process."""
-    padded = [ctypes.c_ulong(one) if isinstance(one, int) else one for one in (*values, 0, 0, 0, 0)[:4]]
+    padded = [
+        ctypes.c_ulong(value) if isinstance(value, int) else value for value in (*values, 0, 0, 0, 0)[:4]
+    ]
     return check(LIBC.prctl(option, *padded), f"prctl {option}")
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: bytes | None = None) -> None:
     """Mount a file system, or change a mount."""
-    arguments = [one.encode() if one is not None else None for one in (source, target, kind)]
+    arguments = [text.encode() if text is not None else None for text in (source, target, kind)]
     check(LIBC.mount(*arguments, ctypes.c_ulong(flags), options), f"mount {target}")
 
 
@@ -181,10 +183,12 @@ def filter_calls(program: bytes, listen: int = 0) -> int:
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
-    whole = Program(len(program) // 8, ctypes.addressof(code))
+    filter_program = Program(len(program) // 8, ctypes.addressof(code))
     if listen:
-        return check(LIBC.syscall(ctypes.c_long(listen), 1, ctypes.c_uint(8), ctypes.byref(whole)), "seccomp")
-    return prctl(PR_SET_SECCOMP, 2, ctypes.byref(whole))
+        return check(
+            LIBC.syscall(ctypes.c_long(listen), 1, ctypes.c_uint(8), ctypes.byref(filter_program)), "seccomp"
+        )
+    return prctl(PR_SET_SECCOMP, 2, ctypes.byref(filter_program))
 
 
 def shut(setup: dict[str, Any]) -> None:
@@ -249,7 +253,7 @@ def kill_children() -> None:
     """Kill every child. Their children become this process's, and the caller repeats the call."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            children = [int(one) for one in file.read().split()]
+            children = [int(pid) for pid in file.read().split()]
     except OSError:
         children = own_children()
     for child in children:
@@ -259,16 +263,16 @@ def kill_children() -> None:
 
 def own_children() -> list[int]:
     """Find the children by reading every process's state, if the kernel has no list of children."""
-    found: list[int] = []
+    pids: list[int] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
-                        found.append(int(name))
+                        pids.append(int(name))
             except (OSError, ValueError, IndexError):
                 pass
-    return found
+    return pids
 
 
 def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
@@ -343,11 +347,11 @@ def on_terminal(command: dict[str, Any], handles: list[int]) -> int:
     if not child:
         become(command, handles, error_write)
     os.close(error_write)
-    said = os.read(error_read, 64)
+    error_text = os.read(error_read, 64)
     os.close(error_read)
-    if said:
+    if error_text:
         os.waitpid(child, 0)
-        raise OSError(int(said), "exec")
+        raise OSError(int(error_text), "exec")
     return child
 
 
@@ -408,8 +412,8 @@ def serve(control: socket.socket) -> None:
                 if command is None:
                     return
                 child = start(command, handles)
-                for one in (*handles[:3], *handles[4:]):
-                    os.close(one)
+                for descriptor in (*handles[:3], *handles[4:]):
+                    os.close(descriptor)
                 if child:
                     running[child] = handles[3]
                 else:

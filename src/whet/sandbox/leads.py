@@ -30,17 +30,17 @@ def led_to(tree: Path, git: Path) -> list[Path]:
 
     All paths are resolved.
     """
-    found = dict.fromkeys([*_linked(git / "hooks"), *_named(tree, git / "config", _DEEPEST)])
+    paths = dict.fromkeys([*_linked(git / "hooks"), *_named(tree, git / "config", _DEEPEST)])
     return [
-        path for path in found if path != tree and path.is_relative_to(tree) and not path.is_relative_to(git)
+        path for path in paths if path != tree and path.is_relative_to(tree) and not path.is_relative_to(git)
     ]
 
 
 def _linked(hooks: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
-        for place in (hooks, *sorted(hooks.iterdir())[:_MOST_LINKS]):
-            if place.is_symlink() and place.exists():
-                yield place.resolve()
+        for path in (hooks, *sorted(hooks.iterdir())[:_MOST_LINKS]):
+            if path.is_symlink() and path.exists():
+                yield path.resolve()
 
 
 def _named(tree: Path, config: Path, deep: int) -> Iterator[Path]:
@@ -50,12 +50,12 @@ def _named(tree: Path, config: Path, deep: int) -> Iterator[Path]:
         elif section.startswith("include") and key == "path":
             included = _found(config.parent, value)
             yield from included
-            for one in included if deep else ():
-                yield from _named(tree, one, deep - 1)
+            for settings_file in included if deep else ():
+                yield from _named(tree, settings_file, deep - 1)
         elif section not in _NO_PROGRAM and key not in _READ_ONLY:
             for word in _words(value.removeprefix("!")):
-                found = _found(tree, word)
-                yield from (path for path in found if path.is_file() or ("/" in word and not path.exists()))
+                targets = _found(tree, word)
+                yield from (path for path in targets if path.is_file() or ("/" in word and not path.exists()))
 
 
 def _words(command: str) -> set[str]:
@@ -71,15 +71,15 @@ def _words(command: str) -> set[str]:
 def _hooks(tree: Path, value: str) -> list[Path]:
     """Return the folder of hooks. If it is inside a hidden folder, return that folder, because hooks call
     files next to them."""
-    found = _found(tree, value)
-    for path in found:
+    folders = _found(tree, value)
+    for path in folders:
         if (
             path.is_relative_to(tree)
             and (inside := path.relative_to(tree).parts)
             and inside[0].startswith(".")
         ):
-            return [tree / inside[0]] if not (tree / inside[0]).is_symlink() else found
-    return found
+            return [tree / inside[0]] if not (tree / inside[0]).is_symlink() else folders
+    return folders
 
 
 def _found(folder: Path, value: str) -> list[Path]:

@@ -50,7 +50,7 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
     written = (policy.workspace, *policy.write)
     if not any(home.is_relative_to(one) for one in (*written, *policy.read)):
         private[home] = scratch.home
-    own = tuple(private)
+    private_targets = tuple(private)
     private |= _covered(policy, private, scratch)
     private |= _emptied(policy, scratch)
     binds: list[tuple[str, str]] = []
@@ -72,14 +72,14 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
         if outer is None:
             binds.append((str(private[target]), str(target)))
         else:
-            place = private[outer] / target.relative_to(outer)
-            binds.append((str(private[target]), _prepared(private[target], place)))
-    held, protected = guarded(policy)
-    writable = [str(path) for path in (*own, *written) if path.exists()]
+            mount_point = private[outer] / target.relative_to(outer)
+            binds.append((str(private[target]), _prepared(private[target], mount_point)))
+    guarded_folders, protected = guarded(policy)
+    writable = [str(path) for path in (*private_targets, *written) if path.exists()]
     return MountPlan(
         tuple(binds),
-        (*anchors, *map(str, held)),
-        (*writable, *map(str, held)),
+        (*anchors, *map(str, guarded_folders)),
+        (*writable, *map(str, guarded_folders)),
         tuple(map(str, protected)),
     )
 
@@ -87,38 +87,38 @@ def mount_plan(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan
 def _covered(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) -> dict[Path, Path]:
     """Return the top-level folders that are not granted entirely, each with an empty folder to cover it."""
     granted = (policy.workspace, *policy.write, *policy.read, *private)
-    found: dict[Path, Path] = {}
+    covers: dict[Path, Path] = {}
     for entry in os.scandir("/"):
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False) and path not in granted and entry.name not in _OF_THE_KERNEL:
-            found[path] = scratch.nothing / entry.name
-            found[path].mkdir(parents=True, exist_ok=True)
-    return found
+            covers[path] = scratch.nothing / entry.name
+            covers[path].mkdir(parents=True, exist_ok=True)
+    return covers
 
 
 def _emptied(policy: SandboxPolicy, scratch: Scratch) -> dict[Path, Path]:
     """Return the hidden folders that contain a grant, each with an empty folder to cover it."""
     granted = (*policy.write, *policy.read)
-    found: dict[Path, Path] = {}
+    covers: dict[Path, Path] = {}
     for path in policy.hidden():
-        if path.is_dir() and any(one.is_relative_to(path) for one in granted):
-            found[path] = scratch.nothing / "hidden" / str(len(found))
-            found[path].mkdir(parents=True, exist_ok=True)
-    return found
+        if path.is_dir() and any(grant.is_relative_to(path) for grant in granted):
+            covers[path] = scratch.nothing / "hidden" / str(len(covers))
+            covers[path].mkdir(parents=True, exist_ok=True)
+    return covers
 
 
 def _hidden(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scratch) -> list[tuple[str, str]]:
     """Return the mounts that cover hidden paths in granted folders."""
     empty = scratch.nothing / "-"
     empty.mkdir(parents=True, exist_ok=True)
-    found: list[tuple[str, str]] = []
+    mounts: list[tuple[str, str]] = []
     for path in sorted(policy.hidden_inside(), key=lambda one: len(one.parts)):
         if path in private or path.is_symlink() or not path.exists():
             continue
         within = _innermost(path, private)
-        place = private[within] / path.relative_to(within) if within is not None else path
-        found.append((str(empty) if path.is_dir() else os.devnull, str(place)))
-    return found
+        target = private[within] / path.relative_to(within) if within is not None else path
+        mounts.append((str(empty) if path.is_dir() else os.devnull, str(target)))
+    return mounts
 
 
 def _link(policy: SandboxPolicy, private: dict[Path, Path]) -> None:
@@ -126,15 +126,15 @@ def _link(policy: SandboxPolicy, private: dict[Path, Path]) -> None:
     for alias in policy.aliases:
         within = _innermost(alias.parent, private)
         if within is not None and os.path.realpath(alias.parent) == str(alias.parent):
-            place = private[within] / alias.relative_to(within)
-            if not os.path.lexists(place):
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.symlink_to(os.path.realpath(alias))
+            link = private[within] / alias.relative_to(within)
+            if not os.path.lexists(link):
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(os.path.realpath(alias))
 
 
 def _innermost(path: Path, private: dict[Path, Path]) -> Path | None:
-    found = [one for one in private if path.is_relative_to(one)]
-    return max(found, key=lambda one: len(one.parts), default=None)
+    folders = [one for one in private if path.is_relative_to(one)]
+    return max(folders, key=lambda one: len(one.parts), default=None)
 
 
 def _prepared(source: Path, place: Path) -> str:

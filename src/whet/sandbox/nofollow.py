@@ -48,16 +48,16 @@ def walk(handle: int, name: str) -> Iterator[tuple[str, int, str, os.stat_result
     """
     state = os.stat(name, dir_fd=handle, follow_symlinks=False)
     yield "", handle, name, state
-    waiting = deque([""] if stat.S_ISDIR(state.st_mode) else [])
-    while waiting:
-        above = waiting.popleft()
+    pending = deque([""] if stat.S_ISDIR(state.st_mode) else [])
+    while pending:
+        above = pending.popleft()
         with contextlib.suppress(OSError), _opened(handle, f"{name}/{above}" if above else name) as folder:
             for entry in sorted(os.listdir(folder)):
                 below = f"{above}/{entry}" if above else entry
                 with contextlib.suppress(OSError):
-                    found = os.stat(entry, dir_fd=folder, follow_symlinks=False)
-                    waiting.extend([below] if stat.S_ISDIR(found.st_mode) else ())
-                    yield below, folder, entry, found
+                    child_state = os.stat(entry, dir_fd=folder, follow_symlinks=False)
+                    pending.extend([below] if stat.S_ISDIR(child_state.st_mode) else ())
+                    yield below, folder, entry, child_state
 
 
 def stamp_of(state: os.stat_result) -> tuple[int, ...]:
@@ -73,7 +73,7 @@ def flat(handle: int, name: str) -> FolderStamps:
     state = os.stat(name, dir_fd=handle, follow_symlinks=False)
     if not stat.S_ISDIR(state.st_mode):
         return ()
-    found: list[tuple[str, tuple[int, ...]]] = [("", stamp_of(state))]
+    stamps: list[tuple[str, tuple[int, ...]]] = [("", stamp_of(state))]
     opened = os.open(name, _FOLDER, dir_fd=handle)
     try:
         with os.scandir(opened) as entries:
@@ -81,10 +81,10 @@ def flat(handle: int, name: str) -> FolderStamps:
                 below = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(below.st_mode):
                     return ()
-                found.append((entry.name, stamp_of(below)))
+                stamps.append((entry.name, stamp_of(below)))
     finally:
         os.close(opened)
-    return tuple(found)
+    return tuple(stamps)
 
 
 def content(handle: int, name: str, mode: int, most: int) -> bytes | None:
@@ -112,9 +112,9 @@ def put(handle: int, name: str, mode: int, data: bytes | None) -> None:
         opened = os.open(name, new, 0o600, dir_fd=handle)
     try:
         if not stat.S_ISDIR(mode):
-            rest = memoryview(data or b"")
-            while rest:
-                rest = rest[os.write(opened, rest) :]
+            remaining = memoryview(data or b"")
+            while remaining:
+                remaining = remaining[os.write(opened, remaining) :]
         os.fchmod(opened, stat.S_IMODE(mode))
     finally:
         os.close(opened)
@@ -128,13 +128,13 @@ def copy(handle: int, name: str, target: Path) -> None:
         target.symlink_to(os.readlink(name, dir_fd=handle))
         return
     opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
-    with os.fdopen(opened, "rb") as source, target.open("xb") as made:
+    with os.fdopen(opened, "rb") as source, target.open("xb") as target_file:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        shutil.copyfileobj(source, made)
-        os.fchmod(made.fileno(), stat.S_IMODE(state.st_mode))
-        made.flush()
-        os.utime(made.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))
+        shutil.copyfileobj(source, target_file)
+        os.fchmod(target_file.fileno(), stat.S_IMODE(state.st_mode))
+        target_file.flush()
+        os.utime(target_file.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
 @contextlib.contextmanager

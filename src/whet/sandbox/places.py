@@ -128,16 +128,16 @@ def everyday(
     wishes = wishes or Wishes()
     root = workspace.resolve()
     person = _person_home(environment)
-    write, read, protected = repository(root)
-    write += [one.resolve() for one in wishes.folders] + _given(wishes.write)
-    read += [*_system(), *_toolchains(person, environment), *_given(wishes.read)]
-    write, read = _tidy(write), _tidy(read)
-    absent = [*_secret_system(), *_secret_home(person, root, (*write, *read))]
+    write, read_paths, protected = repository(root)
+    write += [path.resolve() for path in wishes.folders] + _given(wishes.write)
+    read_paths += [*_system(), *_toolchains(person, environment), *_given(wishes.read)]
+    write, read_paths = _tidy(write), _tidy(read_paths)
+    absent = [*_secret_system(), *_secret_home(person, root, (*write, *read_paths))]
     return SandboxPolicy(
         workspace=root,
         home=_resolved(whet_home),
-        write=tuple(one for one in write if one != root),
-        read=read,
+        write=tuple(path for path in write if path != root),
+        read=read_paths,
         absent=tuple(dict.fromkeys(absent)),
         protected=(*PROTECTED, *protected),
         aliases=tuple(dict.fromkeys([*_links_on(workspace.absolute()), *_links_on(person)])),
@@ -165,28 +165,28 @@ def _tidy(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 def _system() -> list[Path]:
     names = _MAC if sys.platform == "darwin" else ()
-    found = [_resolved(name) for name in (*_SYSTEM, *_SYSTEM_PARTS, *names) if os.path.isdir(name)]
-    return [path for path in found if path != Path("/")]
+    folders = [_resolved(name) for name in (*_SYSTEM, *_SYSTEM_PARTS, *names) if os.path.isdir(name)]
+    return [path for path in folders if path != Path("/")]
 
 
 def _toolchains(person: Path, environment: Mapping[str, str]) -> list[Path]:
     """Return the folders on the search path and those in which language toolchains store their files."""
-    found = [person / name for name in _TOOLCHAINS]
-    found += [Path(environment[name]) for name in _ENVIRONMENT_FOLDERS if environment.get(name)]
+    candidates = [person / name for name in _TOOLCHAINS]
+    candidates += [Path(environment[name]) for name in _ENVIRONMENT_FOLDERS if environment.get(name)]
     for entry in environment.get("PATH", "").split(os.pathsep):
         folder = Path(entry)
         if not folder.is_absolute():
             continue
-        found.append(folder)
+        candidates.append(folder)
         above = folder.parent
         is_toolchain = folder.name == "shims" or (folder.name == "bin" and os.path.isdir(above / "lib"))
         if is_toolchain and above != person and above.name not in _MIXED_PARENTS:
-            found.append(above)
-    found += [Path(sys.prefix), Path(sys.base_prefix)]
+            candidates.append(above)
+    candidates += [Path(sys.prefix), Path(sys.base_prefix)]
     home = _resolved(person)
-    kept = [_resolved(path) for path in found if os.path.exists(path)]
+    existing = [_resolved(path) for path in candidates if os.path.exists(path)]
     # never the home itself or a folder above it
-    return [path for path in kept if not home.is_relative_to(path)]
+    return [path for path in existing if not home.is_relative_to(path)]
 
 
 def starts_programs(path: Path, workspace: Path) -> bool:
@@ -207,35 +207,41 @@ def repository(root: Path) -> tuple[list[Path], list[Path], list[str]]:
             break
         git = folder / ".git"
         if git.is_file():
-            places = _linked(git)
-            led = [str(path) for place in places[:1] for path in led_to(folder, place)]
+            git_folders = _linked(git)
+            execution_paths = [
+                str(path) for git_folder in git_folders[:1] for path in led_to(folder, git_folder)
+            ]
             return (
-                places,
+                git_folders,
                 [folder],
-                [str(one / name) for one in places for name in GIT_RUNS] + [str(git), *led],
+                [str(repository_folder / name) for repository_folder in git_folders for name in GIT_RUNS]
+                + [str(git), *execution_paths],
             )
         if git.is_dir():
             real = git.resolve()
-            led = [str(path) for path in led_to(folder, real)]
+            execution_paths = [str(path) for path in led_to(folder, real)]
             if git.is_symlink():
-                led += [str(git), *(str(real / name) for name in GIT_RUNS if real.is_relative_to(folder))]
+                execution_paths += [
+                    str(git),
+                    *(str(real / name) for name in GIT_RUNS if real.is_relative_to(folder)),
+                ]
             if folder == root:
-                return [], [], led
-            return [git], [folder], [str(git / name) for name in GIT_RUNS] + led
+                return [], [], execution_paths
+            return [git], [folder], [str(git / name) for name in GIT_RUNS] + execution_paths
     return [], [], []
 
 
 def _linked(git: Path) -> list[Path]:
     """Return a second working tree's repository and its own git folder, if the repository knows this tree."""
     try:
-        own = _resolved(git.parent / _pointer(git).partition("gitdir:")[2].strip())
-        back = _pointer(own / "gitdir").strip()
-        if _resolved(back) != _resolved(git):
+        own_folder = _resolved(git.parent / _pointer(git).partition("gitdir:")[2].strip())
+        back_pointer = _pointer(own_folder / "gitdir").strip()
+        if _resolved(back_pointer) != _resolved(git):
             return []
-        common = _resolved(own / _pointer(own / "commondir").strip())
+        common = _resolved(own_folder / _pointer(own_folder / "commondir").strip())
     except (OSError, ValueError):
         return []
-    return [common, own] if own.is_relative_to(common) else []
+    return [common, own_folder] if own_folder.is_relative_to(common) else []
 
 
 def _pointer(path: Path) -> str:
@@ -243,19 +249,19 @@ def _pointer(path: Path) -> str:
 
 
 def _secret_system() -> list[Path]:
-    found = [Path(name) for name in _SECRET_SYSTEM]
+    paths = [Path(name) for name in _SECRET_SYSTEM]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        found += _unreadable_for_others(Path("/etc"), 3)
-    return [path for path in dict.fromkeys(found) if os.path.lexists(path)]
+        paths += _unreadable_for_others(Path("/etc"), 3)
+    return [path for path in dict.fromkeys(paths) if os.path.lexists(path)]
 
 
 def _unreadable_for_others(folder: Path, depth: int) -> list[Path]:
     """Find files that only root may read. Commands of root could read them, but have no need to."""
-    found: list[Path] = []
+    paths: list[Path] = []
     try:
         entries = list(os.scandir(folder))
     except OSError:
-        return found
+        return paths
     for entry in entries:
         try:
             mode = entry.stat(follow_symlinks=False).st_mode
@@ -264,10 +270,10 @@ def _unreadable_for_others(folder: Path, depth: int) -> list[Path]:
         if stat.S_ISLNK(mode):
             continue
         if not mode & stat.S_IROTH:
-            found.append(Path(entry.path))
+            paths.append(Path(entry.path))
         elif stat.S_ISDIR(mode) and depth > 1:
-            found += _unreadable_for_others(Path(entry.path), depth - 1)
-    return found
+            paths += _unreadable_for_others(Path(entry.path), depth - 1)
+    return paths
 
 
 def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path]:
@@ -279,10 +285,10 @@ def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path
         names = os.listdir(home)
     except OSError:
         return []
-    named = frozenset(granted) | {root}
-    return [home / name for name in names if name.startswith(".") and home / name not in named]
+    granted_paths = frozenset(granted) | {root}
+    return [home / name for name in names if name.startswith(".") and home / name not in granted_paths]
 
 
 def _links_on(path: Path) -> list[Path]:
     """Return the symbolic links among a path and its parents, outermost first."""
-    return [one for one in reversed((path, *path.parents)) if one.is_symlink()]
+    return [parent for parent in reversed((path, *path.parents)) if parent.is_symlink()]

@@ -122,10 +122,10 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     def opened(self, openings: Iterable[Opening]) -> SandboxPolicy:
         """Return the policy with these openings added. Raises ToolDenied for Whet's home, BadInput for
         `run`."""
-        made = self
+        policy = self
         for opening in openings:
-            made = made._with(opening)
-        return made
+            policy = policy._with(opening)
+        return policy
 
     def allows(self, opening: Opening) -> bool:
         """Whether the policy already grants this."""
@@ -141,13 +141,13 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
     def may_write(self, path: Path) -> bool:
         """Whether a resolved path may be written, created or removed."""
-        if any(is_below(path, one) for one in (self.home, *self.sealed, *self.protected_paths())):
+        if any(is_below(path, excluded) for excluded in (self.home, *self.sealed, *self.protected_paths())):
             return False
         return self._nearest(path, (self.workspace, *self.write))
 
     def may_read(self, path: Path) -> bool:
         """Whether a resolved path may be read."""
-        if any(is_below(path, one) for one in (self.home, *self.sealed)):
+        if any(is_below(path, excluded) for excluded in (self.home, *self.sealed)):
             return False
         return self._nearest(path, (self.workspace, *self.write, *self.read))
 
@@ -160,19 +160,19 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
         A path inside another of these is left out, unless a granted folder lies between them.
         """
-        named = dict.fromkeys((*self.absent, self.home, *self.sealed))
+        candidates = dict.fromkeys((*self.absent, self.home, *self.sealed))
         granted = (self.workspace, *self.write, *self.read)
-        return tuple(one for one in named if not _is_within(one, named, granted))
+        return tuple(candidate for candidate in candidates if not _is_within(candidate, candidates, granted))
 
     def hidden_inside(self) -> list[Path]:
         """Return the hidden paths inside granted folders."""
         granted = (self.workspace, *self.write, *self.read)
-        return [one for one in self.hidden() if any(is_below(one, place) for place in granted)]
+        return [hidden for hidden in self.hidden() if any(is_below(hidden, folder) for folder in granted)]
 
     def _nearest(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is a granted one."""
-        grant = max((len(one.parts) for one in granted if is_below(path, one)), default=0)
-        refusal = max((len(one.parts) for one in self.absent if is_below(path, one)), default=0)
+        grant = max((len(folder.parts) for folder in granted if is_below(path, folder)), default=0)
+        refusal = max((len(folder.parts) for folder in self.absent if is_below(path, folder)), default=0)
         return grant > refusal
 
     def _with(self, opening: Opening) -> SandboxPolicy:
@@ -183,16 +183,16 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         path = _resolved(opening.target)
         if is_below(path, self.home) or is_below(self.home, path):
             raise ToolDenied(f"{shorten(str(path))} holds Whet's own home, which no command gets")
-        if any(is_below(path, one) for one in self.sealed):
+        if any(is_below(path, sealed_path) for sealed_path in self.sealed):
             raise ToolDenied(f"{shorten(str(path))} is the confirmation service's, which no command gets")
         if opening.kind == "read":
             opened = msgspec.structs.replace(self, unix=False)
             return opened._replaced("read", (*self.read, path))
         names = tuple(name for name in self.protected if not is_below(self.workspace / name, path))
         is_inside = is_below(path, self.workspace)
-        kept = names if is_inside and path != self.workspace else self.protected
+        protected_names = names if is_inside and path != self.workspace else self.protected
         unix = path.is_socket() or (self.unix and is_inside)
-        opened = msgspec.structs.replace(self, protected=kept, unix=unix)
+        opened = msgspec.structs.replace(self, protected=protected_names, unix=unix)
         return opened._replaced("write", (*self.write, path))
 
     def _replaced(self, name: str, values: tuple[str, ...] | tuple[Path, ...]) -> SandboxPolicy:
@@ -214,12 +214,14 @@ def reaches(hosts: Iterable[str], host: str) -> bool:
     """Whether a list of hosts contains this one. `*.example.com` matches every name below example.com."""
     name = host.lower().rstrip(".")
     whole = (ANY_HOST, EVERYWHERE, name)
-    return any(one in whole or (one.startswith("*.") and name.endswith(one[1:])) for one in hosts)
+    return any(
+        pattern in whole or (pattern.startswith("*.") and name.endswith(pattern[1:])) for pattern in hosts
+    )
 
 
 def in_temporary(path: str) -> bool:
     """Whether a resolved path is one of the system's temporary folders, or below one."""
-    return any(Path(path).is_relative_to(os.path.realpath(one)) for one in TEMPORARY)
+    return any(Path(path).is_relative_to(os.path.realpath(folder)) for folder in TEMPORARY)
 
 
 def shorten(path: str) -> str:
@@ -234,8 +236,10 @@ def _resolved(text: str) -> Path:
 
 def _is_within(path: Path, hidden: Iterable[Path], granted: Iterable[Path]) -> bool:
     """Whether the closest of these folders above a path is a hidden one."""
-    over = max((len(one.parts) for one in hidden if one != path and is_below(path, one)), default=0)
-    return over > max((len(one.parts) for one in granted if is_below(path, one)), default=0)
+    over = max(
+        (len(folder.parts) for folder in hidden if folder != path and is_below(path, folder)), default=0
+    )
+    return over > max((len(folder.parts) for folder in granted if is_below(path, folder)), default=0)
 
 
 def is_below(path: Path, folder: Path) -> bool:

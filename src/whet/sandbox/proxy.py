@@ -81,10 +81,10 @@ class Proxy:
                 client.settimeout(_IDLE_S)
                 self._pass(client)
             except ProxyRefused as refused:
-                said = f"{refused}\n".encode()
+                body = f"{refused}\n".encode()
                 head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nConnection: close\r\n"
                 with contextlib.suppress(OSError):
-                    client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(said) + said)
+                    client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             except (OSError, ValueError) as error:
                 log.info("the sandbox's proxy: %s", error)
                 with contextlib.suppress(OSError):
@@ -95,17 +95,17 @@ class Proxy:
                 self._room.release()
 
     def _pass(self, client: socket.socket) -> None:
-        head, rest = _head(client)
+        head, body_start = _head(client)
         request = read_request(head)
         if not reaches(self._hosts, request.host):
             self.refused.append(request.host)
             raise ProxyRefused(f"{request.host} is not an allowed host of the sandbox")
         with connect(request.host, request.port, private=EVERYWHERE in self._hosts) as server:
             if request.head:
-                server.sendall(request.head + rest)
+                server.sendall(request.head + body_start)
             else:
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                server.sendall(rest)
+                server.sendall(body_start)
             up, down = _pump(client, server, self._received)
         log.info("the sandbox reached %s:%d, %d bytes up, %d down", request.host, request.port, up, down)
 
@@ -116,7 +116,7 @@ class Proxy:
 
 def read_request(head: bytes) -> ProxyRequest:
     """Parse a request's head. Raises ValueError if it is not a request to a proxy."""
-    first, _, rest = head.partition(b"\r\n")
+    first, _, header_lines = head.partition(b"\r\n")
     method, target, version = first.decode("ascii").split(" ")
     if method == "CONNECT":
         host, _, port = target.rpartition(":")
@@ -125,7 +125,7 @@ def read_request(head: bytes) -> ProxyRequest:
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError("not a request to a proxy")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    lines = [line for line in rest.split(b"\r\n") if line and not line.lower().startswith(_HOP)]
+    lines = [line for line in header_lines.split(b"\r\n") if line and not line.lower().startswith(_HOP)]
     sent = b"\r\n".join([f"{method} {path} {version}".encode(), *lines, b"Connection: close", b"", b""])
     return ProxyRequest(_name(parts.hostname), parts.port or 80, sent)
 
@@ -133,23 +133,23 @@ def read_request(head: bytes) -> ProxyRequest:
 def connect(host: str, port: int, *, private: bool = False) -> socket.socket:
     """Connect to a host. Raises ProxyRefused if one of its addresses is not public; with `private`, only if
     one is this machine's."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for family, _, _, _, address in found:
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, _, _, _, address in addresses:
         text = str(address[0])
         if private and (not is_other_machine(text) or _is_own(family, text)):
             raise ProxyRefused(f"{host} leads to {text}, which is this machine's own")
         if not private and not is_public(text):
             raise ProxyRefused(f"{host} leads to {text}, which is not a public address")
     last: OSError = OSError(f"{host} has no address")
-    for family, kind, protocol, _, address in found:
-        made = socket.socket(family, kind, protocol)
+    for family, kind, protocol, _, address in addresses:
+        connection = socket.socket(family, kind, protocol)
         try:
-            made.settimeout(_CONNECT_S)
-            made.connect(address)
-            made.settimeout(_IDLE_S)
-            return made
+            connection.settimeout(_CONNECT_S)
+            connection.connect(address)
+            connection.settimeout(_IDLE_S)
+            return connection
         except OSError as error:
-            made.close()
+            connection.close()
             last = error
     raise last
 
@@ -176,8 +176,8 @@ def _head(client: socket.socket) -> tuple[bytes, bytes]:
         if not part or len(data) > _HEAD_BYTES:
             raise ValueError("no request")
         data += part
-    head, _, rest = data.partition(b"\r\n\r\n")
-    return head, rest
+    head, _, remainder = data.partition(b"\r\n\r\n")
+    return head, remainder
 
 
 def _pump(client: socket.socket, server: socket.socket, received: Callable[[int], None]) -> tuple[int, int]:
@@ -188,8 +188,8 @@ def _pump(client: socket.socket, server: socket.socket, received: Callable[[int]
     counts = {client: 0, server: 0}
     other = {client: server, server: client}
     with selectors.DefaultSelector() as selector:
-        for one in other:
-            selector.register(one, selectors.EVENT_READ)
+        for side in other:
+            selector.register(side, selectors.EVENT_READ)
         while selector.get_map():
             ready = selector.select(_IDLE_S)
             if not ready:

@@ -52,15 +52,15 @@ def main() -> int:
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda which, _: stopped.append(which))
-    around = _Around(remote)
-    watcher = _watched(remote, around)
+    steps = _Around(remote)
+    watcher = _watched(remote, steps)
     try:
-        around.before()
+        steps.before()
         code = subprocess.Popen(remote.run).wait()
         if stopped:
             _end(remote)
             code = 128 + stopped[0]
-        around.after()
+        steps.after()
     except SyncFailed as error:
         _say(f"[the workspace can't be brought over: {error}]")
         code = 255
@@ -133,18 +133,18 @@ def _end(remote: RemoteCommand) -> None:
 def _watched(remote: RemoteCommand, around: _Around) -> int:
     """Start a process that ends the command if this program is killed. Returns the descriptor on which to
     report the normal end."""
-    read, write = os.pipe()
+    read_end, write_end = os.pipe()
     if os.fork():
-        os.close(read)
-        return write
+        os.close(read_end)
+        return write_end
     os.setsid()
-    os.close(write)
+    os.close(write_end)
     nothing = os.open(os.devnull, os.O_RDWR)
     for handle in range(3):
         os.dup2(nothing, handle)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    if not os.read(read, 1):
+    if not os.read(read_end, 1):
         _end(remote)
         around.restore()
     os._exit(0)

@@ -64,32 +64,36 @@ def remove_abandoned() -> None:
     from shutil import rmtree  # noqa: PLC0415  as above
     from tempfile import gettempdir  # noqa: PLC0415  as above
 
-    for folder, held in _abandoned(Path(gettempdir())):
+    for folder, handle in _abandoned(Path(gettempdir())):
         rmtree(folder, ignore_errors=True)
-        os.close(held)
+        os.close(handle)
 
 
 def _lock(folder: Path) -> int | None:
     """Lock a folder while this process lives. Returns None if another process has it or locks are not
     supported."""
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(held)
+        os.close(handle)
         return None
-    return held
+    return handle
 
 
 def _abandoned(above: Path) -> Iterator[tuple[Path, int]]:
     """Yield the folders that no process has locked, and lock them. New folders are skipped, since they are
     locked a moment later."""
-    with contextlib.suppress(OSError), os.scandir(above) as found:
-        for entry in found:
+    with contextlib.suppress(OSError), os.scandir(above) as entries:
+        for entry in entries:
             with contextlib.suppress(OSError):
                 if not entry.name.startswith(_PREFIX):
                     continue
                 status = entry.stat(follow_symlinks=False)
                 is_old = status.st_mtime < time.time() - _LOCKED_BY_S
-                if is_old and status.st_uid == os.geteuid() and (held := _lock(Path(entry.path))) is not None:
-                    yield Path(entry.path), held
+                if (
+                    is_old
+                    and status.st_uid == os.geteuid()
+                    and (handle := _lock(Path(entry.path))) is not None
+                ):
+                    yield Path(entry.path), handle

@@ -46,7 +46,9 @@ def seatbelt_profile(policy: SandboxPolicy, scratch: Scratch) -> str:
 def _without(hidden: Iterable[Path], policy: SandboxPolicy) -> list[Path]:
     """Return the hidden paths, except those that contain a grant, which would be denied with them."""
     granted = (*policy.read, *policy.write)
-    return [one for one in hidden if not any(path.is_relative_to(one) for path in granted)]
+    return [
+        hidden_path for hidden_path in hidden if not any(path.is_relative_to(hidden_path) for path in granted)
+    ]
 
 
 def _rule(what: str, paths: Iterable[Path]) -> list[str]:

@@ -91,7 +91,7 @@ class JailPlan(msgspec.Struct, frozen=True):
 
     def setup(self) -> bytes:
         """Return the launcher's first message."""
-        told: dict[str, Any] = {
+        message: dict[str, Any] = {
             "filter": filter_program(
                 platform.machine(), own_network=self.engine.own_network, unix=self.policy.unix
             ).hex(),
@@ -101,20 +101,22 @@ class JailPlan(msgspec.Struct, frozen=True):
             rules = landlock_rules(
                 self.policy, self.engine.abi, self._private(), own_network=self.engine.namespaces
             )
-            told |= {"handled": rules.handled, "rules": rules.granted, "scoped": rules.scoped}
+            message |= {"handled": rules.handled, "rules": rules.granted, "scoped": rules.scoped}
         if self.engine.name == "landlock" and not self.engine.namespaces:
             which = 0 if platform.machine() == "x86_64" else 1
-            told["supervised"] = {
+            message["supervised"] = {
                 "calls": {str(pair[which]): name for name, pair in SUPERVISED.items() if pair[which]},
                 "listen": (317, 277)[which],
-                "roots": [str(one) for one in (self.policy.workspace, *self.policy.write, *self._private())],
-                "not": [str(one) for one in (*self.policy.hidden(), *self.policy.protected_paths())],
+                "roots": [
+                    str(path) for path in (self.policy.workspace, *self.policy.write, *self._private())
+                ],
+                "not": [str(path) for path in (*self.policy.hidden(), *self.policy.protected_paths())],
             }
         if self.can_reach:
-            told["proxy"] = True
+            message["proxy"] = True
         if self.engine.namespaces:
-            told["namespaces"] = mount_plan(self._mounted(), self.scratch, self.home)
-        return msgspec.json.encode(told)
+            message["namespaces"] = mount_plan(self._mounted(), self.scratch, self.home)
+        return msgspec.json.encode(message)
 
     @property
     def can_reach(self) -> bool:
@@ -123,22 +125,22 @@ class JailPlan(msgspec.Struct, frozen=True):
 
     def environment(self, source: Mapping[str, str], proxy_port: int = 0) -> dict[str, str]:
         """Return the environment of a command inside."""
-        kept = {
+        variables = {
             name: value
             for name, value in source.items()
             if not (name in _WAYS_OUT or value.startswith("unix:") or name.lower().endswith("_proxy"))
         }
-        kept["WHET_SANDBOX"] = self.engine.name
+        variables["WHET_SANDBOX"] = self.engine.name
         if proxy_port:
             address = f"http://127.0.0.1:{proxy_port}"
-            kept |= dict.fromkeys(_PROXY, address)
-            kept |= {"NO_PROXY": _OWN, "no_proxy": _OWN, "NODE_USE_ENV_PROXY": "1"}
+            variables |= dict.fromkeys(_PROXY, address)
+            variables |= {"NO_PROXY": _OWN, "no_proxy": _OWN, "NODE_USE_ENV_PROXY": "1"}
             # the person's cache is read-only, and npm must write one
-            kept["npm_config_cache"] = "/tmp/npm-cache"
+            variables["npm_config_cache"] = "/tmp/npm-cache"
         if self.engine.own_network:
-            return {name: value for name, value in kept.items() if name not in _TEMPORARY}
+            return {name: value for name, value in variables.items() if name not in _TEMPORARY}
         temporary = str(self.scratch.tmp)
-        return {**kept, "HOME": str(self._linked_home()), **dict.fromkeys(_TEMPORARY, temporary)}
+        return {**variables, "HOME": str(self._linked_home()), **dict.fromkeys(_TEMPORARY, temporary)}
 
     def _mounted(self) -> SandboxPolicy:
         """Return the policy for mounts, which also covers the sockets of outside programs."""
@@ -155,26 +157,28 @@ class JailPlan(msgspec.Struct, frozen=True):
         """Return a private home with links to the granted paths of the real one."""
         for path in (*self.policy.read, *self.policy.write):
             if path.is_relative_to(self.home) and path != self.home:
-                place = self.scratch.home / path.relative_to(self.home)
-                if not os.path.lexists(place) and not _has_link_above(place, self.scratch.home):
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    place.symlink_to(path)
+                link = self.scratch.home / path.relative_to(self.home)
+                if not os.path.lexists(link) and not _has_link_above(link, self.scratch.home):
+                    link.parent.mkdir(parents=True, exist_ok=True)
+                    link.symlink_to(path)
         return self.scratch.home
 
     def _limits(self) -> list[tuple[int, int]]:
-        wanted = self.policy.limits
+        settings = self.policy.limits
         limits = [(resource.RLIMIT_CORE, 0)]
-        if wanted.memory_mb:
-            limits.append((resource.RLIMIT_DATA, wanted.memory_mb << 20))
-        if wanted.processes:
-            limits.append((resource.RLIMIT_NPROC, wanted.processes))
-        if wanted.file_mb:
-            limits.append((resource.RLIMIT_FSIZE, wanted.file_mb << 20))
+        if settings.memory_mb:
+            limits.append((resource.RLIMIT_DATA, settings.memory_mb << 20))
+        if settings.processes:
+            limits.append((resource.RLIMIT_NPROC, settings.processes))
+        if settings.file_mb:
+            limits.append((resource.RLIMIT_FSIZE, settings.file_mb << 20))
         return limits
 
 
 def _has_link_above(path: Path, root: Path) -> bool:
-    return any(one.is_symlink() for one in path.parents if one.is_relative_to(root) and one != root)
+    return any(
+        parent.is_symlink() for parent in path.parents if parent.is_relative_to(root) and parent != root
+    )
 
 
 def _interpreter() -> str:

@@ -18,11 +18,11 @@ _LIST = "/proc/net/unix"
 def foreign_sockets(policy: SandboxPolicy) -> list[Path]:
     """Return the sockets below granted paths, except those granted by their own path."""
     granted = frozenset((policy.workspace, *policy.write, *policy.read))
-    found = (Path(os.path.realpath(path)) for path in _bound(policy.workspace))
+    sockets = (Path(os.path.realpath(path)) for path in _bound(policy.workspace))
     return [
         path
-        for path in dict.fromkeys(found)
-        if path not in granted and any(is_below(path, one) for one in granted) and path.is_socket()
+        for path in dict.fromkeys(sockets)
+        if path not in granted and any(is_below(path, grant) for grant in granted) and path.is_socket()
     ]
 
 
@@ -45,7 +45,7 @@ def _bound(workspace: Path) -> Iterator[Path]:
 
 def _folders(workspace: Path) -> Iterable[Path]:
     try:
-        below = [Path(one.path) for one in os.scandir(workspace) if one.is_dir(follow_symlinks=False)]
+        below = [Path(entry.path) for entry in os.scandir(workspace) if entry.is_dir(follow_symlinks=False)]
     except OSError:
         below = []
     return (workspace, *below)

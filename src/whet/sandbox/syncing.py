@@ -77,32 +77,34 @@ class SyncedTree:
         """Send local changes to the other machine. Raises SyncFailed."""
         with self._alone():
             state = self._state()
-            here = listing(self._workspace)
-            changed = [path for path, one in here.items() if state.here.get(path) != one]
-            gone = [path for path in state.here if path not in here]
+            local = listing(self._workspace)
+            changed = [path for path, entry in local.items() if state.here.get(path) != entry]
+            gone = [path for path in state.here if path not in local]
             there = state.there
             if changed or gone or not there:
                 there = self._send(changed, gone, state.there)
-            self._sent, self._baseline = here, there
-            self._keep(SyncState(here, there))
+            self._sent, self._baseline = local, there
+            self._keep(SyncState(local, there))
 
     def down(self) -> list[str]:
         """Bring back the changes from the other machine. Returns a line for each path that was skipped.
         Raises SyncFailed."""
         with self._alone():
             there = _read_listing(self._ask(f"cd {self._there} && {_LIST}"))
-            changed = [path for path, one in there.items() if self._baseline.get(path) != one]
+            changed = [path for path, entry in there.items() if self._baseline.get(path) != entry]
             gone = [path for path in self._baseline if path not in there]
             before = listing(self._workspace)
             both = [path for path in (*changed, *gone) if before.get(path) != self._sent.get(path)]
-            held = [path for path in (*changed, *gone) if self._is_held(path, there.get(path))]
-            left = {*both, *held}
-            failed = self._fetch([path for path in changed if path not in left], there)
-            self._remove([path for path in gone if path not in left])
-            here = {path: one for path, one in listing(self._workspace).items() if path not in left}
-            self._keep(SyncState(here, there))
+            protected = [path for path in (*changed, *gone) if self._is_held(path, there.get(path))]
+            skipped = {*both, *protected}
+            failed = self._fetch([path for path in changed if path not in skipped], there)
+            self._remove([path for path in gone if path not in skipped])
+            local = {path: entry for path, entry in listing(self._workspace).items() if path not in skipped}
+            self._keep(SyncState(local, there))
         lines = [f"{path}: changed here meanwhile, and stays as it is here" for path in both]
-        lines += [f"{path}: may start programs here, and stays as it is" for path in held if path not in both]
+        lines += [
+            f"{path}: may start programs here, and stays as it is" for path in protected if path not in both
+        ]
         return lines + failed
 
     def _is_held(self, path: str, one: SyncEntry | None) -> bool:
@@ -135,12 +137,12 @@ class SyncedTree:
                 with contextlib.suppress(FileNotFoundError):
                     archive.add(self._workspace / path, path, recursive=False)
         unpack = "tar -x --unlink-first --no-same-owner -p -f -"
-        found = _read_listing(self._ask(f"cd {self._there} && {unpack} && {_LIST}", packed.getvalue()))
+        listed = _read_listing(self._ask(f"cd {self._there} && {unpack} && {_LIST}", packed.getvalue()))
         if not known:
-            return found
+            return listed
         sent = {*changed, *gone}
-        return {path: one for path, one in found.items() if path in sent or path not in known} | {
-            path: one for path, one in known.items() if path not in sent
+        return {path: entry for path, entry in listed.items() if path in sent or path not in known} | {
+            path: entry for path, entry in known.items() if path not in sent
         }
 
     def _fetch(self, paths: list[str], there: Listing) -> list[str]:
@@ -148,12 +150,12 @@ class SyncedTree:
             return []
         pack = "tar -c --no-recursion --null --verbatim-files-from -T - -f -"
         packed = self._ask(f"cd {self._there} && {pack}", _zero(paths))
-        wanted, failed = set(paths), list[str]()
+        requested, failed = set(paths), list[str]()
         try:
             with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
                 for member in archive:
                     name = member.name.removeprefix("./")
-                    if name not in wanted:
+                    if name not in requested:
                         failed.append(f"{name}: was not asked for, and is left there")
                         continue
                     try:
@@ -167,17 +169,17 @@ class SyncedTree:
     def _bring(self, archive: tarfile.TarFile, member: tarfile.TarInfo, named: tuple[str, SyncEntry]) -> None:
         """Write one changed path. No link on its way is followed. Raises OSError, and TarError for a link
         that leads out."""
-        name, one = named
-        if one.kind != ("d" if member.isdir() else "l" if member.issym() else "f"):
+        name, entry = named
+        if entry.kind != ("d" if member.isdir() else "l" if member.issym() else "f"):
             raise OSError("it is something else by now")
         safe = tarfile.data_filter(member, str(self._workspace))
         with parent_of(f"{self._workspace}/{name}", str(self._workspace), make=True) as (folder, last):
-            _make_way(folder, last, one.kind)
-            if one.kind == "d":
+            _make_way(folder, last, entry.kind)
+            if entry.kind == "d":
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(last, dir_fd=folder)
                 return
-            if one.kind == "l":
+            if entry.kind == "l":
                 put(folder, last, stat.S_IFLNK, os.fsencode(safe.linkname))
                 return
             data = archive.extractfile(member)
@@ -234,40 +236,40 @@ def _is_run(path: str) -> bool:
 
 def listing(root: Path) -> Listing:
     """Return every file, folder and link below `root`."""
-    found: Listing = {}
+    entries: Listing = {}
     stack = [""]
     while stack:
         folder = stack.pop()
         with contextlib.suppress(OSError), os.scandir(root / folder) as items:
             for item in items:
                 path = f"{folder}/{item.name}" if folder else item.name
-                seen = item.stat(follow_symlinks=False)
-                mode = f"{stat.S_IMODE(seen.st_mode):o}"
-                if stat.S_ISLNK(seen.st_mode):
-                    found[path] = SyncEntry("l", target=os.readlink(item.path))
-                elif stat.S_ISDIR(seen.st_mode):
-                    found[path] = SyncEntry("d", mode=mode)
+                state = item.stat(follow_symlinks=False)
+                mode = f"{stat.S_IMODE(state.st_mode):o}"
+                if stat.S_ISLNK(state.st_mode):
+                    entries[path] = SyncEntry("l", target=os.readlink(item.path))
+                elif stat.S_ISDIR(state.st_mode):
+                    entries[path] = SyncEntry("d", mode=mode)
                     stack.append(path)
-                elif stat.S_ISREG(seen.st_mode):
-                    found[path] = SyncEntry("f", seen.st_size, str(seen.st_mtime_ns), mode)
-    return found
+                elif stat.S_ISREG(state.st_mode):
+                    entries[path] = SyncEntry("f", state.st_size, str(state.st_mtime_ns), mode)
+    return entries
 
 
 def _read_listing(said: bytes) -> Listing:
     """Parse find's output. Raises SyncFailed if it is malformed, because the other side is not trusted."""
     fields = os.fsdecode(said).split("\0")[:-1]
-    found: Listing = {}
+    entries: Listing = {}
     try:
         for path, kind, size, time, mode, target in zip(*[iter(fields)] * 6, strict=True):
             if any(part in ("", ".", "..") for part in path.split("/")):
                 raise SyncFailed(f"{path!r} is no path in a workspace")
             if kind == "f":
-                found[path] = SyncEntry(kind, int(size), time, mode)
+                entries[path] = SyncEntry(kind, int(size), time, mode)
             elif kind in ("d", "l"):
-                found[path] = SyncEntry(kind, mode=mode if kind == "d" else "", target=target)
+                entries[path] = SyncEntry(kind, mode=mode if kind == "d" else "", target=target)
     except ValueError as error:
         raise SyncFailed("its files can't be listed") from error
-    return found
+    return entries
 
 
 def _make_way(folder: int, name: str, kind: str) -> None:

@@ -33,10 +33,10 @@ def supervise(listener: int, supervised: dict[str, Any], inner: int) -> None:
             return
         while reap_other(inner):
             pass
-        asked = bytearray(80)
+        request = bytearray(80)
         try:
-            fcntl.ioctl(listener, RECEIVE, asked)
-            ticket, pid, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", asked)
+            fcntl.ioctl(listener, RECEIVE, request)
+            ticket, pid, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", request)
             error = 0
             try:
                 change(supervised, supervised["calls"][str(number)], pid, arguments, (listener, ticket))
@@ -50,12 +50,12 @@ def supervise(listener: int, supervised: dict[str, Any], inner: int) -> None:
 def reap_other(inner: int) -> bool:
     """Reap an ended child, unless it is the inner launcher, whose end the loop must see."""
     try:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    if found is None or found.si_pid in (0, inner):
+    if child is None or child.si_pid in (0, inner):
         return False
-    os.waitpid(found.si_pid, 0)
+    os.waitpid(child.si_pid, 0)
     return True
 
 
@@ -72,23 +72,23 @@ def change(
         return
     has_folder = name in ("fchmodat", "fchmodat2", "futimesat", "utimensat")
     folder = ctypes.c_int(arguments[0]).value if has_folder or name == "fchmod" else -100
-    rest = arguments[1:] if has_folder or name == "fchmod" else arguments
+    values = arguments[1:] if has_folder or name == "fchmod" else arguments
     path = b""
     if name != "fchmod":
-        path = read_text(pid, rest[0]) if rest[0] else b""
-        rest = rest[1:]
-    flags = rest[1] if name in ("fchmodat2", "utimensat") else 0
-    times = read_times(name, pid, rest[0]) if "utime" in name or name == "futimesat" else None
+        path = read_text(pid, values[0]) if values[0] else b""
+        values = values[1:]
+    flags = values[1] if name in ("fchmodat2", "utimensat") else 0
+    times = read_times(name, pid, values[0]) if "utime" in name or name == "futimesat" else None
     base = f"/proc/{pid}/cwd" if folder == -100 else f"/proc/{pid}/fd/{folder}"
-    wanted = os.path.join(base.encode(), path) if path else base.encode()
-    handle = os.open(wanted, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path and flags & 0x100 else 0))
+    target = os.path.join(base.encode(), path) if path else base.encode()
+    handle = os.open(target, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path and flags & 0x100 else 0))
     try:
         fcntl.ioctl(question[0], IS_VALID, struct.pack("=Q", question[1]))  # the call is still waiting
-        place = os.readlink(f"/proc/self/fd/{handle}")
-        if not below(place, supervised["roots"]) or below(place, supervised["not"]):
+        real_path = os.readlink(f"/proc/self/fd/{handle}")
+        if not below(real_path, supervised["roots"]) or below(real_path, supervised["not"]):
             raise OSError(errno.EACCES, "outside")
         if times is None:
-            os.chmod(f"/proc/self/fd/{handle}", rest[0] & 0o1777)
+            os.chmod(f"/proc/self/fd/{handle}", values[0] & 0o1777)
         else:
             set_times(f"/proc/self/fd/{handle}", times)
     finally:
@@ -98,14 +98,14 @@ def change(
 def keep_owner(owners: Sequence[int]) -> None:
     """Accept a change of owner to the owner that a command's files have anyway. Raises OSError for any
     other."""
-    own = (os.getuid(), os.getgid())
-    if not all(ctypes.c_int(one).value in (-1, mine) for one, mine in zip(owners, own, strict=True)):
+    own_ids = (os.getuid(), os.getgid())
+    if not all(ctypes.c_int(owner).value in (-1, mine) for owner, mine in zip(owners, own_ids, strict=True)):
         raise OSError(errno.EPERM, "owner")
 
 
 def below(place: str, folders: Sequence[str]) -> bool:
     """Whether a path is one of these folders or inside one of them."""
-    return any(place == one or place.startswith(one.rstrip("/") + "/") for one in folders)
+    return any(place == folder or place.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
 def read_memory(pid: int, address: int, size: int) -> bytes:
@@ -117,10 +117,10 @@ def read_memory(pid: int, address: int, size: int) -> bytes:
 
 def read_text(pid: int, address: int) -> bytes:
     """Read a path from a command's memory, one page at a time, since the next page may not be mapped."""
-    found = b""
-    while b"\0" not in found and len(found) < 4096:
-        found += read_memory(pid, address + len(found), 4096 - (address + len(found)) % 4096)
-    return found.partition(b"\0")[0]
+    data = b""
+    while b"\0" not in data and len(data) < 4096:
+        data += read_memory(pid, address + len(data), 4096 - (address + len(data)) % 4096)
+    return data.partition(b"\0")[0]
 
 
 def read_times(name: str, pid: int, address: int) -> list[int | None]:
@@ -128,7 +128,7 @@ def read_times(name: str, pid: int, address: int) -> list[int | None]:
     if not address:
         return [None, None]
     if name == "utime":
-        return [one * 10**9 for one in struct.unpack("qq", read_memory(pid, address, 16))]
+        return [seconds * 10**9 for seconds in struct.unpack("qq", read_memory(pid, address, 16))]
     parts = struct.unpack("qqqq", read_memory(pid, address, 32))
     factor = 1 if name == "utimensat" else 1000
     special = {0x3FFFFFFF: None, 0x3FFFFFFE: -1} if factor == 1 else {}
@@ -139,6 +139,8 @@ def set_times(path: str, times: Sequence[int | None]) -> None:
     """Set the access and modification times, keeping those that are -1."""
     old = os.stat(path)
     now = time.time_ns()
-    kept = (old.st_atime_ns, old.st_mtime_ns)
-    accessed, changed = (now if t is None else k if t == -1 else t for t, k in zip(times, kept, strict=True))
+    current = (old.st_atime_ns, old.st_mtime_ns)
+    accessed, changed = (
+        now if t is None else k if t == -1 else t for t, k in zip(times, current, strict=True)
+    )
     os.utime(path, ns=(accessed, changed))

@@ -81,8 +81,8 @@ class EventInbox:
             finally:
                 timer.cancel()
                 self._waiter = None
-        found, self.events = self.events, []
-        return found
+        events, self.events = self.events, []
+        return events
 
 
 class TurnResponder:
@@ -99,18 +99,18 @@ class TurnResponder:
     async def whole(self, request: Request, work: Work, codec: ResponseCodec) -> Response:
         """Run the turn and answer when it has ended. Raises WhetError."""
         headers: dict[str, str] = {}
-        here = asyncio.current_task()
-        assert here is not None
+        task = asyncio.current_task()
+        assert task is not None
         gone: list[bool] = []
 
         def leave() -> None:
-            gone.append(here.cancel())
+            gone.append(task.cancel())
 
         try:
             with hearing(request.scope, leave):
                 end = await work(lambda event: _ignore(codec.event(event)), _naming(headers))
         except asyncio.CancelledError:
-            if not gone or here.uncancel():
+            if not gone or task.uncancel():
                 raise
             return Response(status_code=499)
         if (error := failure_of(end)) is not None:
@@ -125,22 +125,22 @@ class TurnResponder:
         """
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
-            news = EventInbox(gone)
-            turn = asyncio.ensure_future(work(news.put, _naming(response.headers)))
-            turn.add_done_callback(news.ring)
-            looking, silence, is_begun = Ticker(self._beat_s), Ticker(self._head_wait_s), False
+            inbox = EventInbox(gone)
+            turn = asyncio.ensure_future(work(inbox.put, _naming(response.headers)))
+            turn.add_done_callback(inbox.ring)
+            token_check, silence, is_begun = Ticker(self._beat_s), Ticker(self._head_wait_s), False
             try:
-                while not turn.done() or news.events:
-                    found = await news.take(self._beat_s)
+                while not turn.done() or inbox.events:
+                    events = await inbox.take(self._beat_s)
                     if gone.done():
                         return
-                    if looking.is_due() and not may_go_on():
+                    if token_check.is_due() and not may_go_on():
                         revoked = ApiError(401, "this token was revoked", code="invalid_api_key")
                         if not is_begun:
                             raise revoked
                         yield codec.failed(revoked)
                         return
-                    piece = b"".join(codec.event(event) for event in found)
+                    piece = b"".join(codec.event(event) for event in events)
                     if piece:
                         silence.restart()
                     elif silence.is_due():

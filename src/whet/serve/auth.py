@@ -55,9 +55,9 @@ class ApiAuth:
             raise ApiError(
                 401, "a token is needed: Authorization: Bearer ... (or x-api-key)", code="missing_api_key"
             )
-        found = self.open(secret)
-        if found is not None:
-            return found
+        api_caller = self.open(secret)
+        if api_caller is not None:
+            return api_caller
         self.throttle(request.client.host if request.client else "")
         raise ApiError(401, "this token is not valid, or was revoked", code="invalid_api_key")
 

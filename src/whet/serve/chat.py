@@ -78,23 +78,23 @@ def read_said(request: ChatRequest) -> tuple[Utterance, ...]:
         raise ApiError(400, "messages is empty", param="messages")
     if len(request.messages) > _MOST_MESSAGES:
         raise ApiError(400, f"more than {_MOST_MESSAGES:,} messages", param="messages")
-    said = [_said(one, f"messages[{number}]") for number, one in enumerate(request.messages)]
-    if all(one.speaker == "system" for one in said):  # OpenAI answers these too
-        said[-1] = msgspec.structs.replace(said[-1], speaker="user")
-    return tuple(said)
+    utterances = [_said(message, f"messages[{number}]") for number, message in enumerate(request.messages)]
+    if all(message.speaker == "system" for message in utterances):  # OpenAI answers these too
+        utterances[-1] = msgspec.structs.replace(utterances[-1], speaker="user")
+    return tuple(utterances)
 
 
 def _said(one: ChatMessage, place: str) -> Utterance:
-    found = utterance(one.role, one.content, place)
-    if found.speaker == "other":
+    parsed = utterance(one.role, one.content, place)
+    if parsed.speaker == "other":
         if not one.tool_call_id:
             raise ApiError(400, "a result needs the id of its call", param=f"{place}.tool_call_id")
-        result = CallResult(one.tool_call_id, found.text, images=found.images)
+        result = CallResult(one.tool_call_id, parsed.text, images=parsed.images)
         return Utterance("other", "", results=(result,))
-    if one.tool_calls and found.speaker == "assistant":
+    if one.tool_calls and parsed.speaker == "assistant":
         calls = tuple(_call(call, f"{place}.tool_calls[{at}]") for at, call in enumerate(one.tool_calls))
-        return msgspec.structs.replace(found, calls=calls)
-    return found
+        return msgspec.structs.replace(parsed, calls=calls)
+    return parsed
 
 
 def _call(call: dict[str, Any], place: str) -> ToolCall:
@@ -114,8 +114,8 @@ def call_of(call_id: object, function: dict[str, Any], place: str) -> ToolCall:
 
 def read_form(request: ChatRequest) -> AnswerForm | None:
     """Return the required form of the answer, or None for plain text. Raises ApiError."""
-    wanted = request.response_format or {}
-    kind, schema = wanted.get("type", "text"), wanted.get("json_schema")
+    form = request.response_format or {}
+    kind, schema = form.get("type", "text"), form.get("json_schema")
     inner = cast("dict[str, Any]", schema).get("schema") if isinstance(schema, dict) else None
     return form_of(kind, inner, "response_format")
 
@@ -129,16 +129,16 @@ def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
     """Return the client's tools; empty if `tool_choice` is "none". Raises ApiError."""
     if request.tool_choice == "none":
         return ()
-    found: list[ToolSpec] = []
-    for number, one in enumerate(request.tools or ()):
-        place = f"tools[{number}]"
-        tool = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
+    specs: list[ToolSpec] = []
+    for number, item in enumerate(request.tools or ()):
+        location = f"tools[{number}]"
+        tool = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
         function: Any = tool.get("function")
         if tool.get("type", "function") != "function" or not isinstance(function, dict):
-            raise ApiError(400, "tools are taken of type function", param=place, code="unsupported_value")
+            raise ApiError(400, "tools are taken of type function", param=location, code="unsupported_value")
         inner = cast("dict[str, Any]", function)
-        found.append(spec_of(inner.get("name"), inner.get("description"), inner.get("parameters"), place))
-    return checked(found)
+        specs.append(spec_of(inner.get("name"), inner.get("description"), inner.get("parameters"), location))
+    return checked(specs)
 
 
 def choice_of(choice: object, tools: Sequence[ToolSpec]) -> str:
@@ -146,24 +146,24 @@ def choice_of(choice: object, tools: Sequence[ToolSpec]) -> str:
 
     Raises ApiError if the choice is invalid or names a tool that is not in `tools`.
     """
-    named = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {"type": choice}
-    if (name := _name_in(named, tools)) is not None:
+    fields = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {"type": choice}
+    if (name := _name_in(fields, tools)) is not None:
         return f"Call the tool {name} before you answer; answer with that call."
-    if named.get("type") == "allowed_tools":
-        return _allowed(named.get("allowed_tools") or named, tools)
-    if named.get("type") in ("required", "any"):
+    if fields.get("type") == "allowed_tools":
+        return _allowed(fields.get("allowed_tools") or fields, tools)
+    if fields.get("type") in ("required", "any"):
         if not tools:
             raise ApiError(400, "there is nothing in tools to be called", param="tool_choice")
         return _ANY_CALL
-    if named.get("type") not in (None, "auto", "none"):
+    if fields.get("type") not in (None, "auto", "none"):
         raise ApiError(400, "tool_choice is none, auto, required or a tool", param="tool_choice")
     return ""
 
 
 def _name_in(choice: object, tools: Sequence[ToolSpec]) -> str | None:
     """Return the tool that a choice names, or None. Raises ApiError if the tool is unknown."""
-    named = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {}
-    inner: Any = named.get("function") or named
+    fields = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {}
+    inner: Any = fields.get("function") or fields
     name: object = cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None
     if not isinstance(name, str):
         return None
@@ -175,9 +175,9 @@ def _name_in(choice: object, tools: Sequence[ToolSpec]) -> str | None:
 def _allowed(choice: object, tools: Sequence[ToolSpec]) -> str:
     inner = cast("dict[str, Any]", choice) if isinstance(choice, dict) else {}
     listed = inner.get("tools")
-    wanted = cast("list[Any]", listed) if isinstance(listed, list) else []
-    found = [_name_in(one, tools) for one in wanted]
-    names = ", ".join(name for name in found if name)
+    choices = cast("list[Any]", listed) if isinstance(listed, list) else []
+    tool_names = [_name_in(item, tools) for item in choices]
+    names = ", ".join(name for name in tool_names if name)
     if not names:
         raise ApiError(400, "allowed_tools names no tools", param="tool_choice")
     only = f"Of the tools of this program call no other than {names}."

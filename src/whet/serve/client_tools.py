@@ -84,8 +84,8 @@ def client_call_id(session_id: str, turn_id: str, call_id: str) -> str:
 
 def session_in(call_id: str) -> str:
     """Return the session id in a call id, or an empty string if the id is not one of ours."""
-    found = _CALL_ID.fullmatch(call_id)
-    return found[1] if found else ""
+    match = _CALL_ID.fullmatch(call_id)
+    return match[1] if match else ""
 
 
 class ClientTools:
@@ -141,25 +141,27 @@ class ClientTools:
 
     def waiting(self, session_id: str) -> tuple[ToolCall, ...]:
         """Return the calls of a session that wait for results."""
-        here = self._waiting.get(session_id, {}).values()
-        return tuple(call for call, future in here if not future.done())
+        entries = self._waiting.get(session_id, {}).values()
+        return tuple(call for call, future in entries if not future.done())
 
     def give(self, session_id: str, results: Sequence[CallResult]) -> bool:
         """Deliver results. Returns whether calls were waiting.
 
         Waiting calls without a result end as cancelled: the program has continued without them.
         """
-        waiting = self._waiting.get(session_id, {})
-        outputs = {one.call_id: _output(one) for one in results}
-        if not waiting:
+        pending = self._waiting.get(session_id, {})
+        outputs = {result.call_id: _output(result) for result in results}
+        if not pending:
             self._early |= {id_: output for id_, output in outputs.items() if session_in(id_) == session_id}
             return False
-        for call_id, (_, future) in list(waiting.items()):
-            given = outputs.get(call_id)
-            if given is None:
-                given = ToolOutput("The program gave no result for this call.", error_kind="cancelled")
+        for call_id, (_, future) in list(pending.items()):
+            result_output = outputs.get(call_id)
+            if result_output is None:
+                result_output = ToolOutput(
+                    "The program gave no result for this call.", error_kind="cancelled"
+                )
             if not future.done():
-                future.set_result(given)
+                future.set_result(result_output)
         return True
 
     def _handler(self, name: str) -> Callable[[ToolContext, dict[str, Any]], Any]:
@@ -179,14 +181,14 @@ class ClientTools:
     async def _result(self, session_id: str, call: ToolCall) -> ToolOutput:
         """Hand a call to the program and wait for its result."""
         future: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
-        here = self._waiting.setdefault(session_id, {})
-        here[call.id] = (call, future)
+        calls = self._waiting.setdefault(session_id, {})
+        calls[call.id] = (call, future)
         self.asked(session_id)
         try:
             return await future
         finally:
-            here.pop(call.id, None)
-            if not here:
+            calls.pop(call.id, None)
+            if not calls:
                 self._waiting.pop(session_id, None)
 
 

@@ -82,17 +82,17 @@ class _Answering:
         return end
 
     async def _once_more(self, form: AnswerForm, first: TurnEnd, problem: str) -> TurnEnd:
-        said = (Utterance("user", f"Your answer can't be used: {problem}. {form.told}"),)
+        utterances = (Utterance("user", f"Your answer can't be used: {problem}. {form.told}"),)
         self.shaping.again()
-        again = SessionChoice(self._wish.caller, said, self._session_id, tools=self._wish.tools)
+        again = SessionChoice(self._wish.caller, utterances, self._session_id, tools=self._wish.tools)
         end = await self._turn(again)
         end = msgspec.structs.replace(end, usage=first.usage + end.usage)
         if end.reason == "answered" and not self._is_handed:
             try:
                 self.shaping.finish(form)
             except ValueError as error:
-                what = f"the model's answer does not fit the schema: {error}"
-                raise ApiError(502, what, code="answer_not_in_form") from None
+                message = f"the model's answer does not fit the schema: {error}"
+                raise ApiError(502, message, code="answer_not_in_form") from None
         return end
 
     async def _turn(self, wish: SessionChoice) -> TurnEnd:
@@ -177,8 +177,8 @@ class Compat:
 
     async def count_tokens(self, request: Request, caller: ApiCaller, asked: MessagesRequest) -> Response:
         """Estimate the tokens of a message."""
-        said, tools = messages.read_said(asked), messages.read_tools(asked)
-        return JsonAnswer({"input_tokens": max(1, content.size_tokens(said, tools))})
+        utterances, tools = messages.read_said(asked), messages.read_tools(asked)
+        return JsonAnswer({"input_tokens": max(1, content.size_tokens(utterances, tools))})
 
     async def _answer(
         self,
@@ -200,16 +200,16 @@ class Compat:
             return end
 
         async def remembered(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
-            said: list[str] = []
+            texts: list[str] = []
 
             def heard(event: ApiEvent) -> None:
                 if isinstance(event, TextDelta):
-                    said.append(event.text)
+                    texts.append(event.text)
                 emit(event)
 
             end = await work(heard, name)
             if end.reason in ("answered", "budget"):
-                await self._talks.remember(wish, end, "".join(said))
+                await self._talks.remember(wish, end, "".join(texts))
             return end
 
         if is_stream:
@@ -217,20 +217,20 @@ class Compat:
         return await self._answering.whole(request, remembered, codec)
 
     async def _following(self, wish: SessionChoice, response_id: str) -> SessionChoice:
-        found = None
+        stored = None
         if response_id.startswith("resp_"):
-            found = await self._app.database.read(lambda db: api.response_of(db, response_id))
-        if found is None:
+            stored = await self._app.database.read(lambda db: api.response_of(db, response_id))
+        if stored is None:
             raise ApiError(
                 400,
                 f"there is no response {response_id[:80]}",
                 param="previous_response_id",
                 code="previous_response_not_found",
             )
-        session_id, is_last = found
+        session_id, is_last = stored
         if not is_last:
-            what = "the conversation has gone on since that response; go on from its newest one"
-            raise ApiError(409, what, param="previous_response_id", code="not_the_newest")
+            message = "the conversation has gone on since that response; go on from its newest one"
+            raise ApiError(409, message, param="previous_response_id", code="not_the_newest")
         if wish.session_id and wish.session_id != session_id:
             raise ApiError(400, f"{SESSION_HEADER} names another session", param="previous_response_id")
         return msgspec.structs.replace(wish, session_id=session_id, client_key="")
@@ -261,8 +261,8 @@ def _wish(
 def _with_tools(
     wish: SessionChoice, tools: tuple[ToolSpec, ...], choice: object, *, parallel: bool | None
 ) -> SessionChoice:
-    once = chat.choice_of(choice, tools)
-    return msgspec.structs.replace(wish, tools=tools, once=once, one_by_one=parallel is False)
+    instruction = chat.choice_of(choice, tools)
+    return msgspec.structs.replace(wish, tools=tools, once=instruction, one_by_one=parallel is False)
 
 
 def _model(name: str) -> dict[str, object]:

@@ -73,17 +73,17 @@ def utterance(role: str, content: object, where: str) -> Utterance:
     texts: list[str] = []
     images: list[ImagePart] = []
     for number, part in enumerate(cast("list[object]", content)):
-        place = f"{where}.content[{number}]"
+        location = f"{where}.content[{number}]"
         if isinstance(part, str):
             texts.append(part)
             continue
         if not isinstance(part, dict):
-            raise ApiError(400, "a part must be an object", param=place)
-        found = _part(cast("dict[str, Any]", part), place)
-        if isinstance(found, ImagePart):
-            images.append(found)
+            raise ApiError(400, "a part must be an object", param=location)
+        parsed = _part(cast("dict[str, Any]", part), location)
+        if isinstance(parsed, ImagePart):
+            images.append(parsed)
         else:
-            texts.append(found)
+            texts.append(parsed)
     return Utterance(speaker, "\n".join(texts), tuple(images))
 
 
@@ -112,43 +112,47 @@ def _part(part: dict[str, Any], place: str) -> str | ImagePart:
 
 
 def _image(address: str, place: str) -> ImagePart:
-    found = _DATA_URL.match(address)
-    if found is None:
-        what = "images are taken as data: URLs (PNG, JPEG, GIF, WebP, in base64); nothing is fetched"
-        raise ApiError(400, what, param=f"{place}.image_url", code="unsupported_image")
-    return image_of(address[found.end() :], f"{place}.image_url")
+    match = _DATA_URL.match(address)
+    if match is None:
+        message = "images are taken as data: URLs (PNG, JPEG, GIF, WebP, in base64); nothing is fetched"
+        raise ApiError(400, message, param=f"{place}.image_url", code="unsupported_image")
+    return image_of(address[match.end() :], f"{place}.image_url")
 
 
 def image_of(data: str, place: str) -> ImagePart:
     """Read a base64 image. Its type is read from its bytes, because a model would refuse a wrong type in
     every later request. Raises ApiError if it is not an image."""
     try:
-        found = base64.b64decode(data, validate=True)
+        image_bytes = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ApiError(400, "the image is not base64", param=place) from error
-    if not 0 < len(found) <= _IMAGE_LIMIT_BYTES:
+    if not 0 < len(image_bytes) <= _IMAGE_LIMIT_BYTES:
         raise ApiError(400, f"an image has 1 to {_IMAGE_LIMIT_BYTES:,} bytes", param=place)
-    kind = image_type(found)
+    kind = image_type(image_bytes)
     if not kind:
-        what = "these bytes are no PNG, JPEG, GIF or WebP"
-        raise ApiError(400, what, param=place, code="invalid_image")
+        message = "these bytes are no PNG, JPEG, GIF or WebP"
+        raise ApiError(400, message, param=place, code="invalid_image")
     return ImagePart(kind, data)
 
 
 def size_tokens(said: Sequence[Utterance], tools: Sequence[ToolSpec]) -> int:
     """Estimate the tokens of messages and tools."""
     total = sum(text_tokens(encode(spec).decode()) for spec in tools)
-    for one in said:
-        results = [(result.text, result.images) for result in one.results]
-        for text, images in ((one.text, one.images), *results):
+    for utterance in said:
+        results = [(result.text, result.images) for result in utterance.results]
+        for text, images in ((utterance.text, utterance.images), *results):
             total += ROW_TOKENS + text_tokens(text) + IMAGE_TOKENS * len(images)
-        total += sum(ROW_TOKENS + text_tokens(call.name + call.arguments) for call in one.calls)
+        total += sum(ROW_TOKENS + text_tokens(call.name + call.arguments) for call in utterance.calls)
     return total
 
 
 def instructions_of(said: Sequence[Utterance]) -> str:
     """Return the client's system and developer messages as one text."""
-    return "\n\n".join(one.text.strip() for one in said if one.speaker == "system" and one.text.strip())
+    return "\n\n".join(
+        utterance.text.strip()
+        for utterance in said
+        if utterance.speaker == "system" and utterance.text.strip()
+    )
 
 
 def with_continuation(said: tuple[Utterance, ...]) -> tuple[Utterance, ...]:
@@ -181,35 +185,39 @@ def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool 
     everything after the last answer is new. Raises ApiError if the last message is neither the person's
     nor a result.
     """
-    spoken = [one for one in said if one.speaker != "system"]
+    spoken = [message for message in said if message.speaker != "system"]
     if not spoken or spoken[-1].speaker == "assistant":
         raise ApiError(400, "the last message must be the user's or a tool's result", param="messages")
     first = len(spoken)
     while first and spoken[first - 1].speaker != "assistant":
         first -= 1
     new = spoken[first:]
-    results = tuple(result for one in new for result in one.results)
+    results = tuple(result for message in new for result in message.results)
     if not (bool(stored) if is_begun is None else is_begun):
         while first < len(spoken) and spoken[first].results:
             first += 1  # they belong to the answer before them
-        known = {call.id for one in spoken[:first] for call in one.calls}
-        if any(result.call_id not in known for one in spoken for result in one.results):
-            what = "a result belongs to no call of this conversation"
-            raise ApiError(400, what, param="messages", code="no_such_call")
+        known_texts = {call.id for message in spoken[:first] for call in message.calls}
+        if any(result.call_id not in known_texts for message in spoken for result in message.results):
+            error_text = "a result belongs to no call of this conversation"
+            raise ApiError(400, error_text, param="messages", code="no_such_call")
         return _joined(tuple(spoken[:first]), spoken[first:], results)
-    users = [one for one in spoken if one.speaker == "user" and not one.results]
-    known = [_plain(text) for text in stored]
-    if known and len(users) > len(known) and [_plain(one.text) for one in users[: len(known)]] == known:
-        new = users[len(known) :]
+    users = [message for message in spoken if message.speaker == "user" and not message.results]
+    known_texts = [_plain(text) for text in stored]
+    if (
+        known_texts
+        and len(users) > len(known_texts)
+        and [_plain(message.text) for message in users[: len(known_texts)]] == known_texts
+    ):
+        new = users[len(known_texts) :]
     return _joined((), new, results)
 
 
 def _joined(
     history: tuple[Utterance, ...], new: Sequence[Utterance], results: tuple[CallResult, ...]
 ) -> NewContent:
-    said = [one for one in new if one.speaker == "user"]
-    text = "\n\n".join(one.text for one in said if one.text)
-    images = tuple(image for one in said for image in one.images)
+    user_messages = [message for message in new if message.speaker == "user"]
+    text = "\n\n".join(message.text for message in user_messages if message.text)
+    images = tuple(image for message in user_messages for image in message.images)
     if not text.strip() and not images and not results:
         raise ApiError(400, "the user's message is empty", param="messages")
     return NewContent(history, text, images, results)

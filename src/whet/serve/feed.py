@@ -71,19 +71,19 @@ class Feed:
         on."""
         if not last_id:
             return self._next, False
-        found = EVENT_ID.fullmatch(last_id)
+        match = EVENT_ID.fullmatch(last_id)
         oldest = self._next - len(self._pieces)
-        if found is None or found[1] != self._name or int(found[2]) >= self._next:
+        if match is None or match[1] != self._name or int(match[2]) >= self._next:
             return oldest, True
-        wanted = int(found[2]) + 1
-        return max(wanted, oldest), wanted < oldest
+        next_number = int(match[2]) + 1
+        return max(next_number, oldest), next_number < oldest
 
     def since(self, number: int) -> tuple[bytes, int]:
         """Return the events from `number` on in the format of the stream, and the next number. If some are
         gone already, they are preceded by a gap."""
         oldest = self._next - len(self._pieces)
-        found = b"".join(self._pieces[at] for at in range(max(number - oldest, 0), len(self._pieces)))
-        return (_GAP + found if number < oldest else found), self._next
+        body = b"".join(self._pieces[at] for at in range(max(number - oldest, 0), len(self._pieces)))
+        return (_GAP + body if number < oldest else body), self._next
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
         """Wait for an event, the listener's end or the next beat. Returns False for the beat."""
@@ -156,7 +156,7 @@ class Feeds:
 
     def _make_room(self, wanted: str) -> None:
         while len(self._by_session) > _ALL_FEEDS or self._size_bytes > self._all_bytes:
-            idle = (key for key, one in self._by_session.items() if not one.listeners and key != wanted)
+            idle = (key for key, other in self._by_session.items() if not other.listeners and key != wanted)
             oldest = next(idle, "")
             if not oldest:
                 return
@@ -188,11 +188,11 @@ class Feeds:
         feed = await self._ready(session_id, last_id)
         number, is_gap = feed.after(last_id)
         feed.listeners += 1
-        looking = Ticker(self.beat_s)
+        token_check = Ticker(self.beat_s)
         try:
             yield b"retry: 1000\n\n" + (_GAP if is_gap else b"")
             while not (self.is_closed or gone.done()):
-                if looking.is_due() and not may_go_on():
+                if token_check.is_due() and not may_go_on():
                     return
                 is_last = is_over()
                 pieces, number = feed.since(number)

@@ -41,16 +41,16 @@ class AnswerForm(msgspec.Struct, frozen=True):
     def read(self, text: str) -> str:
         """Return the JSON in an answer. Raises ValueError that says how the answer does not fit."""
         fenced = _FENCE.search(text)
-        found = (fenced[1] if fenced else text).strip()
+        json_text = (fenced[1] if fenced else text).strip()
         try:
-            value: object = json.loads(found)
+            value: object = json.loads(json_text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"it is not JSON ({error})") from None
-        if self.schema is None and not found.startswith("{"):
+        if self.schema is None and not json_text.startswith("{"):
             raise ValueError("it is not a JSON object")
         if self.schema is not None and (problem := misfit_of(value, self.schema)):
             raise ValueError(problem)
-        return found
+        return json_text
 
 
 def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
@@ -63,10 +63,10 @@ def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
         raise ApiError(400, "answers are text or JSON", param=param, code="unsupported_value")
     if not isinstance(schema, dict):
         raise ApiError(400, "a JSON format needs a schema", param=param, code="invalid_value")
-    found = cast("dict[str, Any]", schema)
-    if problem := unsound(found):
+    json_schema = cast("dict[str, Any]", schema)
+    if problem := unsound(json_schema):
         raise ApiError(400, f"this is no JSON Schema: {problem}", param=param, code="invalid_json_schema")
-    return AnswerForm(found)
+    return AnswerForm(json_schema)
 
 
 def stops_of(given: object, param: str) -> tuple[str, ...]:
@@ -76,10 +76,12 @@ def stops_of(given: object, param: str) -> tuple[str, ...]:
         listed = cast("list[object]", given)
     elif given is not None and not listed:
         raise ApiError(400, "stop must be text or a list of texts", param=param)
-    stops = tuple(one for one in listed if isinstance(one, str) and 0 < len(one) <= _MOST_STOP_CHARS)
+    stops = tuple(item for item in listed if isinstance(item, str) and 0 < len(item) <= _MOST_STOP_CHARS)
     if len(stops) != len(listed) or len(stops) > _MOST_STOPS:
-        what = f"at most {_MOST_STOPS} texts may end an answer, of 1 to {_MOST_STOP_CHARS:,} characters each"
-        raise ApiError(400, what, param=param)
+        message = (
+            f"at most {_MOST_STOPS} texts may end an answer, of 1 to {_MOST_STOP_CHARS:,} characters each"
+        )
+        raise ApiError(400, message, param=param)
     return stops
 
 
@@ -142,18 +144,18 @@ class Shaping:
             self._is_step_over = False
             return
         text = self._kept + text
-        places = [(at, one) for one in self._stops if (at := text.find(one)) >= 0]
-        if places:
-            at, self.found = min(places)
+        matches = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if matches:
+            at, self.found = min(matches)
             self._kept = ""
             if at:
                 self._emit(TextDelta(text[:at]))
             self._stop()
             return
-        kept = max((_overlap(text, one) for one in self._stops), default=0)
-        self._kept = text[len(text) - kept :]
-        if len(text) > kept:
-            self._emit(TextDelta(text[: len(text) - kept]))
+        kept_chars = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._kept = text[len(text) - kept_chars :]
+        if len(text) > kept_chars:
+            self._emit(TextDelta(text[: len(text) - kept_chars]))
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -42,20 +42,20 @@ class Goals:
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the calls."""
-        one = "/api/goals/{id}"
+        goal_path = "/api/goals/{id}"
         return (
             Operation("GET", "/api/goals", self.listed, roles=_OWNER),
             Operation(
                 "POST", "/api/goals", self.start, roles=_OWNER, takes=GoalInput, gives={202: JSON_OBJECT}
             ),
-            Operation("GET", one, self.show, roles=_OWNER),
-            Operation("POST", f"{one}/stop", self.stop, roles=_OWNER),
+            Operation("GET", goal_path, self.show, roles=_OWNER),
+            Operation("POST", f"{goal_path}/stop", self.stop, roles=_OWNER),
         )
 
     async def listed(self, request: Request, caller: ApiCaller) -> Response:
         """List goals, newest first."""
-        found = await self._app.database.read(goals.listed)
-        return JsonAnswer({"goals": [map_texts(msgspec.to_builtins(one), mask) for one in found]})
+        rows = await self._app.database.read(goals.listed)
+        return JsonAnswer({"goals": [map_texts(msgspec.to_builtins(row), mask) for row in rows]})
 
     async def start(self, request: Request, caller: ApiCaller, wanted: GoalInput) -> Response:
         """Queue a goal for a worker. Answers 202 with the goal's id."""
@@ -65,23 +65,23 @@ class Goals:
         wish = GoalWish(
             wanted.text, wanted.verify, wanted.budget_usd, wanted.steps, wanted.guard, wanted.may_change
         )
-        made = await queue_goal(self._app, wish)
-        return JsonAnswer({"id": made.id, "state": "waiting"}, 202)
+        schedule = await queue_goal(self._app, wish)
+        return JsonAnswer({"id": schedule.id, "state": "waiting"}, 202)
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a goal and the effects of its calls."""
         from whet.app.goal_queue import goal_of  # noqa: PLC0415 - few clients have goals
 
-        number, found = await goal_of(self._app, request.path_params["id"])
-        return JsonAnswer(_answer(number, None if found is None else msgspec.to_builtins(found)))
+        number, report = await goal_of(self._app, request.path_params["id"])
+        return JsonAnswer(_answer(number, None if report is None else msgspec.to_builtins(report)))
 
     async def stop(self, request: Request, caller: ApiCaller) -> Response:
         """Stop a goal; it ends as cancelled."""
         from whet.app.goal_queue import stop_goal  # noqa: PLC0415 - few clients have goals
 
         number = request.path_params["id"]
-        found = await stop_goal(self._app, number)
-        return JsonAnswer(_answer(number, None if found is None else msgspec.to_builtins(found)))
+        report = await stop_goal(self._app, number)
+        return JsonAnswer(_answer(number, None if report is None else msgspec.to_builtins(report)))
 
 
 def _answer(number: str, found: dict[str, Any] | None) -> dict[str, Any]:

@@ -36,18 +36,18 @@ def fingerprint(said: Sequence[Utterance], answer: str = "", owner: str = "", *,
     before: Speaker | None = None
     if has_all:
         digest.update(instructions_of(spoken).encode("utf-8", "replace"))
-    for one in spoken:
-        if has_all and one.speaker != "system":
-            for text in _calls_of(one):
+    for message in spoken:
+        if has_all and message.speaker != "system":
+            for text in _calls_of(message):
                 digest.update(hashlib.sha256(text.encode("utf-8", "replace")).digest())
-        if one.speaker == "system" or one.results:
+        if message.speaker == "system" or message.results:
             continue
-        words = "".join(one.text.split())
-        if one.speaker != before and (words or one.images):
-            before = one.speaker
+        words = "".join(message.text.split())
+        if message.speaker != before and (words or message.images):
+            before = message.speaker
             digest.update(f"\0{before}\0".encode())
         digest.update(words.encode("utf-8", "replace"))
-        for image in one.images:
+        for image in message.images:
             digest.update(hashlib.sha256(image.data_base64.encode()).digest())
     return f"tip:{digest.hexdigest()[:40]}" if before is not None else ""
 
@@ -62,33 +62,33 @@ def _calls_of(one: Utterance) -> Iterator[str]:
 
 def as_past(said: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:
     """Yield a history as stored messages: each answer, then its results in the order of its calls."""
-    for at, one in enumerate(said):
-        if one.speaker == "assistant":
+    for at, utterance in enumerate(said):
+        if utterance.speaker == "assistant":
             # No server accepts images from an assistant.
-            words = one.text or ("" if one.calls or not one.images else _IMAGES)
-            yield PastMessage(Message("assistant", words, one.calls), now_ms, Usage())
-            given = _results_after(said, at)
-            for call in one.calls:
-                found = given.get(call.id)
-                is_error = found is None or found.is_error
-                text = _NO_RESULT if found is None else found.text
-                content = (TextPart(text), *found.images) if found and found.images else text
+            words = utterance.text or ("" if utterance.calls or not utterance.images else _IMAGES)
+            yield PastMessage(Message("assistant", words, utterance.calls), now_ms, Usage())
+            results = _results_after(said, at)
+            for call in utterance.calls:
+                result = results.get(call.id)
+                is_error = result is None or result.is_error
+                text = _NO_RESULT if result is None else result.text
+                content = (TextPart(text), *result.images) if result and result.images else text
                 message = Message(
                     "tool", content, tool_call_id=call.id, tool_name=call.name, is_error=is_error
                 )
-                kind = "interrupted" if found is None else "failed" if is_error else ""
+                kind = "interrupted" if result is None else "failed" if is_error else ""
                 yield PastMessage(message, now_ms, error_kind=kind)
-        elif one.speaker == "user" and (one.text or one.images):
-            yield PastMessage(Message("user", _content(one)), now_ms, Usage())
+        elif utterance.speaker == "user" and (utterance.text or utterance.images):
+            yield PastMessage(Message("user", _content(utterance)), now_ms, Usage())
 
 
 def _results_after(said: Sequence[Utterance], at: int) -> dict[str, CallResult]:
-    found: dict[str, CallResult] = {}
-    for one in said[at + 1 :]:
-        if one.speaker == "assistant":
+    results: dict[str, CallResult] = {}
+    for utterance in said[at + 1 :]:
+        if utterance.speaker == "assistant":
             break
-        found |= {result.call_id: result for result in one.results}
-    return found
+        results |= {result.call_id: result for result in utterance.results}
+    return results
 
 
 def _content(one: Utterance) -> str | tuple[Part, ...]:

@@ -54,17 +54,17 @@ class Hosts:
         key = (token_id, key_of(message["id"]))
         task = asyncio.create_task(reply_to(message, self._server.answer, notify))
         self._running[key] = task
-        waiting = asyncio.create_task(news.get())
+        notice = asyncio.create_task(news.get())
         try:
             while not task.done():
                 await asyncio.wait(
-                    {task, waiting, gone}, timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
+                    {task, notice, gone}, timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if gone.done():
                     return
-                if waiting.done():
-                    yield _event(waiting.result())
-                    waiting = asyncio.create_task(news.get())
+                if notice.done():
+                    yield _event(notice.result())
+                    notice = asyncio.create_task(news.get())
                 elif not task.done():
                     yield b": still at it\n\n"
             if not task.cancelled():
@@ -72,7 +72,7 @@ class Hosts:
                     yield _event(news.get_nowait())
                 yield _event(task.result())
         finally:
-            waiting.cancel()
+            notice.cancel()
             task.cancel()
             await asyncio.wait({task})
             self._running.pop(key, None)

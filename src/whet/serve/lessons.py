@@ -65,10 +65,15 @@ class LessonCalls:
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the calls."""
-        seen = RequestParameter("seen", description="1 marks what is new as told.")
+        seen_parameter = RequestParameter("seen", description="1 marks what is new as told.")
         return (
             Operation(
-                "GET", "/api/learned", self.show, roles=_OWNER, gives={200: Lessons}, parameters=(seen,)
+                "GET",
+                "/api/learned",
+                self.show,
+                roles=_OWNER,
+                gives={200: Lessons},
+                parameters=(seen_parameter,),
             ),
             Operation(
                 "POST",
@@ -87,30 +92,38 @@ class LessonCalls:
         def read(db: apsw.Connection) -> tuple[LearningNews, list[LedgerRow], list[LedgerRow]]:
             return news.read(db), news.waiting(db)[:_MOST], news.refusals(db)
 
-        found, waits, refused = await self._app.database.read(read)
-        if is_seen and found.until:
-            until = found.until
+        changes, waits, refused = await self._app.database.read(read)
+        if is_seen and changes.until:
+            until = changes.until
             await self._app.database.append(
                 lambda db: learned.set_told(db, "", max(until, learned.told_until(db, "")))
             )
-        line = found.line_with("GET /api/learned", "whet memory log")
-        told = Lessons(
-            found.learned, found.refused, found.waiting, line, [*map(_facts, waits)], [*map(_facts, refused)]
+        line = changes.line_with("GET /api/learned", "whet memory log")
+        lessons = Lessons(
+            changes.learned,
+            changes.refused,
+            changes.waiting,
+            line,
+            [*map(_facts, waits)],
+            [*map(_facts, refused)],
         )
-        return JsonAnswer(told)
+        return JsonAnswer(lessons)
 
     async def decide(self, request: Request, caller: ApiCaller, wanted: LessonAnswer) -> Response:
         """Accept or reject a waiting change or a refused note."""
-        asked, desk = request.path_params["id"], self._app.learning.desk
-        number = typed_number(asked)
+        number_text, learning = request.path_params["id"], self._app.learning.desk
+        number = typed_number(number_text)
         if number is None:
-            raise NotFound(f"there is no change {asked[:20]}", hint="GET /api/learned lists them")
-        row = await (desk.accept if wanted.answer == "accept" else desk.reject)(number)
+            raise NotFound(f"there is no change {number_text[:20]}", hint="GET /api/learned lists them")
+        row = await (learning.accept if wanted.answer == "accept" else learning.reject)(number)
         return JsonAnswer(_facts(row))
 
 
 def _facts(row: LedgerRow) -> LessonFacts:
-    text, quotes = mask(row.after or f"removes: {row.before}"), [mask(one.quote) for one in row.evidence]
+    text, quotes = (
+        mask(row.after or f"removes: {row.before}"),
+        [mask(evidence.quote) for evidence in row.evidence],
+    )
     return LessonFacts(
         row.id, row.at, row.kind, row.item, row.state, summary(row), text, mask(row.reason), quotes
     )

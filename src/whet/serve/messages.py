@@ -54,40 +54,42 @@ def read_said(request: MessagesRequest) -> tuple[Utterance, ...]:
     refuse_set(request, "mcp_servers", "container")
     if not request.messages:
         raise ApiError(400, "messages is empty", param="messages")
-    said: list[Utterance] = []
+    utterances: list[Utterance] = []
     if request.system:
-        said.append(Utterance("system", _Blocks(request.system, "system").text))
-    for number, one in enumerate(request.messages):
-        place = f"messages.{number}"
-        speaker = _SPEAKERS.get(one.role)
+        utterances.append(Utterance("system", _Blocks(request.system, "system").text))
+    for number, message in enumerate(request.messages):
+        location = f"messages.{number}"
+        speaker = _SPEAKERS.get(message.role)
         if speaker is None:
-            raise ApiError(400, f"there is no role {one.role[:40]!r}", param=f"{place}.role")
-        found = _Blocks(one.content, f"{place}.content")
-        if found.results:
-            said.append(Utterance("other", "", results=tuple(found.results)))
-        if found.text or found.images or found.calls or not found.results:
-            said.append(Utterance(speaker, found.text, tuple(found.images), tuple(found.calls)))
-    return tuple(said)
+            raise ApiError(400, f"there is no role {message.role[:40]!r}", param=f"{location}.role")
+        blocks = _Blocks(message.content, f"{location}.content")
+        if blocks.results:
+            utterances.append(Utterance("other", "", results=tuple(blocks.results)))
+        if blocks.text or blocks.images or blocks.calls or not blocks.results:
+            utterances.append(Utterance(speaker, blocks.text, tuple(blocks.images), tuple(blocks.calls)))
+    return tuple(utterances)
 
 
 def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
     """Return the client's tools; empty if `tool_choice` is "none". Raises ApiError."""
     if (request.tool_choice or {}).get("type") == "none":
         return ()
-    found: list[ToolSpec] = []
+    specs: list[ToolSpec] = []
     for number, tool in enumerate(request.tools or ()):
-        place = f"tools.{number}"
+        location = f"tools.{number}"
         if tool.get("type", "custom") != "custom":
-            raise ApiError(400, "tools are taken of type custom", param=place, code="unsupported_value")
-        found.append(spec_of(tool.get("name"), tool.get("description"), tool.get("input_schema"), place))
-    return checked(found)
+            raise ApiError(400, "tools are taken of type custom", param=location, code="unsupported_value")
+        specs.append(spec_of(tool.get("name"), tool.get("description"), tool.get("input_schema"), location))
+    return checked(specs)
 
 
 def read_form(request: MessagesRequest) -> AnswerForm | None:
     """Return the required form of the answer, or None for plain text. Raises ApiError."""
-    wanted: object = (request.output_config or {}).get("format") or request.output_format or {}
-    found = cast("dict[str, Any]", wanted) if isinstance(wanted, dict) else {"type": wanted}
-    return form_of(found.get("type", "text"), found.get("schema"), "output_config.format")
+    format_value: object = (request.output_config or {}).get("format") or request.output_format or {}
+    fields = (
+        cast("dict[str, Any]", format_value) if isinstance(format_value, dict) else {"type": format_value}
+    )
+    return form_of(fields.get("type", "text"), fields.get("schema"), "output_config.format")
 
 
 def read_stops(request: MessagesRequest) -> tuple[str, ...]:
@@ -141,23 +143,23 @@ class _Blocks:
 
 
 def _text(block: dict[str, Any], name: str, where: str) -> str:
-    found: object = block.get(name)
-    if not isinstance(found, str):
+    text: object = block.get(name)
+    if not isinstance(text, str):
         raise ApiError(400, f"{name} must be a string", param=f"{where}.{name}")
-    return found
+    return text
 
 
 def _document(source: object, where: str) -> str:
-    found = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
-    if found.get("type") != "text":
+    fields = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
+    if fields.get("type") != "text":
         raise ApiError(400, "documents are taken as text; no file is read for a client", param=where)
-    return _text(found, "data", where)
+    return _text(fields, "data", where)
 
 
 def _image(source: object, where: str) -> ImagePart:
-    found = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
-    data: object = found.get("data")
-    if found.get("type") != "base64" or not isinstance(data, str):
+    fields = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
+    data: object = fields.get("data")
+    if fields.get("type") != "base64" or not isinstance(data, str):
         raise ApiError(400, "images are taken in base64; nothing is fetched", param=f"{where}.source")
     return image_of(data, f"{where}.source.data")
 

@@ -129,19 +129,17 @@ class Native:
         """Delete a session with all its messages. 409 while a turn runs."""
         async with self.between_turns(request, caller) as (app, session):
             session.log.close()  # a turn that was cancelled right at its start may still hold the session
-            gone = await app.database.write(lambda db: sessions.delete(db, session.id))
+            deleted_ids = await app.database.write(lambda db: sessions.delete(db, session.id))
             await app.pool.run(forget_deleted, app.home, app.database, app.clock)
-        return JsonAnswer({"deleted": session.id, "sessions": gone})
+        return JsonAnswer({"deleted": session.id, "sessions": deleted_ids})
 
     async def messages(self, request: Request, caller: ApiCaller) -> Response:
         """List the messages after a number. They are OpenAI chat dicts with `seq`; secrets are masked."""
         row = self._session(request, caller)
         after = whole_number(request, "after", 0, _TOP)
         limit = whole_number(request, "limit", 100, _MOST_MESSAGES)
-        found = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
-        return JsonAnswer(
-            {"session_id": row.id, "messages": [_shown(seq, message) for seq, message in found]}
-        )
+        rows = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
+        return JsonAnswer({"session_id": row.id, "messages": [_shown(seq, message) for seq, message in rows]})
 
     async def turn(self, request: Request, caller: ApiCaller, wanted: NewTurn) -> Response:
         """Start a turn. With Accept: text/event-stream, stream its events."""
@@ -189,8 +187,8 @@ class Native:
 
     async def answer(self, request: Request, caller: ApiCaller, wanted: QuestionAnswer) -> Response:
         """Answer a question."""
-        given = Given("", wanted.reason, wanted.scope, wanted.arguments)
-        question = await self._turns.questions.answer(request.path_params["id"], wanted.answer, given)
+        reply = Given("", wanted.reason, wanted.scope, wanted.arguments)
+        question = await self._turns.questions.answer(request.path_params["id"], wanted.answer, reply)
         return JsonAnswer({"answered": question.id, "answer": wanted.answer})
 
     def _listen(

@@ -62,8 +62,8 @@ class PlanCalls:
             await planning.set_planning(app, session.id, wanted.planning)
         if wanted.steps is not None:
             planning.set_steps(app, session.id, wanted.steps)
-        said = await planning.approve(app, session.id) if wanted.approve else ""
-        return JsonAnswer(_built(await planning.state_of(app, session.id)) | ({"text": said} if said else {}))
+        text = await planning.approve(app, session.id) if wanted.approve else ""
+        return JsonAnswer(_built(await planning.state_of(app, session.id)) | ({"text": text} if text else {}))
 
     async def helpers(self, request: Request, caller: ApiCaller) -> Response:
         """List a session's helpers."""
@@ -72,5 +72,7 @@ class PlanCalls:
 
 
 def _built(state: planning.PlanState) -> dict[str, object]:
-    steps = [{"text": mask(one.text), "status": one.status, "done": mask(one.done)} for one in state.steps]
+    steps = [
+        {"text": mask(step.text), "status": step.status, "done": mask(step.done)} for step in state.steps
+    ]
     return {"planning": state.planning, "steps": steps}

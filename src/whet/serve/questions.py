@@ -90,26 +90,26 @@ class Questions:
 
     def pending(self) -> list[PendingQuestion]:
         """Return the waiting questions, oldest first."""
-        return [one.question for one in self._waiting.values()]
+        return [entry.question for entry in self._waiting.values()]
 
     async def answer(self, question_id: str, answer: str, more: Given | None = None) -> PendingQuestion:
         """Answer a question; `more` holds further parts of the answer.
 
         Raises NotFound if it does not wait, ApiError if the answer does not fit.
         """
-        found = self._waiting.get(question_id)
-        if found is None or found.future.done():  # a second answer must not seem to count
+        entry = self._waiting.get(question_id)
+        if entry is None or entry.future.done():  # a second answer must not seem to count
             raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
-        given = fitting(found.question, answer, more)
-        if found.request is not None and given.draft is not None and given.answer == "once":
-            given = msgspec.structs.replace(given, arguments=amended(found.request, given.draft))
-        found.future.set_result(given)
-        return found.question
+        reply = fitting(entry.question, answer, more)
+        if entry.request is not None and reply.draft is not None and reply.answer == "once":
+            reply = msgspec.structs.replace(reply, arguments=amended(entry.request, reply.draft))
+        entry.future.set_result(reply)
+        return entry.question
 
     async def ask(self, question: PendingQuestion) -> str | None:
         """Wait for the answer; None if none came in time."""
-        given = await self.whole(question)
-        return None if given is None else given.answer
+        reply = await self.whole(question)
+        return None if reply is None else reply.answer
 
     async def whole(self, question: PendingQuestion, request: ApprovalRequest | None = None) -> Given | None:
         """Wait for the whole answer; None if none came in time."""
@@ -140,10 +140,10 @@ class Questions:
 
 def fitting(question: PendingQuestion, answer: str, more: Given | None) -> Given:
     """Return the answer with its word filled in. Raises ApiError if it does not fit the question."""
-    given = msgspec.structs.replace(more or Given(), answer=answer[:_MOST_TEXT])
+    reply = msgspec.structs.replace(more or Given(), answer=answer[:_MOST_TEXT])
     if question.kind == "approval":
-        _check(question, given)
-    return msgspec.structs.replace(given, reason=given.reason[:_MOST_TEXT])
+        _check(question, reply)
+    return msgspec.structs.replace(reply, reason=reply.reason[:_MOST_TEXT])
 
 
 def _check(question: PendingQuestion, given: Given) -> None:
@@ -180,15 +180,15 @@ class Asker:
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask about one action."""
         plain = self._questions.new(request.session_id, "approval", request.subject)
-        shown = worded(request)
+        wording = worded(request)
         question = msgspec.structs.replace(
             plain,
             call_id=request.call_id,
             tool=request.tool,
             reasons=request.reasons,
             grant=request.grant,
-            title=shown.title,
-            body=shown.body,
+            title=wording.title,
+            body=wording.body,
             scopes=tuple(scope.text for scope in request.scopes),
             folder=request.folder,
             opening=request.opening,
@@ -196,10 +196,10 @@ class Asker:
             keeps=tuple(scope.always for scope in request.scopes),
             draft=_draft(request),
         )
-        given = await self._questions.whole(question, request)
-        for known in ("once", "session", "always", "no"):
-            if given is not None and given.answer == known:
-                return Reply(known, given.scope, given.reason, given.arguments).short
+        reply = await self._questions.whole(question, request)
+        for answer in ("once", "session", "always", "no"):
+            if reply is not None and reply.answer == answer:
+                return Reply(answer, reply.scope, reply.reason, reply.arguments).short
         return None
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:

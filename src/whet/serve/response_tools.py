@@ -62,9 +62,9 @@ NO_TOOLS = ResponseTools()
 
 def read_tools(tools: Sequence[object]) -> ResponseTools:
     """Read a request's tools. Raises ApiError that names the field."""
-    found = [one for number, tool in enumerate(tools) for one in _read(tool, f"tools[{number}]", "")]
-    specs = checked([spec for spec, _ in found])
-    return ResponseTools(specs, {spec.name: tool for spec, tool in found})
+    pairs = [pair for number, tool in enumerate(tools) for pair in _read(tool, f"tools[{number}]", "")]
+    specs = checked([spec for spec, _ in pairs])
+    return ResponseTools(specs, {spec.name: tool for spec, tool in pairs})
 
 
 def read_call(item: dict[str, Any], place: str) -> ToolCall:
@@ -87,8 +87,8 @@ def _read(one: object, place: str, namespace: str) -> Iterator[tuple[ToolSpec, O
         for number, within in enumerate(inner):
             yield from _read(within, f"{place}.tools[{number}]", name)
     elif kind in ("function", "custom"):
-        seen = _joined(namespace, name) if isinstance(name, str) else name
-        spec = spec_of(seen, tool.get("description"), tool.get("parameters"), place)
+        model_name = _joined(namespace, name) if isinstance(name, str) else name
+        spec = spec_of(model_name, tool.get("description"), tool.get("parameters"), place)
         if kind == "custom":
             spec = ToolSpec(spec.name, _described(spec.description, tool.get("format")), _text_schema())
         yield spec, OfferedTool(str(name), namespace, kind == "custom")
@@ -98,20 +98,20 @@ def _read(one: object, place: str, namespace: str) -> Iterator[tuple[ToolSpec, O
 
 def _joined(namespace: str, name: str) -> str:
     """Return the name that the model sees. A name that is too long ends with a digest of the full name."""
-    whole = f"{namespace}__{name}" if namespace else name
-    if len(whole) <= _LONGEST:
-        return whole
-    digest = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{whole[: _LONGEST - 9]}_{digest}"
+    full_name = f"{namespace}__{name}" if namespace else name
+    if len(full_name) <= _LONGEST:
+        return full_name
+    digest = hashlib.sha256(full_name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{full_name[: _LONGEST - 9]}_{digest}"
 
 
 def _described(description: str, form: object) -> str:
     """Add the grammar that a tool's text must match, if it has one, to the tool's description."""
-    wanted = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
-    definition = wanted.get("definition")
+    fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
+    definition = fields.get("definition")
     if not isinstance(definition, str):
         return description
-    return f"{description}\n\nThe input must match this {wanted.get('syntax') or ''} grammar:\n{definition}"
+    return f"{description}\n\nThe input must match this {fields.get('syntax') or ''} grammar:\n{definition}"
 
 
 def _text_schema() -> dict[str, Any]:
@@ -122,8 +122,8 @@ def _text_in(arguments: str) -> str:
     """Return the text of a call's arguments, or the arguments unchanged if they are not an object with a
     text."""
     try:
-        read: object = msgspec.json.decode(arguments)
+        value: object = msgspec.json.decode(arguments)
     except NOT_JSON:
         return arguments
-    text = cast("dict[str, Any]", read).get(_INPUT) if isinstance(read, dict) else None
+    text = cast("dict[str, Any]", value).get(_INPUT) if isinstance(value, dict) else None
     return text if isinstance(text, str) else arguments

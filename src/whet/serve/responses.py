@@ -66,31 +66,31 @@ def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
     """Return the messages of a request, its instructions first. Raises ApiError if it asks for something
     unsupported."""
     refuse_set(request, "background", "conversation", "prompt", "top_logprobs")
-    if any("logprobs" in one for one in request.include or ()):
+    if any("logprobs" in name for name in request.include or ()):
         raise ApiError(400, "logprobs are not given", param="include", code="unsupported_value")
-    said = [Utterance("system", request.instructions)] if request.instructions else []
+    utterances = [Utterance("system", request.instructions)] if request.instructions else []
     if isinstance(request.input, str):
-        return (*said, Utterance("user", request.input))
+        return (*utterances, Utterance("user", request.input))
     for number, item in enumerate(request.input):
-        place, kind = f"input[{number}]", kind_of(item)
+        location, kind = f"input[{number}]", kind_of(item)
         if kind in _SPOKEN:
             role = item.get("role")
             if not isinstance(role, str):
-                raise ApiError(400, "a message needs a role", param=f"{place}.role")
-            spoken = utterance(role, item.get("content"), place)
-            said.append(msgspec.structs.replace(spoken, item_id=_id_of(item)))
+                raise ApiError(400, "a message needs a role", param=f"{location}.role")
+            spoken = utterance(role, item.get("content"), location)
+            utterances.append(msgspec.structs.replace(spoken, item_id=_id_of(item)))
         elif kind in _CALLS:
-            call = read_call(item, place)
-            if said and said[-1].speaker == "assistant":
-                calls = (*said[-1].calls, call)
-                said[-1] = msgspec.structs.replace(said[-1], calls=calls, item_id=_id_of(item))
+            call = read_call(item, location)
+            if utterances and utterances[-1].speaker == "assistant":
+                calls = (*utterances[-1].calls, call)
+                utterances[-1] = msgspec.structs.replace(utterances[-1], calls=calls, item_id=_id_of(item))
             else:
-                said.append(Utterance("assistant", "", calls=(call,), item_id=_id_of(item)))
+                utterances.append(Utterance("assistant", "", calls=(call,), item_id=_id_of(item)))
         elif kind in _RESULTS:
-            said.append(Utterance("other", "", results=(_result(item, place),)))
+            utterances.append(Utterance("other", "", results=(_result(item, location),)))
         elif kind not in _UNSPOKEN:
-            raise ApiError(400, f"items of type {str(kind)[:40]!r} are not taken", param=f"{place}.type")
-    return tuple(said)
+            raise ApiError(400, f"items of type {str(kind)[:40]!r} are not taken", param=f"{location}.type")
+    return tuple(utterances)
 
 
 def _id_of(item: dict[str, Any]) -> str:
@@ -102,14 +102,14 @@ def _result(item: dict[str, Any], place: str) -> CallResult:
     call_id, output = item.get("call_id"), item.get("output")
     if not isinstance(call_id, str):
         raise ApiError(400, "a result needs its call_id", param=f"{place}.call_id")
-    found = utterance("tool", output, place)
-    return CallResult(call_id, found.text, images=found.images)
+    parsed = utterance("tool", output, place)
+    return CallResult(call_id, parsed.text, images=parsed.images)
 
 
 def read_form(request: ResponsesRequest) -> AnswerForm | None:
     """Return the required form of the answer, or None for plain text. Raises ApiError."""
-    wanted = (request.text and request.text.format) or Format()
-    return form_of(wanted.type, wanted.schema, "text.format")
+    form = (request.text and request.text.format) or Format()
+    return form_of(form.type, form.schema, "text.format")
 
 
 def tools_of(request: ResponsesRequest) -> ResponseTools:
@@ -175,8 +175,8 @@ class ResponsesCodec:
 
     def failed(self, error: ApiError) -> bytes:
         """Return the event for a failure."""
-        what = {"code": error.code or "server_error", "message": error.message}
-        body = {**self._object("failed"), "error": what}
+        error_fields = {"code": error.code or "server_error", "message": error.message}
+        body = {**self._object("failed"), "error": error_fields}
         return self._begin() + self._line("response.failed", {"response": body})
 
     def whole(self, end: TurnEnd) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class ResponsesCodec:
         pieces = [self._begin()]
         if self._open is None:
             self._open = []
-            place = {"output_index": len(self._items), "item_id": self._item_id()}
+            location = {"output_index": len(self._items), "item_id": self._item_id()}
             pieces.append(
                 self._line(
                     "response.output_item.added",
@@ -210,7 +210,7 @@ class ResponsesCodec:
                 )
             )
             pieces.append(
-                self._line("response.content_part.added", {**place, "content_index": 0, "part": _part("")})
+                self._line("response.content_part.added", {**location, "content_index": 0, "part": _part("")})
             )
         self._open.append(text)
         pieces.append(
@@ -221,32 +221,32 @@ class ResponsesCodec:
     def _close(self) -> bytes:
         if self._open is None:
             return b""
-        text, place, item_at = "".join(self._open), self._place(), len(self._items)
+        text, location, item_at = "".join(self._open), self._place(), len(self._items)
         item = self._item("completed", text)
         self._open = None
         self._items.append(item)
         part = item["content"][0]
         return b"".join(
             (
-                self._line("response.output_text.done", {**place, "text": text, "logprobs": []}),
-                self._line("response.content_part.done", {**place, "part": part}),
+                self._line("response.output_text.done", {**location, "text": text, "logprobs": []}),
+                self._line("response.content_part.done", {**location, "part": part}),
                 self._line("response.output_item.done", {"output_index": item_at, "item": item}),
             )
         )
 
     def _call(self, call: ToolCall) -> bytes:
         at, item_id = len(self._items), f"fc_{self._id.removeprefix('resp_')}_{len(self._items)}"
-        shown = self._tools.item(call)
-        kind, what = CALL_EVENTS[shown["type"]]
-        item = {"id": item_id, "status": "completed", "call_id": call.id, **shown}
+        call_fields = self._tools.item(call)
+        kind, field = CALL_EVENTS[call_fields["type"]]
+        item = {"id": item_id, "status": "completed", "call_id": call.id, **call_fields}
         self._items.append(item)
-        place = {"output_index": at, "item_id": item_id}
-        begun = {**item, "status": "in_progress", what: ""}
-        done = {**place, "name": item["name"], what: item[what]}
+        location = {"output_index": at, "item_id": item_id}
+        begun = {**item, "status": "in_progress", field: ""}
+        done = {**location, "name": item["name"], field: item[field]}
         return b"".join(
             (
                 self._line("response.output_item.added", {"output_index": at, "item": begun}),
-                self._line(f"{kind}.delta", {**place, "delta": item[what]}),
+                self._line(f"{kind}.delta", {**location, "delta": item[field]}),
                 self._line(f"{kind}.done", done),
                 self._line("response.output_item.done", {"output_index": at, "item": item}),
             )

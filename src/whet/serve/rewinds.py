@@ -64,16 +64,16 @@ class RewindCalls:
     async def points(self, request: Request, caller: ApiCaller) -> Response:
         """List the points to go back to. An interrupted rewind is finished first."""
         async with self._api.between_turns(request, caller) as (app, session):
-            found = Rewinding(app.recordings, session.log, app.workspace)
-            finished = await found.recover()
-            return JsonAnswer(points_answer(finished, await found.steps(), await found.left_out()))
+            rewinding = Rewinding(app.recordings, session.log, app.workspace)
+            finished = await rewinding.recover()
+            return JsonAnswer(points_answer(finished, await rewinding.steps(), await rewinding.left_out()))
 
     async def diff(self, request: Request, caller: ApiCaller) -> Response:
         """Show a turn's changes to files; without a turn, the session's. Secrets are masked."""
         turn = whole_number(request, "turn", 0, _LAST_TURN)
         app, session = await self._api.opened(request, caller)
-        found = await Rewinding(app.recordings, session.log, app.workspace).diff(turn)
-        return JsonAnswer(diff_answer(found, mask))
+        changes = await Rewinding(app.recordings, session.log, app.workspace).diff(turn)
+        return JsonAnswer(diff_answer(changes, mask))
 
     async def rewind(self, request: Request, caller: ApiCaller, wanted: RewindInput) -> Response:
         """Go back to before a turn or step, or undo a rewind. 409 while a turn runs, and if files were edited
@@ -85,13 +85,13 @@ class RewindCalls:
                 403, "files that somebody else changed are the owner's to replace", code="wrong_role"
             )
         async with self._api.between_turns(request, caller) as (app, session):
-            found = Rewinding(app.recordings, session.log, app.workspace)
+            rewinding = Rewinding(app.recordings, session.log, app.workspace)
             if wanted.dry_run:
-                plan = await found.preview(point, wanted.parts, force=is_forced)
+                plan = await rewinding.preview(point, wanted.parts, force=is_forced)
                 return JsonAnswer(rewind_answer(plan, mask, is_plan=True))
             if wanted.own_edits == "ask":
-                _ask(await found.preview(point, wanted.parts, force=False))
-            done = await found.rewind(point, wanted.parts, force=is_forced)
+                _ask(await rewinding.preview(point, wanted.parts, force=False))
+            done = await rewinding.rewind(point, wanted.parts, force=is_forced)
             return JsonAnswer(rewind_answer(done, mask, is_plan=False))
 
 
@@ -104,7 +104,7 @@ def _point(to: str) -> Point | None:
 
 def _ask(plan: Outcome) -> None:
     """Raises ApiError (409) if the plan leaves out files that the person could have restored."""
-    changed = [shown(one.path) for one in plan.in_the_way]
+    changed = [shown(change.path) for change in plan.in_the_way]
     if changed:
         more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
         raise ApiError(

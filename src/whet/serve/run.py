@@ -47,13 +47,13 @@ async def serve(
     Running turns then get `drain_s` to end, after which they are cancelled, and that is stored. With
     `stop`, signals are left to the caller. Raises ConfigError.
     """
-    where = place(listening.host, listening.public_url, listening.hosts)
+    address = place(listening.host, listening.public_url, listening.hosts)
     sock = listen(listening.host, listening.port)
     raise_file_limit()
     log_bugs()
     port = int(sock.getsockname()[1])
     site = Site(hosted, hosted.app.clock, pace)
-    config = make_config(_application(site, where, listening, port), listening.drain_s + 5)
+    config = make_config(_application(site, address, listening, port), listening.drain_s + 5)
     drains: list[asyncio.Task[None]] = []
 
     def end() -> None:

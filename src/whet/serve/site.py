@@ -96,12 +96,12 @@ class Site:
         """Return the application. `say` renders an error of one of `pages` as a page."""
 
         async def failed(request: Request, error: Exception) -> Response:
-            made = _as_told(request, error)
+            api_error = _as_told(request, error)
             is_api = request.url.path.startswith(_API)
             return (
-                refusal(made, to_messages=speaks_messages(request.scope))
+                refusal(api_error, to_messages=speaks_messages(request.scope))
                 if say is None or is_api
-                else say(made.status, made.message)
+                else say(api_error.status, api_error.message)
             )
 
         handlers: dict[Any, Any] = {WhetError: failed, HTTPException: failed, Exception: failed}
@@ -111,7 +111,7 @@ class Site:
 
     def routes(self) -> list[Route]:
         """Return the API's routes."""
-        return [route_of(one, self.door) for one in self.operations]
+        return [route_of(operation, self.door) for operation in self.operations]
 
     async def _describe(self, request: Request) -> Response:
         """Return this document."""
@@ -153,9 +153,9 @@ def _as_told(request: Request, error: Exception) -> ApiError:
         return ApiError(500, "something went wrong here; the log knows more", code="internal_error")
     if error.status_code == 405:
         return ApiError(405, f"{request.method} is not answered here", code="method_not_allowed")
-    asked = f"{request.method} {visible(request.url.path, _PATH_CHARS)}"
+    request_line = f"{request.method} {visible(request.url.path, _PATH_CHARS)}"
     return ApiError(
-        error.status_code, f"{asked} is not offered here; docs/api.md lists what is", code="not_found"
+        error.status_code, f"{request_line} is not offered here; docs/api.md lists what is", code="not_found"
     )
 
 

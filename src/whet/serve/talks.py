@@ -61,27 +61,27 @@ class SessionTurns:
         is_aside = wish.is_side_request
         if is_aside:
             wish = msgspec.structs.replace(wish, client_key="", private=True)
-        async with AsyncExitStack() as alone:
+        async with AsyncExitStack() as locks:
             if (name := wish.client_key or next(iter(wish.tips()), "")) and not is_aside:
                 lock = self._locks.setdefault(f"{wish.caller.name}\0{name}", asyncio.Lock())
-                await alone.enter_async_context(lock)
+                await locks.enter_async_context(lock)
             located = "" if is_aside else self._locate(wish)
             if located:
-                await alone.enter_async_context(self._locks.setdefault(located, asyncio.Lock()))
+                await locks.enter_async_context(self._locks.setdefault(located, asyncio.Lock()))
                 await self._settle(located)
                 if self._locate(wish) != located:  # it went on while this request waited
                     located = ""
             session_id = await self._fitting(wish, located)
-            held = self._held.get(session_id)
-            if held is not None:
+            suspended = self._held.get(session_id)
+            if suspended is not None:
                 opened(session_id)
-                return await self._go_on(held, wish, emit, ended)
+                return await self._go_on(suspended, wish, emit, ended)
             stored = await self._stored(wish, session_id)
             news = content.news_of(wish.said, stored, is_begun=bool(session_id))
             works: list[Work] = []
             if not session_id:
                 session_id = await self._begin(wish, news)
-                await alone.enter_async_context(self._locks.setdefault(session_id, asyncio.Lock()))
+                await locks.enter_async_context(self._locks.setdefault(session_id, asyncio.Lock()))
                 works.append(lambda db: api.adopt(db, session_id, wish.caller.name, wish.client_key))
                 if is_aside:
                     works.append(lambda db: api.set_aside(db, session_id))
@@ -112,47 +112,47 @@ class SessionTurns:
         ended: Work,
     ) -> TurnEnd:
         text = self._text(wish, session_id, news, works)
-        kept: list[bool] = []
+        done: list[bool] = []
 
         def keep(db: apsw.Connection) -> None:
             """Run `ended` once: with the first calls that are handed over, or with the turn's end."""
-            if not kept:
-                kept.append(True)
+            if not done:
+                done.append(True)
                 ended(db)
 
         receipt = Receipt(_all(works), lambda turn, reason, text: _all((keep,)))
         is_here = bool(wish.tools or news.results)
-        said = TurnInput(text, news.images, receipt=receipt, is_plain=True, is_here=is_here)
+        turn_input = TurnInput(text, news.images, receipt=receipt, is_plain=True, is_here=is_here)
         await self._offer(session_id, wish)
         if news.results and not news.history:
             # The results belong to a turn that ended without them or was cut off by a crash. That turn
             # continues.
             self._tools.give(session_id, news.results)
-            resumed = msgspec.structs.replace(said, text=None, images=())
+            resumed = msgspec.structs.replace(turn_input, text=None, images=())
             session = await self._turns.hosted.session(session_id)
             if not text and session.log.live.open_turn is not None:  # a crash cut it off
                 return await self._hold(session_id, resumed, emit, keep)
-            said = msgspec.structs.replace(said, text=_late(news.results, text))
-        return await self._hold(session_id, said, emit, keep)
+            turn_input = msgspec.structs.replace(turn_input, text=_late(news.results, text))
+        return await self._hold(session_id, turn_input, emit, keep)
 
     async def _hold(
         self, session_id: str, said: TurnInput, emit: Callable[[ApiEvent], None], keep: Work
     ) -> TurnEnd:
-        held = HeldTurn(session_id, self._tools, self._wait_s)
+        suspended = HeldTurn(session_id, self._tools, self._wait_s)
 
         async def work(emit: Emit) -> TurnEnd | None:
             try:
                 return await self._turns.run(session_id, said, emit)
             finally:
-                if self._held.get(session_id) is held:
+                if self._held.get(session_id) is suspended:
                     del self._held[session_id]
                 self._tools.withdraw(session_id)
 
-        self._held[session_id] = held
-        held.start(work)
-        self._turns.keep(held.task)
-        end = await held.round(emit)
-        if not held.task.done():
+        self._held[session_id] = suspended
+        suspended.start(work)
+        self._turns.keep(suspended.task)
+        end = await suspended.round(emit)
+        if not suspended.task.done():
             await self._database.append(keep)
         return end
 
@@ -163,16 +163,16 @@ class SessionTurns:
         news = content.news_of(wish.said, (), is_begun=True)
         self._tools.offer(held.session_id, wish.tools, one_by_one=wish.one_by_one)
         if news.text.strip() or news.images:
-            said = TurnInput(news.text, news.images, "steer", is_plain=True, is_here=True)
-            await self._turns.run(held.session_id, said, lambda event: None)
+            turn_input = TurnInput(news.text, news.images, "steer", is_plain=True, is_here=True)
+            await self._turns.run(held.session_id, turn_input, lambda event: None)
         self._tools.give(held.session_id, news.results)
         end = await held.round(emit)
         await self._database.append(ended)
         return end
 
     def _asked(self, session_id: str) -> None:
-        if (held := self._held.get(session_id)) is not None:
-            held.asked()
+        if (suspended := self._held.get(session_id)) is not None:
+            suspended.asked()
 
     async def _offer(self, session_id: str, wish: SessionChoice) -> None:
         """Make the program's tools available to a turn. A session in memory without them is reopened."""
@@ -201,12 +201,12 @@ class SessionTurns:
         if not session_id or not wish.tools or session_id in self._held or wish.results:
             return session_id
         _, tools_json = await self._database.read(lambda db: sessions.prefix(db, session_id))
-        known = from_json(tools_json or "[]", list[ToolSpec])
-        if all(spec in known for spec in wish.tools):
+        stored_specs = from_json(tools_json or "[]", list[ToolSpec])
+        if all(spec in stored_specs for spec in wish.tools):
             return session_id
         if wish.session_id:
-            what = "this session was begun with other tools; begin another one"
-            raise ApiError(400, what, param="tools", code="tools_differ")
+            message = "this session was begun with other tools; begin another one"
+            raise ApiError(400, message, param="tools", code="tools_differ")
         return ""
 
     def visible(self, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
@@ -227,13 +227,13 @@ class SessionTurns:
     async def _begin(self, wish: SessionChoice, news: content.NewContent) -> str:
         # The first message chooses a warm start; a session with a history does not get one.
         warm = "off" if news.history or wish.is_side_request else ""
-        said = [*(one.text for one in news.history if one.speaker == "user"), news.text][:3]
+        texts = [*(message.text for message in news.history if message.speaker == "user"), news.text][:3]
         clock = self._turns.hosted.app.clock
         session_id = clock.new_id()
         if wish.tools:
             self._tools.offer(session_id, wish.tools)
         await self._turns.hosted.new_session(
-            title=sessions.title_of("\n".join(said)),
+            title=sessions.title_of("\n".join(texts)),
             private=wish.private,
             warm=warm,
             source="api",
@@ -249,7 +249,7 @@ class SessionTurns:
     async def _stored(self, wish: SessionChoice, session_id: str) -> list[str]:
         """Return the person's stored messages. Not needed, and empty, if the request has only one message."""
         is_named = bool(wish.client_key or wish.session_id)
-        if not session_id or not is_named or sum(one.speaker != "system" for one in wish.said) == 1:
+        if not session_id or not is_named or sum(message.speaker != "system" for message in wish.said) == 1:
             return []
         return await self._database.read(lambda db: api.said_by_user(db, session_id))
 
@@ -266,8 +266,8 @@ class SessionTurns:
         if not instructions or not text:
             return text
         digest = content.digest_of(instructions)
-        known = self._database.read_now(lambda db: api.belonging(db, session_id))
-        if known is not None and known.instructions == digest:
+        belonging = self._database.read_now(lambda db: api.belonging(db, session_id))
+        if belonging is not None and belonging.instructions == digest:
             return text
         stored.append(lambda db: api.set_instructions(db, session_id, digest))
         return content.with_instructions(instructions, text)
@@ -288,9 +288,9 @@ class SessionTurns:
 
 def _late(results: Sequence[CallResult], text: str) -> str:
     """Return the results as text for a message, for results whose calls no longer wait."""
-    told = "\n\n".join(one.text for one in results)
+    result_texts = "\n\n".join(result.text for result in results)
     head = "The program's results for calls of the turn before, which had ended without them:"
-    return f"{text}\n\n{head}\n\n{told}".strip()
+    return f"{text}\n\n{head}\n\n{result_texts}".strip()
 
 
 def _all(works: Sequence[Work]) -> Callable[[apsw.Connection], Sequence[Queued]]:

@@ -92,10 +92,10 @@ class TeamFeed(Feed):
         on."""
         if not last_id:
             return self.newest, False
-        wanted = _number_of(last_id)
-        if wanted is None:
+        number = _number_of(last_id)
+        if number is None:
             return self.start, True
-        return max(wanted, self.start), wanted < self.start
+        return max(number, self.start), number < self.start
 
     def since(self, number: int) -> tuple[bytes, int]:
         """Return the events after `number` in the format of the stream, and the newest number."""
@@ -164,16 +164,16 @@ class TeamFeeds(Feeds):
 
     async def _ready(self, session_id: str, last_id: str) -> TeamFeed:
         """Return a session's feed with the events after `last_id`, as far as they are kept."""
-        wanted = _number_of(last_id)
+        number = _number_of(last_id)
         feed = self._by_session.get(session_id)
-        if isinstance(feed, TeamFeed) and (wanted is None or wanted >= feed.start):
+        if isinstance(feed, TeamFeed) and (number is None or number >= feed.start):
             return feed
         position = await self.position(session_id)
         start = position
-        if wanted is not None and wanted < position:
+        if number is not None and number < position:
             row = await self._database.read(lambda db: db.execute(_OLDEST).fetchone())
             oldest = (row[0] if row else None) or position + 1
-            start = max(wanted, oldest - 1)
+            start = max(number, oldest - 1)
         rows = await self._rows({session_id: start})
         feed = self._by_session.get(session_id)
         if not isinstance(feed, TeamFeed):  # no other task has created it meanwhile
@@ -204,23 +204,23 @@ class TeamFeeds(Feeds):
 
     async def _read_due(self, due: Iterable[str]) -> None:
         mine = {session_id for session_id, _, _ in self._followers.values()} | self._by_session.keys()
-        wanted = {
+        positions = {
             name: self._read_to.get(name, self._newest) for name in due if self.listeners or name in mine
         }
-        if not wanted:
+        if not positions:
             return
-        rows = await self._rows(wanted)
+        rows = await self._rows(positions)
         for row in rows:
             self._give(row)
         if len(rows) == _MOST_READ:
-            self._due.update(dict.fromkeys(wanted))
+            self._due.update(dict.fromkeys(positions))
         if len(self._read_to) > _MOST_TRACKED:
             self._read_to = {name: at for name, at in self._read_to.items() if name in mine}
 
     async def _rows(self, wanted: dict[str, int]) -> list[EventRow]:
         values = [*wanted], [*wanted.values()], _MOST_READ
-        found = await asyncio.to_thread(self._database.run, lambda db: run_postgres(db, _AFTER, values))
-        return [EventRow(*row) for row in found]
+        rows = await asyncio.to_thread(self._database.run, lambda db: run_postgres(db, _AFTER, values))
+        return [EventRow(*row) for row in rows]
 
     def _give(self, row: EventRow) -> None:
         """Pass a row to every follower and feed that has not received it."""
@@ -247,8 +247,8 @@ def _piece(row: EventRow) -> bytes:
 
 
 def _number_of(last_id: str) -> int | None:
-    found = EVENT_ID.fullmatch(last_id)
-    return int(found[2]) if found is not None and found[1] == _NAME else None
+    match = EVENT_ID.fullmatch(last_id)
+    return int(match[2]) if match is not None and match[1] == _NAME else None
 
 
 def _nobody(event: Event) -> None:

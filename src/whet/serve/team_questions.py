@@ -47,8 +47,8 @@ class TeamQuestions(Questions):
         body = await self._database.read(lambda db: orders.question(db, question_id))
         question = None if body is None else from_json(body, PendingQuestion)
         if question is not None:
-            given = _encode(fitting(question, answer, more)).decode()
-            if await self._database.write(lambda db: orders.answer(db, question_id, given)):
+            reply_json = _encode(fitting(question, answer, more)).decode()
+            if await self._database.write(lambda db: orders.answer(db, question_id, reply_json)):
                 return question
         raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
 
@@ -72,8 +72,8 @@ class WorkerQuestions:
         options = taken.options
         if not options.answer_wait_s:
             return None
-        asked = _TurnQuestions(self, taken.mark, self._clock, options.answer_wait_s)
-        return Asker(asked, taken.session_id, may_clarify=options.may_clarify)
+        questions = _TurnQuestions(self, taken.mark, self._clock, options.answer_wait_s)
+        return Asker(questions, taken.session_id, may_clarify=options.may_clarify)
 
     def heard(self) -> None:
         """Read new answers. If a read is under way, read again afterwards: it may have missed them."""
@@ -100,13 +100,13 @@ class WorkerQuestions:
         try:
             while self._is_unread:
                 self._is_unread = False
-                asked = [*self._waiting]
-                for question_id, given in await self._database.read(
-                    partial(orders.answers, question_ids=asked)
+                waiting_ids = [*self._waiting]
+                for question_id, reply_json in await self._database.read(
+                    partial(orders.answers, question_ids=waiting_ids)
                 ):
                     future = self._waiting.get(question_id)
                     if future is not None and not future.done():
-                        future.set_result(from_json(given, Given))
+                        future.set_result(from_json(reply_json, Given))
         except StoreError:
             pass  # the next heartbeat reads again
         finally:
@@ -123,10 +123,10 @@ class _TurnQuestions(Questions):
 
     async def whole(self, question: PendingQuestion, request: ApprovalRequest | None = None) -> Given | None:
         """Wait for the whole answer; None if none came in time."""
-        given = await self._worker.ask(self._mark, question, self.wait_s)
-        if given is not None and request is not None and given.draft is not None and given.answer == "once":
+        reply = await self._worker.ask(self._mark, question, self.wait_s)
+        if reply is not None and request is not None and reply.draft is not None and reply.answer == "once":
             try:
-                given = msgspec.structs.replace(given, arguments=amended(request, given.draft))
+                reply = msgspec.structs.replace(reply, arguments=amended(request, reply.draft))
             except ConfigError as error:
-                given = Given("no", error.message)
-        return given
+                reply = Given("no", error.message)
+        return reply

@@ -58,9 +58,9 @@ class TeamTurns(Turns):
     @property
     def running(self) -> list[str]:
         """The sessions with a running turn, on any worker."""
-        found = self._database.read_now(orders.open_turns)
-        there = [session_id for session_id, state in found if state == "running"]
-        return [*dict.fromkeys((*self.hosted.running, *there))]
+        open_turns = self._database.read_now(orders.open_turns)
+        running_ids = [session_id for session_id, state in open_turns if state == "running"]
+        return [*dict.fromkeys((*self.hosted.running, *running_ids))]
 
     def is_running(self, session_id: str) -> bool:
         """Whether a turn of this session runs, on any worker."""
@@ -135,7 +135,7 @@ class TeamTurns(Turns):
             may_clarify=not said.is_plain,
             trace=trace.header if trace is not None else "",
         )
-        asked = AskedTurn(self._clock.new_id(), session_id, said.text, options)
+        queued_turn = AskedTurn(self._clock.new_id(), session_id, said.text, options)
 
         def work(connection: apsw.Connection) -> bool:
             if said.busy == "refuse" and orders.states(connection, session_id):
@@ -143,23 +143,23 @@ class TeamTurns(Turns):
             if (
                 said.busy == "steer"
                 and not said.images
-                and orders.send_message(connection, session_id, asked.text)
+                and orders.send_message(connection, session_id, queued_turn.text)
             ):
                 return False
             said.receipt.stored(connection)
-            self._queue.ask(connection, asked)
+            self._queue.ask(connection, queued_turn)
             return True
 
         if not await self._database.write(work):
             return None
-        return _FollowedTurn(asked.id, session_id, after, trace)
+        return _FollowedTurn(queued_turn.id, session_id, after, trace)
 
     async def _follow(self, turn: _FollowedTurn, said: TurnInput, emit: Emit) -> TurnEnd:
-        heard: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._team_feeds.follow(turn.session_id, turn.id, turn.after, heard.put_nowait)
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._team_feeds.follow(turn.session_id, turn.id, turn.after, events.put_nowait)
         try:
             said.receipt.begun()
-            end = await self._heard(turn, heard, emit)
+            end = await self._heard(turn, events, emit)
         except asyncio.CancelledError:
             if not self._is_ending:
                 await self._database.write(lambda db: orders.cancel(db, turn.session_id))
@@ -176,7 +176,7 @@ class TeamTurns(Turns):
 
     async def _heard(self, turn: _FollowedTurn, heard: asyncio.Queue[Event | None], emit: Emit) -> TurnEnd:
         """Pass on a turn's events and return its end."""
-        silent_s, is_told = 0.0, False
+        silent_s, is_reported = 0.0, False
         while True:
             try:
                 async with asyncio.timeout(_LOOK_S):
@@ -184,8 +184,8 @@ class TeamTurns(Turns):
             except TimeoutError:  # a notification may be lost with its connection
                 self._team_feeds.heard(turn.session_id)
                 silent_s += _LOOK_S
-                if silent_s >= _NOBODY_S and not is_told:
-                    is_told = True
+                if silent_s >= _NOBODY_S and not is_reported:
+                    is_reported = True
                     await self._tell_of_nobody(turn, emit)
                 continue
             silent_s = 0.0
@@ -197,8 +197,8 @@ class TeamTurns(Turns):
     async def _tell_of_nobody(self, turn: _FollowedTurn, emit: Emit) -> None:
         why = await self._database.read(lambda db: orders.why_waiting(db, turn.id))
         if why is not None:
-            said = why or "no worker has room for this turn yet"
-            emit(Notice(f"{said}; start one that can: whet worker --turns 8"))
+            reason = why or "no worker has room for this turn yet"
+            emit(Notice(f"{reason}; start one that can: whet worker --turns 8"))
 
 
 class _FollowedTurn(msgspec.Struct, frozen=True):

@@ -74,10 +74,10 @@ class Turns:
         """Run a turn and return its end, or None if a running turn took the text. If the caller is cancelled,
         the turn is cancelled."""
 
-        keep = self.feeds.pass_on if said.is_plain else self.feeds.add
+        add_to_feed = self.feeds.pass_on if said.is_plain else self.feeds.add
 
         def both(event: Event) -> None:
-            keep(session_id, event)
+            add_to_feed(session_id, event)
             emit(event)
 
         self._begin(session_id)
@@ -95,7 +95,7 @@ class Turns:
             )
         except asyncio.CancelledError:
             took_s = self._clock.monotonic_s() - began_s
-            keep(session_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), took_s))
+            add_to_feed(session_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), took_s))
             raise
         finally:
             self._leave(session_id)

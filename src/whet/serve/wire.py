@@ -169,8 +169,8 @@ def decode(body: bytes, shape: type[T]) -> T:
     try:
         return from_json(body, shape)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        raise ApiError(400, what, param=where.rstrip("`"), code="invalid_type") from error
+        message, _, where = str(error).partition(" - at `$.")
+        raise ApiError(400, message, param=where.rstrip("`"), code="invalid_type") from error
     except RecursionError as error:
         raise ApiError(400, "the JSON is nested too deeply", code="invalid_json") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -14,25 +14,25 @@ from whet.shell.words import Word
 def interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
     """Return the code words of `python -c` and similar, [] if it reads its input, None if it runs a file."""
     stem = re.sub(r"[\d.]+$", "", name)
-    given = program(stem).code
-    if given is None:
+    options = program(stem).code
+    if options is None:
         return None
-    found: list[Word] = []
+    codes: list[Word] = []
     for at, word in enumerate(words):
         text = word.text
-        hangs = re.match(given.hanging, text) if given.hanging else None
+        hangs = re.match(options.hanging, text) if options.hanging else None
         if hangs is not None and hangs.end() < len(text):
-            found.append(msgspec.structs.replace(word, text=text[hangs.end() :]))
-        elif at and words[at - 1].text in given.values:
+            codes.append(msgspec.structs.replace(word, text=text[hangs.end() :]))
+        elif at and words[at - 1].text in options.values:
             continue
-        elif re.fullmatch(given.flags, text):
-            found.extend(words[at + 1 : at + 2])
+        elif re.fullmatch(options.flags, text):
+            codes.extend(words[at + 1 : at + 2])
         elif text.startswith(("--eval=", "--print=")):
-            found.append(word)
+            codes.append(word)
         elif text == "-":
-            return found
+            return codes
         elif text in ("-m", "--version", "-V", "-v", "--help", "-h") or (
-            not text.startswith("-") and not found
+            not text.startswith("-") and not codes
         ):
-            return found or None
-    return found
+            return codes or None
+    return codes

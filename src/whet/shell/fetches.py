@@ -58,19 +58,19 @@ def fetched_packages(command: str) -> set[str] | None:
     The set is empty if an installer or a pull has only options and files. None if the command fetches
     something else that it names itself.
     """
-    found: set[str] = set()
+    packages: set[str] = set()
     for part in _fetching(command):
         verb = VERBS.search(part.line)
-        given = part.line[verb.end() :].split() if verb else []
-        named = {
+        arguments = part.line[verb.end() :].split() if verb else []
+        package_names = {
             re.split(r"(?<=.)[=<>~!\[@]", word.lower())[0]
-            for before, word in pairwise(["", *given])
+            for before, word in pairwise(["", *arguments])
             if word[0] not in "-./~" and not (before.startswith("-") and re.search(r"[./]", word))
         }
-        if verb is None or (named and not verb["installer"]):
+        if verb is None or (package_names and not verb["installer"]):
             return None
-        found |= named
-    return None if outside(command) else found
+        packages |= package_names
+    return None if outside(command) else packages
 
 
 def fetched_places(command: str) -> list[str]:
@@ -81,7 +81,7 @@ def fetched_places(command: str) -> list[str]:
     fetching = [part.bare.lower() for part in _fetching(command)]
     if not all(map(_PLACE.search, fetching)) or _CODE.search(command):
         return []
-    addresses = (one[0] for one in _PLACE.finditer(command.lower()) if outside(one[0]))
+    addresses = (match[0] for match in _PLACE.finditer(command.lower()) if outside(match[0]))
     return [*_PLACE.findall("\n".join(fetching)), *addresses]
 
 
@@ -94,16 +94,18 @@ def left_names(command: str) -> list[str]:
     """
     parts = _parts(read(command), command)
     first = next((at for at, part in enumerate(parts) if _reaches(part)), -1)
-    kept = [part for part in parts[first:] if not ((verb := VERBS.search(part.line)) and verb["installer"])]
-    words = (word for part in kept for word in re.split(r"\s*<<-?\s*\S+|[\s<>|;&()`]+", part.bare))
-    filled = (word for part in kept for word in part.words if not re.search(r"\s", word))
+    fetching_parts = [
+        part for part in parts[first:] if not ((verb := VERBS.search(part.line)) and verb["installer"])
+    ]
+    words = (word for part in fetching_parts for word in re.split(r"\s*<<-?\s*\S+|[\s<>|;&()`]+", part.bare))
+    filled = (word for part in fetching_parts for word in part.words if not re.search(r"\s", word))
     return list(dict.fromkeys(names(word for word in (*words, *filled) if word.strip("_"))))
 
 
 def _parts(reading: CommandReading, command: str) -> list[ReadPart]:
     """Return a command's parts. If the syntax is doubtful, the whole text counts as one more part."""
-    whole = ReadPart(tuple(command.split()), command, reading.bare, command)
-    return [*reading.parts, *([whole] if reading.is_doubtful and whole.words else [])]
+    whole_part = ReadPart(tuple(command.split()), command, reading.bare, command)
+    return [*reading.parts, *([whole_part] if reading.is_doubtful and whole_part.words else [])]
 
 
 def _fetching(command: str) -> list[ReadPart]:

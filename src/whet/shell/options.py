@@ -37,7 +37,7 @@ def has_any(words: Sequence[Word], options: ProgramOptions) -> bool:
 
 def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
     """Return the words that are neither options nor values of the short options in `valued`."""
-    found: list[Word] = []
+    arguments: list[Word] = []
     at, is_open = 0, True
     while at < len(words):
         text = words[at].text
@@ -47,6 +47,6 @@ def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
             if len(text) == 2 and text[1] in valued:
                 at += 1
         else:
-            found.append(words[at])
+            arguments.append(words[at])
         at += 1
-    return found
+    return arguments

@@ -48,8 +48,8 @@ def _parser() -> Parser:
     """Create the parser. Only the compiled part of the grammar's package is loaded, because the package
     itself spends 5 ms importing modules for syntax colours."""
     package = PathFinder.find_spec("tree_sitter_bash")
-    places = package.submodule_search_locations if package is not None else None
-    spec = PathFinder.find_spec("tree_sitter_bash._binding", places) if places else None
+    search_paths = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("tree_sitter_bash._binding", search_paths) if search_paths else None
     if spec is None or spec.loader is None:
         raise ImportError("tree_sitter_bash is not installed")
     grammar = module_from_spec(spec)
@@ -76,9 +76,9 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
 
 def _join(state: ShellState, root: Node, text: str) -> None:
     """Record a doubt if bash may join lines ending in a backslash differently from the grammar."""
-    if any(_splits_word(root, found.start()) for found in _JOINED_LINES.finditer(text)):
+    if any(_splits_word(root, match.start()) for match in _JOINED_LINES.finditer(text)):
         state.doubt("a line break stands inside a word")
-    if any(_splits_word(root, found.end() - 2) for found in _JOINED_TO_NOTHING.finditer(text)):
+    if any(_splits_word(root, match.end() - 2) for match in _JOINED_TO_NOTHING.finditer(text)):
         state.doubt("a line holds nothing but a backslash")
 
 
@@ -204,10 +204,10 @@ class _Walker:
                 self._state.doubt("a comment stands inside a command")
             else:
                 words.extend(self._state.words(*group))
-                for one in group:
-                    if one.child_count:
-                        nested.append(one)
-                    self._state.see(one)
+                for part in group:
+                    if part.child_count:
+                        nested.append(part)
+                    self._state.see(part)
         start = len(self._state.script.invocations)
         self.inner(nested, depth)
         invocation.inner = tuple(self._state.script.invocations[start:])
@@ -240,8 +240,8 @@ class _Walker:
         self.children((child for child in node.children if child != name), depth)
         if self._state.folders != before:
             self._state.folders = ()
-        own = self._state.text_of(name) if name is not None else ""
-        calls = any(i.words and i.words[0].text == own for i in self._state.script.invocations[start:])
+        own_name = self._state.text_of(name) if name is not None else ""
+        calls = any(i.words and i.words[0].text == own_name for i in self._state.script.invocations[start:])
         inside = self._state.text_of(body) if body is not None else ""
         if calls and re.search(r"[&|]", inside.replace("&&", "").replace("||", "")):
             self._state.script.forks = True

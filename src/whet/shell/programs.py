@@ -54,10 +54,10 @@ class Kinds(ProgramWords):
 
     def __new__(cls, text: str = "") -> Self:
         """Split `text`."""
-        found = super().__new__(cls, text)
-        if unknown := sorted(found - _KINDS):
+        kinds = super().__new__(cls, text)
+        if unknown := sorted(kinds - _KINDS):
             raise ValueError(f"{unknown} are no kinds")
-        return found
+        return kinds
 
 
 class Phrases(tuple[str, ...]):
@@ -188,13 +188,13 @@ def read_table(text: str, entry: type[Entry]) -> dict[str, Entry]:
 def by_name(table: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return each entry by the names in its key, such as "cp ln". Raises ValueError if a name occurs
     twice."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for names, entry in table.items():
         for name in names.split():
-            if name in found:
+            if name in entries:
                 raise ValueError(f"{name} comes twice")
-            found[name] = entry
-    return found
+            entries[name] = entry
+    return entries
 
 
 class FactTable(Mapping[str, Entry]):
@@ -215,11 +215,11 @@ class FactTable(Mapping[str, Entry]):
     def __getitem__(self, name: str) -> Entry:
         """Return the entry of a name."""
         line = self._lines[name]
-        found = self._read.get(line) or self._quickly(line)
-        if found is None:
-            (found,) = read_table(line, self._entry).values()
-        self._read[line] = found
-        return found
+        entry = self._read.get(line) or self._quickly(line)
+        if entry is None:
+            (entry,) = read_table(line, self._entry).values()
+        self._read[line] = entry
+        return entry
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over all names."""
@@ -232,22 +232,22 @@ class FactTable(Mapping[str, Entry]):
 
 def _lines(text: str) -> dict[str, str]:
     """Return the lines by the names in their key."""
-    found: dict[str, str] = {}
+    lines_by_names: dict[str, str] = {}
     for line in text.splitlines():
         if not line or line.startswith("#"):
             continue
         names, is_entry, _ = line[1:].partition('" = ')
-        if not (line.startswith('"') and is_entry) or names in found:
+        if not (line.startswith('"') and is_entry) or names in lines_by_names:
             raise ValueError(f"{line[:40]!r} is no entry, or comes twice")
-        found[names] = line
-    return found
+        lines_by_names[names] = line
+    return lines_by_names
 
 
 def _of_kinds(line: str) -> ProgramFacts | None:
     """Parse an entry that holds only kinds, such as that of `ls`, or return None. Loading TOML takes 5 ms."""
-    before, is_one, rest = line.partition('" = { is = "')
-    kinds = rest.removesuffix('" }')
-    if not is_one or kinds == rest or not set('"\\').isdisjoint(before[1:] + kinds):
+    before, has_kinds, remainder = line.partition('" = { is = "')
+    kinds = remainder.removesuffix('" }')
+    if not has_kinds or kinds == remainder or not set('"\\').isdisjoint(before[1:] + kinds):
         return None
     return ProgramFacts(kinds=Kinds(kinds))
 

@@ -76,8 +76,10 @@ class CommandReading(msgspec.Struct, frozen=True):
     @property
     def programs(self) -> set[str]:
         """The programs and scripts that it runs in its own shell or as a process, as named in the text."""
-        named = (part.words[part.words[0] in (".", "source") :] for part in self.parts if not part.guessed)
-        return {words[0] for words in named if words}
+        word_lists = (
+            part.words[part.words[0] in (".", "source") :] for part in self.parts if not part.guessed
+        )
+        return {words[0] for words in word_lists if words}
 
 
 @lru_cache(1_000)
@@ -98,11 +100,11 @@ def names(words: Iterable[str]) -> Iterator[str]:
     """
     for word in words:
         if re.search(r"[\s()]", word) and not re.fullmatch(r"[^\s()]*\$\([^()]*\)[^\s()]*", word):
-            found = [*_IN_CODE.findall(word), *(one[2] for one in _LITERAL.finditer(word))]
+            candidates = [*_IN_CODE.findall(word), *(match[2] for match in _LITERAL.finditer(word))]
         else:
             name = word.partition("=")[2] or word
-            found = [] if name.startswith("-") else [name.strip("<>;&|\"'")]
-        for name in found:
+            candidates = [] if name.startswith("-") else [name.strip("<>;&|\"'")]
+        for name in candidates:
             yield name
             pattern = re.sub(r"\*+", "*", _FILLED_IN.sub("*", name))
             if pattern != name and pattern.strip("*./"):
@@ -122,25 +124,32 @@ class _Reader:
         """Add a text. Returns it with its strings masked, and their positions."""
         script = parse(text, (), "~")
         self.is_doubtful = self.is_doubtful or bool(script.doubts) or nesting > _MOST_NESTING
-        for name, word in (*script.assignments, *(one for i in script.invocations for one in i.assignments)):
+        for name, word in (
+            *script.assignments,
+            *(pair for i in script.invocations for pair in i.assignments),
+        ):
             self._values[name] = filled(word.text, self._values)
         self.words += (filled(word.text, self._values) for word in script.seen)
-        found = [(i, _inside(i)) for i in script.invocations if i.words]
+        invocations = [(i, _inside(i)) for i in script.invocations if i.words]
         strings = tuple(dict.fromkeys(sorted(script.strings)))
-        bare = _covered(text, strings, {run for _, (_, runs) in found for run in runs})
-        for invocation, (commands, _) in found:
-            place = slice(invocation.start, invocation.end)
+        bare = _covered(text, strings, {run for _, (_, runs) in invocations for run in runs})
+        for invocation, (commands, _) in invocations:
+            span = slice(invocation.start, invocation.end)
             for words, guessed in commands:
                 texts = tuple(filled(word.text, self._values) for word in words)
                 code = _code(words, invocation)
-                self.parts.append(ReadPart(texts, text[place], bare[place], code, guessed))
+                self.parts.append(ReadPart(texts, text[span], bare[span], code, guessed))
             if invocation.stdin is not None:
-                given = invocation.stdin.text
-                self.words += [given] if any(given == part.code for part in self.parts) else given.split()
-        for run in (run for _, (_, runs) in found for run in runs if nesting <= _MOST_NESTING):
+                input_text = invocation.stdin.text
+                self.words += (
+                    [input_text]
+                    if any(input_text == part.code for part in self.parts)
+                    else input_text.split()
+                )
+        for run in (run for _, (_, runs) in invocations for run in runs if nesting <= _MOST_NESTING):
             self.take(run, nesting + 1)
         ends = accumulate((end for _, end, _ in strings), max, initial=0)
-        return bare, tuple(one for one, end in zip(strings, ends, strict=False) if one[0] >= end)
+        return bare, tuple(pair for pair, end in zip(strings, ends, strict=False) if pair[0] >= end)
 
     def files(self) -> Iterator[str]:
         """Yield the words that may name files, except bare program names."""
@@ -182,14 +191,14 @@ def _code(words: Sequence[Word], invocation: Invocation) -> str:
 def _covered(text: str, strings: Iterable[Span], runs: Collection[str]) -> str:
     """Mask the strings that contain blanks, except those that are run."""
     for start, end, is_document in strings:
-        said = text[start:end]
-        inside = f"{said.rpartition(chr(10))[0]}\n" if is_document else said[1:-1]
-        is_made = said[:1] == '"' and re.search(r"\$\(|`", said)
+        string_text = text[start:end]
+        inside = f"{string_text.rpartition(chr(10))[0]}\n" if is_document else string_text[1:-1]
+        is_computed = string_text[:1] == '"' and re.search(r"\$\(|`", string_text)
         if (
-            re.search(r"\s", said)
-            and not is_made
+            re.search(r"\s", string_text)
+            and not is_computed
             and inside not in runs
             and inside.replace('\\"', '"') not in runs
         ):
-            text = text[:start] + re.sub(r"\S", "_", said) + text[end:]
+            text = text[:start] + re.sub(r"\S", "_", string_text) + text[end:]
     return text

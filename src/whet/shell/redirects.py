@@ -42,8 +42,8 @@ class RedirectionReader:
             mine[-1].words.extend(word for group in extra for word in state.words(*group))
         elif extra:
             state.doubt("words follow a redirection")
-        for one in mine[-1:]:
-            one.end = node.end_byte
+        for invocation in mine[-1:]:
+            invocation.end = node.end_byte
         state.stdin = outer
         piped = state.piped
         state.piped = (*piped, *mine)
@@ -72,9 +72,9 @@ class RedirectionReader:
         state = self._state
         skipped = ("heredoc_start", "heredoc_body", "heredoc_end", "file_redirect", "herestring_redirect")
         arguments = node.children_by_field_name("argument")
-        rest = [c for c in node.children if c.is_named and c.type not in skipped and c not in arguments]
+        followers = [c for c in node.children if c.is_named and c.type not in skipped and c not in arguments]
         stdin, state.stdin = state.stdin, None
-        self._walk(rest, depth)
+        self._walk(followers, depth)
         state.stdin = stdin
 
     def take(self, node: Node, depth: int) -> list[list[Node]]:

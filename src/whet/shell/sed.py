@@ -54,18 +54,18 @@ class SedScript(msgspec.Struct, frozen=True):
 
 def sed_script(words: Sequence[Word]) -> SedScript:
     """Return the script in the words after sed's name. The contents of a script file (`-f`) are unknown."""
-    given, operands = _arguments(words)
-    if not given:
+    scripts, operands = _arguments(words)
+    if not scripts:
         if operands and has_option(words, "i") and re.fullmatch(r"(\.\w+)?", operands[0].text):
             del operands[0]  # the suffix of BSD's -i
         # A word that may be an option does not hide the script after it.
         at = next((at for at, word in enumerate(operands) if not word.may_be_flag), len(operands))
-        given = operands[: at + 1]
-    text = "\n".join(word.text for word in given)
-    dynamic = any(word.dynamic for word in given)
+        scripts = operands[: at + 1]
+    text = "\n".join(word.text for word in scripts)
+    dynamic = any(word.dynamic for word in scripts)
     commands = read_sed(text)
     if commands is None and dynamic:
-        commands = [one for part in re.split(r"[;\n]", text) for one in read_sed(part) or ()]
+        commands = [command for part in re.split(r"[;\n]", text) for command in read_sed(part) or ()]
     return SedScript(text, dynamic, None if commands is None else tuple(commands))
 
 
@@ -88,12 +88,12 @@ def _arguments(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
     file."""
     scripts: list[Word] = []
     operands: list[Word] = []
-    rest = iter(words)
+    remaining = iter(words)
     letters = ""
-    for word in rest:
+    for word in remaining:
         text = word.text
         if text == "--":
-            operands.extend(rest)
+            operands.extend(remaining)
             break
         if text == "-" or text[:1] != "-":
             operands.append(word)
@@ -102,12 +102,12 @@ def _arguments(words: Sequence[Word]) -> tuple[list[Word], list[Word]]:
         if text[1] == "-":
             letter = next((_WITH_VALUE[full] for full in _WITH_VALUE if name and full.startswith(name)), "")
         else:
-            found = re.match(r"-[^efil]*([efil])(.*)", text, re.DOTALL)
-            letter, value = (found[1], found[2]) if found else ("", "")
+            match = re.match(r"-[^efil]*([efil])(.*)", text, re.DOTALL)
+            letter, value = (match[1], match[2]) if match else ("", "")
         letters += letter
         if letter in ("e", "f", "l"):
-            held = word.after(len(text) - len(value)) if value else next(rest, None)
-            scripts += [held] if letter == "e" and held is not None else []
+            script = word.after(len(text) - len(value)) if value else next(remaining, None)
+            scripts += [script] if letter == "e" and script is not None else []
     return scripts, [] if "f" in letters else operands
 
 
@@ -116,15 +116,15 @@ class _Reader:
         self._text, self._at = text, 0
 
     def commands(self) -> list[SedCommand]:
-        found: list[SedCommand] = []
+        sed_commands: list[SedCommand] = []
         while True:
             self._take(r"[\s;]*")
             if self._at == len(self._text):
-                return found
+                return sed_commands
             if self._address() and self._taken(r"\s*,") and not self._address():
                 raise _Unreadable
             self._take(r"\s*(!\s*)*")
-            found.extend(self._command())
+            sed_commands.extend(self._command())
 
     def _command(self) -> list[SedCommand]:
         name = self._take(r"(?s:.)")
@@ -134,24 +134,24 @@ class _Reader:
             return self._substitution()
         if name == "y":
             self._transliteration()
-            given = ""
+            argument = ""
         elif name in _GIVEN:
-            given = self._take(_GIVEN[name])
+            argument = self._take(_GIVEN[name])
         else:
             raise _Unreadable
         self._end()
-        return [SedCommand(name, given.strip())]
+        return [SedCommand(name, argument.strip())]
 
     def _substitution(self) -> list[SedCommand]:
         delimiter = self._take(r"[^\n\\]")
         self._delimited(delimiter, has_brackets=True)
         self._delimited(delimiter)
         flags = self._take(r"[gpIiMme\d \t]*")
-        found = [SedCommand("s", "".join(flags.split()))]
+        commands = [SedCommand("s", "".join(flags.split()))]
         if self._taken("w"):
-            found.append(SedCommand("w", self._take(r"[^\n]*").strip()))
+            commands.append(SedCommand("w", self._take(r"[^\n]*").strip()))
         self._end()
-        return found
+        return commands
 
     def _transliteration(self) -> None:
         delimiter = self._take(r"[^\n\\]")
@@ -159,12 +159,12 @@ class _Reader:
         self._delimited(delimiter)
 
     def _address(self) -> bool:
-        found = _ADDRESS.match(self._text, self._at)
-        if not found:
+        match = _ADDRESS.match(self._text, self._at)
+        if not match:
             return False
-        self._at = found.end()
-        if found["regex"]:
-            self._delimited(found["regex"][-1], has_brackets=True)
+        self._at = match.end()
+        if match["regex"]:
+            self._delimited(match["regex"][-1], has_brackets=True)
             self._take("[IM]*")
         return True
 
@@ -172,10 +172,10 @@ class _Reader:
         """Consume the text up to and including a delimiter."""
         while not self._taken(re.escape(delimiter)):
             if has_brackets and self._text.startswith("[", self._at):
-                found = _BRACKET.match(self._text, self._at)
-                if not found:
+                match = _BRACKET.match(self._text, self._at)
+                if not match:
                     raise _Unreadable
-                self._at = found.end()
+                self._at = match.end()
             elif not self._taken(r"\\(?s:.)|[^\n\\]"):
                 raise _Unreadable
 
@@ -185,10 +185,10 @@ class _Reader:
 
     def _taken(self, pattern: str) -> bool:
         """Consume a match of the pattern here. Returns False if nothing matches."""
-        found = re.compile(pattern).match(self._text, self._at)
-        if found:
-            self._at = found.end()
-        return found is not None
+        match = re.compile(pattern).match(self._text, self._at)
+        if match:
+            self._at = match.end()
+        return match is not None
 
     def _take(self, pattern: str) -> str:
         at = self._at

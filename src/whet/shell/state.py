@@ -154,7 +154,7 @@ class ShellState:
             elif child.is_named:
                 word = self.words(child)[0]
                 if child.type == "array":
-                    for group in self.touching([one for one in child.children if one.is_named]):
+                    for group in self.touching([part for part in child.children if part.is_named]):
                         self.words(*group)
         self.assigned.add(name)
         return name, word

@@ -136,11 +136,11 @@ class _Cooker:
                 self.plain.append("~")
             raw = raw[tilde.end() :]
         last = 0
-        for found in _OUTSIDE.finditer(raw):
-            self._unescaped(raw[last : found.start()])
-            if found[1] != "\n":
-                self.literal(found[1])
-            last = found.end()
+        for match in _OUTSIDE.finditer(raw):
+            self._unescaped(raw[last : match.start()])
+            if match[1] != "\n":
+                self.literal(match[1])
+            last = match.end()
         self._unescaped(raw[last:])
 
     def _unescaped(self, text: str) -> None:
@@ -157,8 +157,8 @@ class _Cooker:
             return
         self.runs = self.runs or node.type == "command_substitution"
         self.loose = self.loose or not (quoted or node.type == "arithmetic_expansion")
-        named = _NAME_ONLY.fullmatch(source)
-        value = self.lookup(named[1] or named[2]) if named else None
+        variable = _NAME_ONLY.fullmatch(source)
+        value = self.lookup(variable[1] or variable[2]) if variable else None
         if value is None:
             self.dynamic(source)
         else:

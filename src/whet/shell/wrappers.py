@@ -41,20 +41,20 @@ class WrappedCommand(msgspec.Struct):
 def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
     """Return the commands inside `words` (program first), or None if it is not a wrapper."""
     name = name_of(words[0])
-    known = program(name)
+    facts = program(name)
     if name.startswith(("python", "pypy")) and [w.text for w in words[1:2]] == ["-m"]:
         return WrappedCommand(maybe=[list(words[2:])] if words[2:] else [])
-    if "shell" in known.kinds:
+    if "shell" in facts.kinds:
         return _shell(words)
     handler = _HANDLERS.get(name)
     if handler is not None:
         return handler(words)
-    if known.wraps is not None:
-        return _prefix(words, known.wraps)
-    if known == UNKNOWN:  # an unknown program may run its arguments: `perhaps sh -c TEXT`
+    if facts.wraps is not None:
+        return _prefix(words, facts.wraps)
+    if facts == UNKNOWN:  # an unknown program may run its arguments: `perhaps sh -c TEXT`
         at = next((at for at, word in enumerate(words) if at and is_shell(word)), len(words))
         return WrappedCommand(maybe=[list(words[at:])]) if words[at + 1 :] else None
-    if "run-verbs" not in known.kinds:
+    if "run-verbs" not in facts.kinds:
         return None
     if len(words) > 2 and words[1].text in _RUN_VERBS:
         return _prefix(words[1:], _AFTER_RUN)
@@ -83,8 +83,8 @@ def _takes_next(option: str, short: str) -> bool:
     """Whether an option takes the next word: `-x`, also as the last of a cluster, or a known long option."""
     if option.startswith("--"):
         return option[2:] in _LONG_WITH_VALUE
-    found = next((at for at, letter in enumerate(option) if letter in short), None)
-    return found == len(option) - 1 if found else False
+    position = next((at for at, letter in enumerate(option) if letter in short), None)
+    return position == len(option) - 1 if position else False
 
 
 def _prefix(words: Sequence[Word], takes: Wrapping) -> WrappedCommand:
@@ -193,9 +193,9 @@ def _xargs(words: Sequence[Word]) -> WrappedCommand:
     options, marks = _before(inside, words), set[str]()
     inside.commands = inside.commands or [[literal("echo")]]
     for word, following in zip(options, [*options[1:], literal("{}")], strict=False):
-        found = re.match(r"-[^-IJnNPLRSsdaEle]*([IJi])(.*)|--r[^=]*=?(.*)", word.text, re.DOTALL)
-        if found:
-            marks |= {found[2] or found[3] or following.text, "{}", "%"}
+        match = re.match(r"-[^-IJnNPLRSsdaEle]*([IJi])(.*)|--r[^=]*=?(.*)", word.text, re.DOTALL)
+        if match:
+            marks |= {match[2] or match[3] or following.text, "{}", "%"}
     for command in (*inside.commands, *inside.maybe):
         if marks:
             command[:] = [unknown(w.text) if any(m in w.text for m in marks) else w for w in command]
@@ -225,10 +225,10 @@ def _find(words: Sequence[Word]) -> WrappedCommand | None:
             end = at + 1
             while end < len(words) and words[end].text not in (";", "+"):
                 end += 1
-            found = [unknown("{}", "./") if w.text == "{}" else w for w in words[at + 1 : end]]
-            if any("{}" in w.text and not w.dynamic for w in found):
+            command = [unknown("{}", "./") if w.text == "{}" else w for w in words[at + 1 : end]]
+            if any("{}" in w.text and not w.dynamic for w in command):
                 inside.doubts.append("find puts file names into a command's text")
-            _add(inside, found)
+            _add(inside, command)
             at = end
         at += 1
     return inside if inside.commands else None
@@ -240,20 +240,20 @@ def _fd(words: Sequence[Word]) -> WrappedCommand | None:
             inside = WrappedCommand()
             _add(inside, [*words[at + 1 :], unknown("{}", "./")])
             return inside
-        found = re.match(r"(?:-[a-zA-Z0-9]*?[xX]|--exec(?:-batch)?=)(.*)", word.text, re.DOTALL)
-        if found:
+        match = re.match(r"(?:-[a-zA-Z0-9]*?[xX]|--exec(?:-batch)?=)(.*)", word.text, re.DOTALL)
+        if match:
             return WrappedCommand(
-                maybe=[[*map(literal, filter(None, [found[1]])), *words[at + 1 :], unknown("{}", "./")]]
+                maybe=[[*map(literal, filter(None, [match[1]])), *words[at + 1 :], unknown("{}", "./")]]
             )
     return None
 
 
 def _text_of_rest(words: Sequence[Word]) -> WrappedCommand:
     """Unwrap eval and watch: their arguments joined are shell text."""
-    rest = [word for word in words[1:] if word.text != "--"]
+    arguments = [word for word in words[1:] if word.text != "--"]
     if name_of(words[0]) == "watch":
-        rest = next(iter(_prefix(words, _WATCH).commands), list[Word]())
-    return WrappedCommand(texts=joined(rest))
+        arguments = next(iter(_prefix(words, _WATCH).commands), list[Word]())
+    return WrappedCommand(texts=joined(arguments))
 
 
 _WATCH = Wrapping(values="nqs")
@@ -268,18 +268,22 @@ def joined(words: Sequence[Word]) -> list[Word]:
 
 
 def _trap(words: Sequence[Word]) -> WrappedCommand | None:
-    rest = [w for w in words[1:] if w.text not in ("--", "-p", "-l")]
-    return WrappedCommand(texts=rest[:1]) if len(rest) > 1 and rest[0].text not in ("", "-") else None
+    arguments = [w for w in words[1:] if w.text not in ("--", "-p", "-l")]
+    return (
+        WrappedCommand(texts=arguments[:1])
+        if len(arguments) > 1 and arguments[0].text not in ("", "-")
+        else None
+    )
 
 
 def _given_text(words: Sequence[Word]) -> WrappedCommand | None:
     """Unwrap script, su and npx: the text after -c, which may be in a cluster or attached to its option."""
     for at, word in enumerate(words[1:], 1):
-        found = re.match(r"(?:-[a-zA-Z]*?c|--(?:com?m?a?n?d?|call)(?:=|$))(.*)", word.text, re.DOTALL)
-        if found is None:
+        match = re.match(r"(?:-[a-zA-Z]*?c|--(?:com?m?a?n?d?|call)(?:=|$))(.*)", word.text, re.DOTALL)
+        if match is None:
             continue
-        if found[1]:
-            return WrappedCommand(texts=[unknown(found[1]) if word.dynamic else literal(found[1])])
+        if match[1]:
+            return WrappedCommand(texts=[unknown(match[1]) if word.dynamic else literal(match[1])])
         return WrappedCommand(texts=list(words[at + 1 : at + 2]))
     return None
 
@@ -314,11 +318,13 @@ def _git(words: Sequence[Word]) -> WrappedCommand | None:
     texts = [w.text for w in words]
     for first, second in (("bisect", "run"), ("submodule", "foreach")):
         if first in texts and second in texts[texts.index(first) :]:
-            rest = [w for w in words[texts.index(second) + 1 :] if w.text not in ("--recursive", "--quiet")]
+            arguments = [
+                w for w in words[texts.index(second) + 1 :] if w.text not in ("--recursive", "--quiet")
+            ]
             return (
-                WrappedCommand(texts=joined(rest))
+                WrappedCommand(texts=joined(arguments))
                 if second == "foreach"
-                else WrappedCommand(commands=[rest] if rest else [])
+                else WrappedCommand(commands=[arguments] if arguments else [])
             )
     if "rebase" in texts:
         for at, text in enumerate(texts[:-1]):

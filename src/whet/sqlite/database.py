@@ -83,8 +83,8 @@ class DatabaseFile:
             errno = connection.system_errno if connection else 0
             if connection:
                 connection.close()
-            known = error if isinstance(error, StoreError) else as_store_error(error, str(path), errno)
-            raise cls.advised(known, path) from error
+            store_error = error if isinstance(error, StoreError) else as_store_error(error, str(path), errno)
+            raise cls.advised(store_error, path) from error
         return cls(path, connection, patience_s)
 
     @classmethod

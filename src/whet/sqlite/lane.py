@@ -272,9 +272,9 @@ class WriterLane(GroupLane):
 
     def _translate(self, error: BaseException | None) -> BaseException:
         if isinstance(error, FAULTS):
-            known = as_store_error(error, self._path, self._connection.system_errno)
-            known.__cause__ = error
-            return known
+            store_error = as_store_error(error, self._path, self._connection.system_errno)
+            store_error.__cause__ = error
+            return store_error
         return error or StoreError("a write gave neither result nor error")
 
     def _pages_written(self) -> int:

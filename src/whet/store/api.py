@@ -37,11 +37,11 @@ def adopt(connection: apsw.Connection, session_id: str, token: str, client_key: 
 
 def token_of(connection: apsw.Connection, session_id: str) -> str | None:
     """Return the name of the token that began a session, or None if it was not begun through the API."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT a.token FROM sessions s JOIN api_sessions a ON a.session = s.key WHERE s.id = ?",
         (session_id,),
     ).fetchone()
-    return found[0] if found else None
+    return row[0] if row else None
 
 
 def _free(connection: apsw.Connection, token: str, client_key: str) -> None:
@@ -63,20 +63,20 @@ def set_aside(connection: apsw.Connection, session_id: str) -> None:
 def belonging(connection: apsw.Connection, session_id: str) -> SessionOwner | None:
     """Return a session's API data, or None if it was not begun through the API. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    found = connection.execute(
+    row = connection.execute(
         "SELECT token, client_key, instructions FROM api_sessions WHERE session = ?", (key,)
     ).fetchone()
-    return SessionOwner(*found) if found else None
+    return SessionOwner(*row) if row else None
 
 
 def session_of(connection: apsw.Connection, token: str, client_key: str) -> str:
     """Return the id of the session that a client has given this name, or an empty string."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT s.id FROM api_sessions a JOIN sessions s ON s.key = a.session"
         " WHERE a.token = ? AND a.client_key = ? AND a.client_key <> ''",  # repeats the index's condition
         (token, client_key),
     ).fetchone()
-    return found[0] if found else ""
+    return row[0] if row else ""
 
 
 def last_step(connection: apsw.Connection, session_id: str) -> tuple[tuple[tuple[str, str], ...], bool]:
@@ -125,12 +125,12 @@ def set_instructions(connection: apsw.Connection, session_id: str, digest: str) 
 def said_by_user(connection: apsw.Connection, session_id: str) -> list[str]:
     """Return the texts of the person's messages, in order, without those of undone turns."""
     key = sessions.key_of(connection, session_id)
-    found = connection.execute(
+    records = connection.execute(
         "SELECT role, content, extra FROM messages m WHERE id > ? AND id < ? AND role = ? AND NOT EXISTS"
         " (SELECT 1 FROM turns t WHERE t.session = ? AND t.number = m.turn AND t.undone <> '') ORDER BY id",
         (*rows.ids_of(key), rows.USER, key),
     )
-    return [rows.unpack(*row).text for row in found]
+    return [rows.unpack(*row).text for row in records]
 
 
 def keep_response(connection: apsw.Connection, response_id: str, session_id: str) -> None:
@@ -146,11 +146,11 @@ def keep_response(connection: apsw.Connection, response_id: str, session_id: str
 
 def response_of(connection: apsw.Connection, response_id: str) -> tuple[str, bool] | None:
     """Return the session of a response or a tip, and whether it is the newest there; None if unknown."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT s.id, r.turn, s.key FROM api_responses r JOIN sessions s ON s.key = r.session WHERE r.id = ?",
         (response_id,),
     ).fetchone()
-    return (found[0], found[1] == _last_turn(connection, found[2])) if found else None
+    return (row[0], row[1] == _last_turn(connection, row[2])) if row else None
 
 
 def _last_turn(connection: apsw.Connection, key: int) -> int:

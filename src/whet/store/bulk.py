@@ -52,17 +52,17 @@ class PastSession(msgspec.Struct, frozen=True):
 
 def put(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> Stored:
     """Store a session, or the messages added to it since it was last stored."""
-    known = connection.execute(
+    import_row = connection.execute(
         "SELECT session, messages, digest FROM imports WHERE origin = ? AND foreign_id = ?",
         (origin, past.about.id),
     ).fetchone()
     digest = _digest(past.messages)
-    if known is None:
+    if import_row is None:
         key = _create(connection, origin, past, now)
         _append(connection, key, past, 0, 0)
         _remember(connection, origin, past, key, digest, now)
         return "new"
-    key, count, before = known
+    key, count, before = import_row
     if count == len(past.messages) and before == digest:
         return "same"
     first = _untouched(connection, key, count)
@@ -95,16 +95,16 @@ def begin_with(connection: apsw.Connection, session_id: str, messages: Sequence[
 
 
 def _create(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> int:
-    about = past.about
-    taken = connection.execute("SELECT 1 FROM sessions WHERE id = ?", (about.id,)).fetchone()
+    header = past.about
+    same_id = connection.execute("SELECT 1 FROM sessions WHERE id = ?", (header.id,)).fetchone()
     parent = connection.execute(
         "SELECT s.id FROM imports i JOIN sessions s ON s.key = i.session"
         " WHERE i.origin = ? AND i.foreign_id = ?",
-        (origin, about.parent_session_id),
+        (origin, header.parent_session_id),
     ).fetchone()
     new = msgspec.structs.replace(
-        about,
-        id=f"{origin}-{about.id}" if taken else about.id,
+        header,
+        id=f"{origin}-{header.id}" if same_id else header.id,
         parent_session_id=parent[0] if parent else "",
     )
     row = sessions.create(connection, new, _iso(past.started_ms) if past.started_ms else now)
@@ -114,12 +114,12 @@ def _create(connection: apsw.Connection, origin: str, past: PastSession, now: st
 def _append(connection: apsw.Connection, key: int, past: PastSession, index: int, turn: int) -> None:
     """Store the messages from `index` on, in turns after `turn`, and update the session's sums."""
     stored, results, turns = list[tuple[Any, ...]](), list[tuple[Any, ...]](), list[_Turn]()
-    for seq, said in enumerate(past.messages[index:], index + 1):
-        message = rows.storable(said.message)
+    for seq, entry in enumerate(past.messages[index:], index + 1):
+        message = rows.storable(entry.message)
         if message.role == "user" or not turns:
-            turns.append(_Turn(turn + len(turns) + 1, said.at_ms))
-        turns[-1].add(said)
-        packed = rows.pack(message, said.at_ms, said.usage, said.model)
+            turns.append(_Turn(turn + len(turns) + 1, entry.at_ms))
+        turns[-1].add(entry)
+        packed = rows.pack(message, entry.at_ms, entry.usage, entry.model)
         stored.append((rows.row_id(key, seq), turns[-1].number, *packed))
         if message.role == "tool":
             results.append(_call_row(past, key, seq, turns[-1]))
@@ -134,13 +134,13 @@ def _append(connection: apsw.Connection, key: int, past: PastSession, index: int
     connection.executemany(
         "INSERT INTO turns (session, number, id, started, ended, reason, steps, usage)"
         " VALUES (?, ?, ?, ?, ?, 'answered', ?, ?)",
-        [(key, *found.row()) for found in turns],
+        [(key, *new_turn.row()) for new_turn in turns],
     )
     _sum_up(connection, key, past, turns)
     if past.live is not None:
-        said = _iso(past.messages[-1].at_ms) if past.messages else ""
-        number, kept = turns[-1].number if turns else turn, [index + 1 for index in past.live]
-        new = compactions.NewCompaction(number, len(past.messages), list(kept), "import", 0, 0, said)
+        entry = _iso(past.messages[-1].at_ms) if past.messages else ""
+        number, live = turns[-1].number if turns else turn, [index + 1 for index in past.live]
+        new = compactions.NewCompaction(number, len(past.messages), list(live), "import", 0, 0, entry)
         compactions.insert(connection, key, new)
 
 
@@ -174,16 +174,16 @@ def _call_row(past: PastSession, key: int, seq: int, turn: _Turn) -> tuple[Any, 
     position = 0
     while past.messages[seq - 2 - position].message.role == "tool":
         position += 1
-    asked, result = past.messages[seq - 2 - position], past.messages[seq - 1]
-    call = asked.message.tool_calls[position]
-    ended = (asked.at_ms, result.at_ms, result.error_kind, result.exit_code)
+    request, result = past.messages[seq - 2 - position], past.messages[seq - 1]
+    call = request.message.tool_calls[position]
+    ended = (request.at_ms, result.at_ms, result.error_kind, result.exit_code)
     return key, seq, position, turn.number, turn.steps, call.id, call.name, *ended
 
 
 def _sum_up(connection: apsw.Connection, key: int, past: PastSession, turns: Sequence[_Turn]) -> None:
     usage = sum((turn.usage for turn in turns), Usage())
     sums = ", ".join(f"{column} = {column} + ?" for column in rows.USAGE_COLUMNS)
-    last = max((said.at_ms for said in past.messages), default=past.started_ms)
+    last = max((entry.at_ms for entry in past.messages), default=past.started_ms)
     connection.execute(
         "UPDATE sessions SET dirty = 1, turns = turns + ?, messages = messages + ?,"
         f" tool_calls = tool_calls + ?, {sums}, last_active = ?, ended = ?, end_reason = ? WHERE key = ?",
@@ -237,16 +237,16 @@ def _remember(
 
 
 def _digest(messages: Sequence[PastMessage]) -> bytes:
-    found = hashlib.blake2b(digest_size=16)
+    hasher = hashlib.blake2b(digest_size=16)
     for part in _parts(messages):
-        found.update(part.encode("utf-8", "surrogatepass"))
-        found.update(b"\0")
-    return found.digest()
+        hasher.update(part.encode("utf-8", "surrogatepass"))
+        hasher.update(b"\0")
+    return hasher.digest()
 
 
 def _parts(messages: Sequence[PastMessage]) -> Iterator[str]:
-    for said in messages:
-        message = said.message
+    for entry in messages:
+        message = entry.message
         yield message.role
         yield message.text
         yield message.tool_call_id

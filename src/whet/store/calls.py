@@ -107,7 +107,7 @@ def finished_sessions(
         if value:
             where.append(f"s.{column} = ?")
             parameters.append(value)
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT s.key, s.id, s.source, s.model, s.workspace, s.last_active, s.messages FROM sessions s"
         f" WHERE {' AND '.join(where)} AND s.end_reason IN {_GOOD_ENDS}"
         " AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session = s.key AND t.ended = '')"
@@ -116,7 +116,7 @@ def finished_sessions(
         " ORDER BY s.key DESC LIMIT ?",
         (*parameters, limit or -1),
     )
-    return [MinedSession(*row) for row in found][::-1]
+    return [MinedSession(*row) for row in cursor][::-1]
 
 
 def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Iterator[StoredCall | UserWords]:
@@ -124,31 +124,31 @@ def of_session(connection: apsw.Connection, key: int, from_turn: int = 0) -> Ite
 
     Calls that never received a result come at the end of their step.
     """
-    waiting: dict[str, StoredCall] = {}
+    pending: dict[str, StoredCall] = {}
     parameters = (key, rows.SEQ_LIMIT - 1, _last_before(connection, key, from_turn))
     for id_, turn, role, content, extra, step, kind, exit_code, decided_by, at_ms in connection.execute(
         _ROWS, parameters
     ):
         seq = id_ & (rows.SEQ_LIMIT - 1)
         if role == rows.TOOL:
-            call = _paired(waiting, extra)
+            call = _paired(pending, extra)
             if call is not None:
                 call.seq, call.result, call.at_ms = seq, content, at_ms
                 if step is not None:
                     call.error_kind, call.exit_code, call.decided_by = kind, exit_code, decided_by
                 yield call
             continue
-        if waiting:
-            yield from waiting.values()
-            waiting.clear()
+        if pending:
+            yield from pending.values()
+            pending.clear()
         if role == rows.USER:
             yield UserWords(turn, content or "")
         elif extra is not None and '"c":' in extra:
-            for position, asked in enumerate(_calls(extra), 1):
-                waiting[asked.id] = StoredCall(
-                    seq + position, seq, turn, seq, asked.name, asked.arguments, None, at_ms
+            for position, request in enumerate(_calls(extra), 1):
+                pending[request.id] = StoredCall(
+                    seq + position, seq, turn, seq, request.name, request.arguments, None, at_ms
                 )
-    yield from waiting.values()
+    yield from pending.values()
 
 
 def _last_before(connection: apsw.Connection, key: int, turn: int) -> int:
@@ -184,8 +184,8 @@ def _paired(waiting: dict[str, StoredCall], extra: str | None) -> StoredCall | N
 
 def undone_turns(connection: apsw.Connection, key: int) -> set[int]:
     """Return the numbers of the turns that the person undid."""
-    found = connection.execute("SELECT number FROM turns WHERE session = ? AND undone <> ''", (key,))
-    return {row[0] for row in found}
+    cursor = connection.execute("SELECT number FROM turns WHERE session = ? AND undone <> ''", (key,))
+    return {row[0] for row in cursor}
 
 
 def schema_of(connection: apsw.Connection, key: int) -> str:
@@ -207,7 +207,7 @@ _facts = decoder(CallEffects)
 def tools_of(connection: apsw.Connection, key: int) -> frozenset[str]:
     """Return the names of a session's tools, or an empty set if they are unknown."""
     try:
-        return frozenset(one.name for one in _named.decode(schema_of(connection, key)))
+        return frozenset(tool.name for tool in _named.decode(schema_of(connection, key)))
     except NOT_JSON:
         return frozenset()
 
@@ -338,9 +338,9 @@ def _past(connection: apsw.Connection, found: Iterable[Sequence[Any]]) -> Iterat
             (rows.row_id(session, seq - 1 - position),),
         ).fetchone()
         if row is not None:
-            made = rows.unpack(*row).tool_calls
+            calls = rows.unpack(*row).tool_calls
             effects = _facts.decode(facts) if facts else CallEffects()
-            yield PastCall(session, seq, name, made[int(position)].arguments, effects)
+            yield PastCall(session, seq, name, calls[int(position)].arguments, effects)
 
 
 def received(facts: str | None) -> bool | None:

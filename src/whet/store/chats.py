@@ -63,11 +63,11 @@ _OUT_OPEN = "state IN ('queued', 'sending')"
 def chat_at(connection: apsw.Connection, place: ChatPlace) -> ChatRecord:
     """Return the conversation of a chat, creating it if needed."""
     where = (place.channel, place.chat, place.thread, place.user)
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? AND thread = ? AND user = ?", where
     ).fetchone()
-    if found is not None:
-        return _chat(found)
+    if row is not None:
+        return _chat(row)
     connection.execute(
         "INSERT INTO gateway_chats (channel, chat, thread, user, is_group) VALUES (?, ?, ?, ?, ?)",
         (*where, int(place.is_group)),
@@ -77,36 +77,36 @@ def chat_at(connection: apsw.Connection, place: ChatPlace) -> ChatRecord:
 
 def chat(connection: apsw.Connection, chat_id: int) -> ChatRecord:
     """Return a conversation by its number, which must exist."""
-    found = connection.execute(f"SELECT {_CHAT} FROM gateway_chats WHERE id = ?", (chat_id,)).fetchone()
-    assert found is not None  # chats are never deleted
-    return _chat(found)
+    row = connection.execute(f"SELECT {_CHAT} FROM gateway_chats WHERE id = ?", (chat_id,)).fetchone()
+    assert row is not None  # chats are never deleted
+    return _chat(row)
 
 
 def chat_of_session(connection: apsw.Connection, session_id: str) -> ChatRecord | None:
     """Return the conversation that a session belongs to now, or None."""
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE session_id = ? LIMIT 1", (session_id,)
     ).fetchone()
-    return _chat(found) if found else None
+    return _chat(row) if row else None
 
 
 def at(connection: apsw.Connection, channel: str, name: str) -> ChatRecord | None:
     """Return the conversation of a platform's chat, the main one of several threads, or None."""
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? ORDER BY thread, id LIMIT 1",
         (channel, name),
     ).fetchone()
-    return _chat(found) if found else None
+    return _chat(row) if row else None
 
 
 def of_user(connection: apsw.Connection, channel: str, user: str, group: str = "") -> ChatRecord | None:
     """Return a person's newest conversation: in this group's chat or, if no group is named, a direct one."""
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND user = ? AND is_group = ?"
         " AND (chat = ? OR NOT is_group) ORDER BY id DESC LIMIT 1",
         (channel, user, int(bool(group)), group),
     ).fetchone()
-    return _chat(found) if found else None
+    return _chat(row) if row else None
 
 
 def set_session(connection: apsw.Connection, chat_id: int, session_id: str) -> None:
@@ -134,29 +134,29 @@ def receive(
 
 def is_received(connection: apsw.Connection, channel: str, update_id: str) -> bool:
     """Return whether an update is or was in the inbox."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT 1 FROM gateway_inbox WHERE channel = ? AND update_id = ?", (channel, update_id)
     ).fetchone()
-    return found is not None
+    return row is not None
 
 
 def waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[InRow]:
     """Return a conversation's waiting updates, oldest first."""
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT id, chat, body, state FROM gateway_inbox WHERE chat = ? AND {_IN_OPEN} AND state = 'waiting'"
         " ORDER BY id LIMIT ?",
         (chat_id, limit),
     )
-    return [InRow(*row) for row in found]
+    return [InRow(*row) for row in cursor]
 
 
 def open_chats(connection: apsw.Connection, channels: Collection[str]) -> list[tuple[int, bool]]:
     """Return the conversations of these channels with open updates, and whether a turn was begun in each."""
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT chat, max(state = 'begun'), max(channel) FROM gateway_inbox WHERE {_IN_OPEN}"
         " GROUP BY chat ORDER BY chat"
     )
-    return [(chat_id, bool(begun)) for chat_id, begun, channel in found if channel in channels]
+    return [(chat_id, bool(begun)) for chat_id, begun, channel in cursor if channel in channels]
 
 
 def is_begun(connection: apsw.Connection, chat_id: int) -> bool:
@@ -189,10 +189,10 @@ def replace_waiting(connection: apsw.Connection, chat_id: int, ref: str, body: s
 
 def is_waiting(connection: apsw.Connection, row_id: int) -> bool:
     """Return whether no turn has taken an update yet."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT 1 FROM gateway_inbox WHERE id = ? AND state = 'waiting'", (row_id,)
     ).fetchone()
-    return found is not None
+    return row is not None
 
 
 def finish_begun(connection: apsw.Connection, chat_id: int) -> bool:
@@ -228,33 +228,33 @@ def due(connection: apsw.Connection, channel: str, limit: int = 500) -> list[Out
 
     A later message never overtakes it, even while it waits for a retry.
     """
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE id IN (SELECT min(id) FROM gateway_outbox"
         f" WHERE channel = ? AND {_OUT_OPEN} GROUP BY chat) AND state = 'queued'"
         " ORDER BY id LIMIT ?",
         (channel, limit),
     )
-    return [OutRow(*row) for row in found]
+    return [OutRow(*row) for row in cursor]
 
 
 def next_out(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow | None:
     """Return the next message to a conversation, or None if one is being sent or none waits."""
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN}"
         " ORDER BY id LIMIT 1",
         (channel, chat_id),
     ).fetchone()
-    return OutRow(*found) if found and found[4] == "queued" else None
+    return OutRow(*row) if row and row[4] == "queued" else None
 
 
 def has_out(connection: apsw.Connection, chat_id: int) -> bool:
     """Return whether a conversation has unsent messages."""
     channel = chat(connection, chat_id).place.channel
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN} LIMIT 1",
         (channel, chat_id),
     ).fetchone()
-    return found is not None
+    return row is not None
 
 
 def begin_sending(connection: apsw.Connection, row_id: int, now_ms: int) -> None:
@@ -289,25 +289,25 @@ def forget_try(connection: apsw.Connection, row_id: int) -> None:
 
 def out(connection: apsw.Connection, row_id: int) -> OutRow:
     """Return a message of the outbox by its number, which must exist."""
-    found = connection.execute(f"SELECT {_OUT} FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
-    assert found is not None  # only messages sent long ago are deleted
-    return OutRow(*found)
+    row = connection.execute(f"SELECT {_OUT} FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
+    assert row is not None  # only messages sent long ago are deleted
+    return OutRow(*row)
 
 
 def out_in(connection: apsw.Connection, states: Sequence[OutState], chat_id: int = 0) -> list[OutRow]:
     """Return the messages in these states, oldest first, of one conversation or of all (0)."""
     marks = ", ".join("?" * len(states))
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE state IN ({marks}) AND (? = 0 OR chat = ?) ORDER BY id",
         (*states, chat_id, chat_id),
     )
-    return [OutRow(*row) for row in found]
+    return [OutRow(*row) for row in cursor]
 
 
 def error_of(connection: apsw.Connection, row_id: int) -> str:
     """Return the last error of a message, or an empty string."""
-    found = connection.execute("SELECT error FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
-    return found[0] if found else ""
+    row = connection.execute("SELECT error FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
+    return row[0] if row else ""
 
 
 def rewrite_out(connection: apsw.Connection, row_id: int, body: str) -> None:
@@ -317,12 +317,12 @@ def rewrite_out(connection: apsw.Connection, row_id: int, body: str) -> None:
 
 def sort_out(connection: apsw.Connection, channel: str) -> list[OutRow]:
     """Return a channel's messages that were being sent when the process ended."""
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND {_OUT_OPEN} AND state = 'sending'"
         " ORDER BY id",
         (channel,),
     )
-    return [OutRow(*row) for row in found]
+    return [OutRow(*row) for row in cursor]
 
 
 def unknown_drafts(connection: apsw.Connection, channel: str) -> int:
@@ -335,10 +335,10 @@ def unknown_drafts(connection: apsw.Connection, channel: str) -> int:
 
 def cursor(connection: apsw.Connection, channel: str, name: str = "") -> str:
     """Return a channel's read position, or an empty string at the beginning."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT value FROM gateway_cursors WHERE channel = ? AND name = ?", (channel, name)
     ).fetchone()
-    return found[0] if found else ""
+    return row[0] if row else ""
 
 
 def cursors(connection: apsw.Connection, channel: str) -> dict[str, str]:

@@ -58,8 +58,8 @@ def birth(pid: int) -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]
     except (OSError, ValueError):
         return ""
-    state, *rest = stat.rpartition(b")")[2].split()
-    return "" if state in (b"Z", b"X") else f"{boot}-{rest[18].decode('ascii')}"
+    state, *fields = stat.rpartition(b")")[2].split()
+    return "" if state in (b"Z", b"X") else f"{boot}-{fields[18].decode('ascii')}"
 
 
 class _Self:

@@ -77,12 +77,12 @@ async def record(
         live.fold_results()
     between = turn is None and live.open_turn is None
     number = turn.number if turn is not None else live.turn_number or live.last_turn
-    known = {id(message): seq for message, seq in zip(live.messages, live.seqs, strict=True) if seq}
-    kept = [rows.storable(message) for message in compacted]
-    seqs = [known.get(id(message), 0) for message in kept]
-    left: LiveList = [seq or message for seq, message in zip(seqs, kept, strict=True)]
+    seq_by_id = {id(message): seq for message, seq in zip(live.messages, live.seqs, strict=True) if seq}
+    stored_messages = [rows.storable(message) for message in compacted]
+    seqs = [seq_by_id.get(id(message), 0) for message in stored_messages]
+    references: LiveList = [seq or message for seq, message in zip(seqs, stored_messages, strict=True)]
     now = iso(writer.clock.now())
-    new = NewCompaction(number, live.next_seq - 1, left, engine, tokens_before, tokens_after, now)
+    new = NewCompaction(number, live.next_seq - 1, references, engine, tokens_before, tokens_after, now)
 
     def work(connection: apsw.Connection) -> None:
         if between:
@@ -93,7 +93,7 @@ async def record(
         connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (live.key,))
 
     def apply(_: None) -> None:
-        live.messages[:] = kept
+        live.messages[:] = stored_messages
         live.seqs[:] = seqs
         live.epoch += 1
         live.step = None
@@ -126,7 +126,7 @@ def of_session(connection: apsw.Connection, session_id: str) -> CompactionSums:
 def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
     """Return the prompt tokens of the first answer after each of the last `most` compactions that were not
     undone, oldest first. Compactions without a later answer are left out."""
-    found: list[int] = []
+    token_counts: list[int] = []
     end = rows.ids_of(key)[1]
     last = (
         "SELECT after_seq FROM compactions WHERE session = ? AND undone = '' AND engine <> ?"
@@ -139,8 +139,8 @@ def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
         ).fetchone()
         usage = None if row is None else rows.unpack_with_usage(rows.ASSISTANT, *row)[1]
         if usage is not None and usage.prompt_tokens:
-            found.append(usage.prompt_tokens)
-    return found[::-1]
+            token_counts.append(usage.prompt_tokens)
+    return token_counts[::-1]
 
 
 def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
@@ -149,21 +149,21 @@ def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
     A compaction made by hand afterwards is left out: no request has shown that list yet.
     """
     hidden, last = taken_back(connection, key), 0
-    said: list[tuple[int, int]] = []
+    visible_rows: list[tuple[int, int]] = []
     for id_, number, role in connection.execute(
         "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
         (*rows.ids_of(key), turn),
     ):
         if not hidden.has(number, id_ & (rows.SEQ_LIMIT - 1)):
-            said.append((id_ & (rows.SEQ_LIMIT - 1), role))
-            last = said[-1][0] if role == rows.ASSISTANT else last
-    found = connection.execute(
+            visible_rows.append((id_ & (rows.SEQ_LIMIT - 1), role))
+            last = visible_rows[-1][0] if role == rows.ASSISTANT else last
+    row = connection.execute(
         "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' AND after_seq < ?"
         " ORDER BY id DESC LIMIT 1",
         (key, last),
     ).fetchone()
-    kept, after = (list_decoder.decode(found[0]), found[1]) if found else (LiveList(), 0)
-    return _encode([*kept, *(seq for seq, _ in said if seq > after)])
+    live, after = (list_decoder.decode(row[0]), row[1]) if row else (LiveList(), 0)
+    return _encode([*live, *(seq for seq, _ in visible_rows if seq > after)])
 
 
 def read_view(connection: apsw.Connection, key: int, text: str) -> list[Message]:

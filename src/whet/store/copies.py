@@ -30,12 +30,12 @@ class Copies:
     def __init__(self, connection: apsw.Connection, forked: Set[int], ids: Iterable[int]) -> None:
         self._origins: dict[int, tuple[int, int]] = {}
         copied = [id_ for id_ in ids if id_ >> rows.SEQ_BITS in forked] if forked else []
-        left = {id_ >> rows.SEQ_BITS for id_ in copied}
-        while left:
-            found = connection.execute(_COPIED, (json.dumps(list(left)),)).fetchall()
-            for key, origin, last in found:
+        pending = {id_ >> rows.SEQ_BITS for id_ in copied}
+        while pending:
+            records = connection.execute(_COPIED, (json.dumps(list(pending)),)).fetchall()
+            for key, origin, last in records:
                 self._origins[key] = ((origin - key) << rows.SEQ_BITS, last or 0)
-            left = ({origin for _, origin, _ in found} & forked) - self._origins.keys()
+            pending = ({origin for _, origin, _ in records} & forked) - self._origins.keys()
         self.first: dict[int, int] = {}
         self.of: dict[int, list[int]] = {}
         origins, bits = self._origins, rows.SEQ_BITS
@@ -64,9 +64,9 @@ class Copies:
 def nearest(chains: Iterable[list[int]], there: Collection[int]) -> dict[int, None]:
     """Return, for each chain from a copy to its original, the last id that is present without a gap before
     it."""
-    found: dict[int, None] = {}
+    nearest_ids: dict[int, None] = {}
     for chain in chains:
         gap = next((number for number, id_ in enumerate(chain) if id_ not in there), len(chain))
         if gap:
-            found[chain[gap - 1]] = None
-    return found
+            nearest_ids[chain[gap - 1]] = None
+    return nearest_ids

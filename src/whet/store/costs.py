@@ -70,24 +70,24 @@ _SUMS = ", ".join(
 def spent_by(connection: apsw.Connection, what: str, since: str) -> list[Spending]:
     """Sum up the turns begun since `since` (ISO) by day, model, kind or source, sorted by label."""
     label = _LABELS[what]
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT {label}, {_SUMS} FROM sessions s JOIN turns t ON t.session = s.key"
         " WHERE s.last_active >= ? AND t.started >= ? AND t.usage <> '' GROUP BY 1 ORDER BY 1",
         (since, since),
     )
-    return [_spending(row) for row in found]
+    return [_spending(row) for row in cursor]
 
 
 def decided_by(connection: apsw.Connection, since: str) -> list[Decided]:
     """Count the calls of sessions active since `since` by who decided on them; "" if no rule asked. Calls
     that a fork copied count for their original session only."""
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT c.decided_by, count(*), sum(c.error_kind = 'denied') FROM sessions s"
         " JOIN tool_calls c ON c.session = s.key LEFT JOIN forks f ON f.session = s.key"
         " WHERE s.last_active >= ? AND (f.turn IS NULL OR c.turn > f.turn) GROUP BY 1 ORDER BY 2 DESC",
         (since,),
     )
-    return [Decided(str(row[0]), int(row[1]), int(row[2] or 0)) for row in found]
+    return [Decided(str(row[0]), int(row[1]), int(row[2] or 0)) for row in cursor]
 
 
 def _spending(row: tuple[Any, ...]) -> Spending:

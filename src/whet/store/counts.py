@@ -31,8 +31,8 @@ def messages(connection: apsw.Connection, session_id: str) -> int:
 
 def largest_prompt(connection: apsw.Connection, session_id: str) -> int:
     """Return the tokens of a session's largest request, as counted by the server. Raises NotFound."""
-    found = (rows.unpack_with_usage(*row)[1] for row in _of_session(connection, session_id))
-    return max((usage.prompt_tokens for usage in found if usage is not None), default=0)
+    usages = (rows.unpack_with_usage(*row)[1] for row in _of_session(connection, session_id))
+    return max((usage.prompt_tokens for usage in usages if usage is not None), default=0)
 
 
 def live_messages(connection: apsw.Connection, session_id: str) -> int:
@@ -42,11 +42,11 @@ def live_messages(connection: apsw.Connection, session_id: str) -> int:
 
 def _of_session(connection: apsw.Connection, session_id: str) -> list[tuple[int, str, str | None]]:
     key = sessions.key_of(connection, session_id)
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id > ? AND id < ?",
         rows.ids_of(key),
     )
-    return list(found)
+    return list(cursor)
 
 
 def _one(connection: apsw.Connection, sql: str) -> int:

@@ -33,10 +33,10 @@ def hold(connection: apsw.Connection, job_id: str, target: str, until: str, cloc
 
 def take(connection: apsw.Connection, target: str) -> list[HeldAnswer]:
     """Return the held answers for a chat, oldest first, and release them."""
-    found = connection.execute(
+    records = connection.execute(
         "SELECT coalesce(s.name, ''), r.result, r.note, r.text FROM schedule_runs AS r"
         " LEFT JOIN schedules AS s ON s.id = r.schedule WHERE r.held = ? ORDER BY r.finished, r.job",
         (target,),
     ).fetchall()
     connection.execute("UPDATE schedule_runs SET held = '' WHERE held = ?", (target,))
-    return [HeldAnswer(*row) for row in found]
+    return [HeldAnswer(*row) for row in records]

@@ -75,13 +75,13 @@ def messages(connection: apsw.Connection, session_id: str, *, last: int = 0) -> 
 def numbered(connection: apsw.Connection, session_id: str, *, last: int = 0) -> Iterator[tuple[int, Message]]:
     """Yield each message with its turn. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT turn, role, content, extra FROM (SELECT * FROM messages m WHERE id > ? AND id < ? AND NOT"
         " EXISTS (SELECT 1 FROM turns t WHERE t.session = ? AND t.number = m.turn AND t.undone <> '')"
         " ORDER BY id DESC LIMIT ?) AS newest ORDER BY id",
         (*rows.ids_of(key), key, last or -1),
     )
-    for turn, role, content, extra in found:
+    for turn, role, content, extra in cursor:
         yield int(turn), rows.unpack(role, content, extra)
 
 

@@ -51,14 +51,14 @@ def of_session(connection: apsw.Connection, key: int, *, since_turn: int = 0) ->
 
 
 def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> list[FactRow]:
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT seq, turn, step, call_id, name, error_kind, exit_code, facts FROM tool_calls"
         f" WHERE {where} ORDER BY seq",
         values,
     )
     return [
         FactRow(seq, turn, step, call_id, name, kind, exit_code, from_json(text, CallEffects))
-        for seq, turn, step, call_id, name, kind, exit_code, text in found
+        for seq, turn, step, call_id, name, kind, exit_code, text in cursor
     ]
 
 
@@ -96,16 +96,17 @@ def keep_touched(
 ) -> None:
     """Store the files that a step changed with the last call of `tools` in the step (session key, turn,
     number), without files named in its edits."""
-    place = "session = ? AND turn = ? AND step = ?"
-    found = connection.execute(
-        f"SELECT seq, name, facts FROM tool_calls WHERE {place} AND error_kind <> 'denied' ORDER BY seq", step
+    condition = "session = ? AND turn = ? AND step = ?"
+    records = connection.execute(
+        f"SELECT seq, name, facts FROM tool_calls WHERE {condition} AND error_kind <> 'denied' ORDER BY seq",
+        step,
     ).fetchall()
-    kept = [(seq, name, from_json(text or "{}", CallEffects)) for seq, name, text in found]
-    edited = {one.path for _, _, facts in kept for one in facts.edits}
-    left = tuple(one for one in changed if one.path not in edited)
-    last = next((one for one in reversed(kept) if one[1] in tools), None)
-    if last is not None and (left or last[2].touched):
-        facts = msgspec.json.encode(msgspec.structs.replace(last[2], touched=left)).decode()
+    calls = [(seq, name, from_json(text or "{}", CallEffects)) for seq, name, text in records]
+    edited = {edit.path for _, _, facts in calls for edit in facts.edits}
+    others = tuple(edit for edit in changed if edit.path not in edited)
+    last = next((edit for edit in reversed(calls) if edit[1] in tools), None)
+    if last is not None and (others or last[2].touched):
+        facts = msgspec.json.encode(msgspec.structs.replace(last[2], touched=others)).decode()
         connection.execute(
             "UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?", (facts, step[0], last[0])
         )
@@ -143,13 +144,13 @@ def keep_marks(
 
 def receipt(connection: apsw.Connection, key: int, turn: int) -> TurnReceipt | None:
     """Sum up the effects of a turn, or return None if it had none."""
-    found = of_turn(connection, key, turn)
-    if not found:
+    fact_rows = of_turn(connection, key, turn)
+    if not fact_rows:
         return None
-    made = summed(found)
-    if made.state == "never" and _tested_before(connection, key, turn):
-        return msgspec.structs.replace(made, state="stale")
-    return made
+    summary = summed(fact_rows)
+    if summary.state == "never" and _tested_before(connection, key, turn):
+        return msgspec.structs.replace(summary, state="stale")
+    return summary
 
 
 def summed(found: Iterable[FactRow]) -> TurnReceipt:
@@ -166,9 +167,11 @@ def summed(found: Iterable[FactRow]) -> TurnReceipt:
         facts = row.facts
         marked += facts.marked
         unmarked = facts.unmarked or unmarked
-        for one in (*facts.edits, *facts.touched):
-            before = files.get(one.path, FileLines(one.path, 0, 0))
-            files[one.path] = FileLines(one.path, before.added + one.added, before.removed + one.removed)
+        for change in (*facts.edits, *facts.touched):
+            before = files.get(change.path, FileLines(change.path, 0, 0))
+            files[change.path] = FileLines(
+                change.path, before.added + change.added, before.removed + change.removed
+            )
         if facts.edits or facts.touched:
             state = "stale" if tests is not None else "never"
         if facts.command:

@@ -83,9 +83,9 @@ def as_trees(connection: apsw.Connection, found: Sequence[SessionRow]) -> list[T
 
     A tree comes at the position of its first session; forks of one session keep their order.
     """
-    places = _places(connection)
+    origins = _places(connection)
     by_id = {row.id: row for row in found}
-    above = {name: origin for name, (origin, _) in places.items() if origin in by_id}
+    above = {name: origin for name, (origin, _) in origins.items() if origin in by_id}
     below: dict[str, list[SessionRow]] = {}
     tops: dict[str, None] = {}
     for row in found:
@@ -95,13 +95,13 @@ def as_trees(connection: apsw.Connection, found: Sequence[SessionRow]) -> list[T
         while top in above:
             top = above[top]
         tops[top] = None
-    made: list[TreeRow] = []
-    left = [(by_id[top], 0) for top in reversed(tops)]
-    while left:
-        row, depth = left.pop()
-        made.append(TreeRow(row, depth, *places.get(row.id, ("", 0))))
-        left += [(one, depth + 1) for one in reversed(below.get(row.id, []))]
-    return made
+    tree_rows: list[TreeRow] = []
+    pending = [(by_id[top], 0) for top in reversed(tops)]
+    while pending:
+        row, depth = pending.pop()
+        tree_rows.append(TreeRow(row, depth, *origins.get(row.id, ("", 0))))
+        pending += [(child, depth + 1) for child in reversed(below.get(row.id, []))]
+    return tree_rows
 
 
 def family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
@@ -118,22 +118,24 @@ def family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
 
 
 def _places(connection: apsw.Connection) -> dict[str, tuple[str, int]]:
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT s.id, f.origin, f.turn FROM forks f JOIN sessions s ON s.key = f.session"
     )
-    return {row[0]: (row[1], row[2]) for row in found}
+    return {row[0]: (row[1], row[2]) for row in cursor}
 
 
 def _last_turn(connection: apsw.Connection, key: int, turn: int) -> int:
     where = "session = ? AND ended <> '' AND undone = ''"
     if turn:
-        found = connection.execute(f"SELECT number FROM turns WHERE {where} AND number = ?", (key, turn))
+        cursor = connection.execute(f"SELECT number FROM turns WHERE {where} AND number = ?", (key, turn))
     else:
-        found = connection.execute(f"SELECT max(number) FROM turns WHERE {where}", (key,))
-    row = found.fetchone()
+        cursor = connection.execute(f"SELECT max(number) FROM turns WHERE {where}", (key,))
+    row = cursor.fetchone()
     if row is None or row[0] is None:
-        what = f"there is no turn {turn} that has ended" if turn else "no turn has ended in this session yet"
-        raise NotFound(what, hint="/rewind lists the turns")
+        reason = (
+            f"there is no turn {turn} that has ended" if turn else "no turn has ended in this session yet"
+        )
+        raise NotFound(reason, hint="/rewind lists the turns")
     return int(row[0])
 
 

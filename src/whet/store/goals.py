@@ -60,13 +60,13 @@ def add(connection: apsw.Connection, goal: GoalRow) -> None:
 
 def get(connection: apsw.Connection, goal_id: str) -> GoalRow:
     """Return the goal with this id or beginning of an id, or the latest goal for "". Raises NotFound."""
-    found = connection.execute(
+    records = connection.execute(
         f"SELECT {_COLUMNS} FROM goals WHERE id LIKE ? || '%' ORDER BY id <> ?, begun DESC, id DESC LIMIT 2",
         (goal_id.replace("%", "").replace("_", ""), goal_id),
     ).fetchall()
-    if not found or (goal_id and len(found) > 1 and found[0][0] != goal_id):
+    if not records or (goal_id and len(records) > 1 and records[0][0] != goal_id):
         raise NotFound(f"there is no one goal {goal_id!r}".replace(" ''", ""), hint="whet goal list")
-    return _goal(found[0])
+    return _goal(records[0])
 
 
 def of_session(connection: apsw.Connection, session_id: str) -> GoalRow | None:
@@ -79,8 +79,10 @@ def of_session(connection: apsw.Connection, session_id: str) -> GoalRow | None:
 
 def listed(connection: apsw.Connection, limit: int = 50) -> list[GoalRow]:
     """Return the goals, newest first."""
-    found = connection.execute(f"SELECT {_COLUMNS} FROM goals ORDER BY begun DESC, id DESC LIMIT ?", (limit,))
-    return [_goal(row) for row in found]
+    cursor = connection.execute(
+        f"SELECT {_COLUMNS} FROM goals ORDER BY begun DESC, id DESC LIMIT ?", (limit,)
+    )
+    return [_goal(row) for row in cursor]
 
 
 def ask(connection: apsw.Connection, goal: GoalRow) -> None:

@@ -77,23 +77,23 @@ class HelperRow(msgspec.Struct, frozen=True):
 
 def add(connection: apsw.Connection, helper: HelperRow) -> HelperRow:
     """Store a helper with its parent's next number. Returns the stored one if its call already has one."""
-    if (found := of_call(connection, helper.parent, helper.call)) is not None:
-        return found
+    if (stored := of_call(connection, helper.parent, helper.call)) is not None:
+        return stored
     following = "SELECT coalesce(max(number), 0) + 1 FROM helpers WHERE parent = ?"
-    made = msgspec.structs.replace(helper, number=rows.number(connection, following, helper.parent))
+    new = msgspec.structs.replace(helper, number=rows.number(connection, following, helper.parent))
     connection.execute(
         f"INSERT INTO helpers ({_COLUMNS}) VALUES ({', '.join('?' * len(_COLUMNS.split(',')))})",
-        _values(made),
+        _values(new),
     )
-    return made
+    return new
 
 
 def get(connection: apsw.Connection, helper_id: str) -> HelperRow:
     """Return a helper. Raises NotFound."""
-    found = _found(connection, "id = ?", helper_id)
-    if not found:
+    helpers = _found(connection, "id = ?", helper_id)
+    if not helpers:
         raise NotFound(f"there is no helper {helper_id}")
-    return found[0]
+    return helpers[0]
 
 
 def of_session(connection: apsw.Connection, session_id: str) -> HelperRow | None:
@@ -133,7 +133,7 @@ class HelperView(msgspec.Struct, frozen=True):
 
 def seen(connection: apsw.Connection, parent: str) -> list[HelperView]:
     """Return the views of a session's helpers, in order."""
-    found: list[HelperView] = []
+    views: list[HelperView] = []
     for row in of_parent(connection, parent):
         spent = connection.execute(
             "SELECT (SELECT count(*) FROM tool_calls AS c WHERE c.session = s.key), s.total_tokens"
@@ -144,12 +144,12 @@ def seen(connection: apsw.Connection, parent: str) -> list[HelperView]:
             "works" if row.owner and not claims.is_gone(connection, row.owner) else "waits"
         )
         task = " ".join(row.wish.task.split())[:200]
-        found.append(
+        views.append(
             HelperView(
                 row.name, task, row.session, state, row.wish.background, spent[0], spent[1], _edits(row)
             )
         )
-    return found
+    return views
 
 
 def _edits(row: HelperRow) -> str:
@@ -171,9 +171,9 @@ def ready(connection: apsw.Connection, parent: str) -> HelperRow | None:
 
 def take(connection: apsw.Connection, helper_id: str, owner: str) -> bool:
     """Have this process run a helper. Returns False if it has ended or another living process runs it."""
-    found = get(connection, helper_id)
-    if found.state != "open" or (
-        found.owner not in ("", owner) and not claims.is_gone(connection, found.owner)
+    helper = get(connection, helper_id)
+    if helper.state != "open" or (
+        helper.owner not in ("", owner) and not claims.is_gone(connection, helper.owner)
     ):
         return False
     hold(connection, helper_id, owner)
@@ -227,8 +227,8 @@ def deliver(connection: apsw.Connection, helper_id: str, at: str) -> None:
 
 
 def _found(connection: apsw.Connection, where: str, *values: str) -> list[HelperRow]:
-    found = connection.execute(f"SELECT {_COLUMNS} FROM helpers WHERE {where}", values).fetchall()
-    return [_helper(row) for row in found]
+    records = connection.execute(f"SELECT {_COLUMNS} FROM helpers WHERE {where}", values).fetchall()
+    return [_helper(row) for row in records]
 
 
 def _values(helper: HelperRow) -> tuple[Any, ...]:

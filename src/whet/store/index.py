@@ -61,8 +61,8 @@ def time_marks(begin_ms: int, end_ms: int) -> list[str]:
     months = (last.year - first.year) * 12 + last.month - first.month + 1
     if months > _MONTHS_MAX:
         return []
-    whole = [divmod(first.year * 12 + first.month - 1 + n, 12) for n in range(months)]
-    return [f"{_MONTH}{year:04}{month + 1:02}" for year, month in whole]
+    year_months = [divmod(first.year * 12 + first.month - 1 + n, 12) for n in range(months)]
+    return [f"{_MONTH}{year:04}{month + 1:02}" for year, month in year_months]
 
 
 def index_soon(db: StateDatabase) -> None:

@@ -147,14 +147,14 @@ def rewrite(connection: apsw.Connection, job: Job, payload: str, run_after: str)
 def _free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[str]:
     """Return the jobs that may be taken, oldest first. A job created in the future is due: the clock was set
     back."""
-    found = connection.execute(
+    records = connection.execute(
         "SELECT id, kind, subject, state, owner, lease_until, run_after <= ?1 OR created > ?1 FROM jobs"
         f" WHERE kind IN ({_marks(kinds, 2)}) AND {OPEN} ORDER BY run_after, id",
         (now, *kinds),
     ).fetchall()
     free: list[tuple[str, str, str]] = []
     busy: set[tuple[str, str]] = set()
-    for job_id, kind, subject, state, owner, until, due in found:
+    for job_id, kind, subject, state, owner, until, due in records:
         if state == "running" and _is_held(connection, owner, until, now):
             busy.add((kind, subject))
         elif due or state == "running":

@@ -133,22 +133,22 @@ def insert(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
 
 def get(connection: apsw.Connection, row_id: int, profile: str | None = None) -> LedgerRow:
     """Return a row. Raises NotFound, also for another profile's row."""
-    known = min(row_id, _LARGEST_ID)
-    found = connection.execute(f"SELECT {_COLUMNS} FROM ledger WHERE id = ?", (known,)).fetchone()
-    if found is None or (profile is not None and found[1] != profile):
+    bounded_id = min(row_id, _LARGEST_ID)
+    row = connection.execute(f"SELECT {_COLUMNS} FROM ledger WHERE id = ?", (bounded_id,)).fetchone()
+    if row is None or (profile is not None and row[1] != profile):
         raise NotFound(
             f"there is no change {row_id}", hint="`whet memory log` and `whet skills log` list them"
         )
-    return _row(found)
+    return _row(row)
 
 
 def by_call(connection: apsw.Connection, session_id: str, tool_call_id: str) -> LedgerRow | None:
     """Return the row that a tool call made, or None."""
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT {_COLUMNS} FROM ledger WHERE session_id = ? AND tool_call_id = ? AND tool_call_id <> ''",
         (session_id, tool_call_id),
     ).fetchone()
-    return None if found is None else _row(found)
+    return None if row is None else _row(row)
 
 
 def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[LedgerFilter]) -> list[LedgerRow]:

@@ -102,8 +102,8 @@ class LiveState(msgspec.Struct):
 
     def last_words(self) -> str:
         """Return the text of the person's last message, or an empty string if there is none yet."""
-        said = (message.text for message in reversed(self.messages) if message.role == "user")
-        return next(said, "")
+        user_texts = (message.text for message in reversed(self.messages) if message.role == "user")
+        return next(user_texts, "")
 
     def add(self, seq: int, message: Message) -> None:
         """Append a stored message to the list."""
@@ -122,10 +122,10 @@ class LiveState(msgspec.Struct):
 
     def known(self) -> dict[int, Message]:
         """Return the stored messages that are in memory, by number."""
-        found = {seq: message for seq, message in zip(self.seqs, self.messages, strict=True) if seq}
+        by_seq = {seq: message for seq, message in zip(self.seqs, self.messages, strict=True) if seq}
         if self.step is not None:
-            found.update({self.step.seq + 1 + i: message for i, message in self.step.results.items()})
-        return found
+            by_seq.update({self.step.seq + 1 + i: message for i, message in self.step.results.items()})
+        return by_seq
 
     def become(self, fresh: LiveState) -> None:
         """Take over a fresh state of the session. Messages that only the last compaction created have no
@@ -202,8 +202,8 @@ class SessionWriter:
 
     async def reload(self) -> None:
         """Read the session again, keeping the objects that are in memory."""
-        session_id, known = self._live.session.id, self._live.known()
-        self._live.become(await self.db.read(lambda connection: load(connection, session_id, known)))
+        session_id, in_memory = self._live.session.id, self._live.known()
+        self._live.become(await self.db.read(lambda connection: load(connection, session_id, in_memory)))
 
     def refuse_if_stale(self, connection: apsw.Connection) -> None:
         """Raise StaleTranscript if the stored session has changed."""
@@ -411,17 +411,17 @@ class TakenBackParts(msgspec.Struct, frozen=True):
 
 def taken_back(connection: apsw.Connection, key: int) -> TakenBackParts:
     """Read which turns and ends of turns were undone."""
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT number, CASE undone WHEN '' THEN cut ELSE 0 END FROM turns"
         " WHERE session = ? AND (undone <> '' OR cut > 0)",
         (key,),
     )
-    return TakenBackParts({number: first for number, first in found})
+    return TakenBackParts({number: first for number, first in cursor})
 
 
 def _read_starts(connection: apsw.Connection, key: int, step: OpenStep) -> None:
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT position FROM tool_calls WHERE session = ? AND seq > ? AND seq <= ? AND started IS NOT NULL",
         (key, step.seq, step.seq + len(step.calls)),
     )
-    step.started.update((row[0], "") for row in found)
+    step.started.update((row[0], "") for row in cursor)

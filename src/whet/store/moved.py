@@ -11,8 +11,8 @@ import apsw
 
 def came(connection: apsw.Connection, origin: str, part: str) -> set[str]:
     """Return the names of the imported items of a part."""
-    found = connection.execute("SELECT name FROM moved WHERE origin = ? AND part = ?", (origin, part))
-    return {row[0] for row in found}
+    cursor = connection.execute("SELECT name FROM moved WHERE origin = ? AND part = ?", (origin, part))
+    return {row[0] for row in cursor}
 
 
 def note(connection: apsw.Connection, origin: str, part: str, name: str, now: str) -> None:

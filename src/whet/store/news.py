@@ -55,10 +55,10 @@ def read(connection: apsw.Connection, profile: str = "") -> LearningNews:
 
 def tell(connection: apsw.Connection, profile: str = "") -> LearningNews:
     """Return the changes since the last report, and mark them as reported."""
-    found = read(connection, profile)
-    if found.until > learned.told_until(connection, profile):
-        learned.set_told(connection, profile, found.until)
-    return found
+    news = read(connection, profile)
+    if news.until > learned.told_until(connection, profile):
+        learned.set_told(connection, profile, news.until)
+    return news
 
 
 def seen(connection: apsw.Connection, task_id: str) -> None:

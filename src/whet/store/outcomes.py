@@ -81,20 +81,20 @@ def signal(
 def item_uses(connection: apsw.Connection, kinds: Sequence[ItemKind], profile: str = "") -> list[ItemUse]:
     """Return every item of these kinds in every chat with a turn, in the order of the sessions."""
     marks = ", ".join("?" * len(kinds))
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT i.kind, i.name, i.hash, i.label, s.id, u.held_out, u.randomised"
         " FROM session_items u JOIN context_items i ON i.id = u.item JOIN sessions s ON s.key = u.session"
         f" WHERE i.kind IN ({marks}) AND s.kind = 'chat' AND NOT s.private AND s.turns > 0"
         " AND s.profile = ? ORDER BY s.key, i.id",
         (*kinds, profile),
     )
-    return [ItemUse(ContextItem(*row[:4]), row[4], bool(row[5]), bool(row[6])) for row in found]
+    return [ItemUse(ContextItem(*row[:4]), row[4], bool(row[5]), bool(row[6])) for row in cursor]
 
 
 def turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[TurnOutcome]:
     """Return the outcomes of each ended turn of each chat."""
     calls = _calls(connection)
-    found: list[TurnOutcome] = []
+    outcomes: list[TurnOutcome] = []
     for key, session_id, number, reason, undone, signals in connection.execute(
         "SELECT t.session, s.id, t.number, t.reason, t.undone <> '',"
         " (SELECT group_concat(signal) FROM turn_signals g WHERE g.session = t.session AND g.turn = t.number)"
@@ -103,38 +103,38 @@ def turn_outcomes(connection: apsw.Connection, profile: str = "") -> list[TurnOu
         " ORDER BY t.session, t.number",
         (profile,),
     ):
-        seen = set((signals or "").split(",")) - {""}
+        turn_signals = set((signals or "").split(",")) - {""}
         if reason in _FAILED_END:
-            seen.add("failed")
-        if undone and "retry" not in seen:
-            seen.add("undo")
+            turn_signals.add("failed")
+        if undone and "retry" not in turn_signals:
+            turn_signals.add("undo")
         total, failed = calls.get((key, number), (0, 0))
-        found.append(TurnOutcome(session_id, number, total, failed, frozenset(seen)))
-    return found
+        outcomes.append(TurnOutcome(session_id, number, total, failed, frozenset(turn_signals)))
+    return outcomes
 
 
 def _calls(connection: apsw.Connection) -> dict[tuple[int, int], tuple[int, int]]:
     fine = ", ".join(f"'{kind}'" for kind in _NO_FAILURE)
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT session, turn, count(*), sum(error_kind NOT IN ({fine})) FROM tool_calls"
         " WHERE finished IS NOT NULL GROUP BY session, turn"
     )
-    return {(session, turn): (total, failed or 0) for session, turn, total, failed in found}
+    return {(session, turn): (total, failed or 0) for session, turn, total, failed in cursor}
 
 
 def calls_of(connection: apsw.Connection, session_id: str) -> tuple[int, int]:
     """Count a session's finished tool calls, and how many of them failed. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    found = [sums for (session, _), sums in _calls(connection).items() if session == key]
-    return sum(total for total, _ in found), sum(failed for _, failed in found)
+    counts = [sums for (session, _), sums in _calls(connection).items() if session == key]
+    return sum(total for total, _ in counts), sum(failed for _, failed in counts)
 
 
 def loading_sessions(connection: apsw.Connection, profile: str) -> dict[tuple[str, str], int]:
     """Count the chats in which a skill's SKILL.md was opened, by (name, hash of the text shown)."""
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT u.name, u.hash, count(DISTINCT u.session_id) FROM skill_uses u"
         " JOIN sessions s ON s.id = u.session_id WHERE u.profile = ?1 AND u.file = 'SKILL.md'"
         " AND s.kind = 'chat' AND NOT s.private AND s.profile = ?1 GROUP BY u.name, u.hash",
         (profile,),
     )
-    return {(name, hash_): count for name, hash_, count in found}
+    return {(name, hash_): count for name, hash_, count in cursor}

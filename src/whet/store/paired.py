@@ -37,10 +37,10 @@ class PairingRequest(msgspec.Struct, frozen=True):
 
 def is_paired(connection: apsw.Connection, channel: str, user: str) -> bool:
     """Return whether a person was admitted."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT 1 FROM gateway_people WHERE channel = ? AND user = ?", (channel, user)
     ).fetchone()
-    return found is not None
+    return row is not None
 
 
 def offer(connection: apsw.Connection, waiting: PairingRequest, chat_id: int, code: str) -> bool:
@@ -98,18 +98,18 @@ def remove(connection: apsw.Connection, channel: str, user: str) -> None:
 
 def everybody(connection: apsw.Connection) -> list[PairedPerson]:
     """Return all admitted people, oldest first."""
-    found = connection.execute("SELECT channel, user, name, since FROM gateway_people ORDER BY since")
-    return [PairedPerson(*row) for row in found]
+    cursor = connection.execute("SELECT channel, user, name, since FROM gateway_people ORDER BY since")
+    return [PairedPerson(*row) for row in cursor]
 
 
 def all_waiting(connection: apsw.Connection, now_ms: int) -> list[PairingRequest]:
     """Return all requests whose code is still valid."""
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT channel, user, name, made_ms, expires_ms FROM gateway_codes WHERE expires_ms > ?"
         " ORDER BY made_ms",
         (now_ms,),
     )
-    return [PairingRequest(*row) for row in found]
+    return [PairingRequest(*row) for row in cursor]
 
 
 def _digest(code: str) -> str:

@@ -81,16 +81,16 @@ class PostingReader:
         if self._is_narrow:
             return self.newest(match, limit)
         expression = _LEAF.sub(rf'(\g<0> OR "{BEAT}")', " AND ".join((*self.marks, match)))
-        began, found = _now_s(), list[int]()
+        began, ids = _now_s(), list[int]()
         for (number,) in self._numbers(expression, self.first, self.last, -1):
             if not number & 1:
-                found.append(-number >> 1)
-                if len(found) == limit:
+                ids.append(-number >> 1)
+                if len(ids) == limit:
                     break
             elif self.spent_s + _now_s() - began > _CPU_S:
                 break
         self.spent_s += _now_s() - began
-        return found
+        return ids
 
     def of(self, term: Term, limit: int) -> Postings:
         """Return a term's postings, up to `limit` of them."""

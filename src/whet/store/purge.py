@@ -27,8 +27,8 @@ def blank_row(
     proof: bool = False,
 ) -> None:
     """Remove a row's texts; with `proof` also its quotes and its reason."""
-    for column, wanted in (("before", before), ("after", after)):
-        if wanted:
+    for column, is_wanted in (("before", before), ("after", after)):
+        if is_wanted:
             connection.execute("UPDATE ledger SET remark = '' WHERE id = ?", (row_id,))
             connection.execute(f"UPDATE ledger SET {column} = ? WHERE id = ?", (PURGED, row_id))
     if proof:
@@ -52,14 +52,14 @@ def drop_texts(connection: apsw.Connection, keys: Collection[str]) -> int:
 
 def texts_with(connection: apsw.Connection, texts: Iterable[Sequence[str]]) -> list[str]:
     """Return the hashes of stored file texts that contain all parts of one of these texts."""
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for text in texts:
         parts = [part.encode() for part in text]
         rows = connection.execute(
             "SELECT hash, content FROM learned_texts WHERE instr(content, ?)", (max(parts, key=len),)
         )
-        found |= dict.fromkeys(key for key, content in rows if all(part in content for part in parts))
-    return list(found)
+        keys |= dict.fromkeys(key for key, content in rows if all(part in content for part in parts))
+    return list(keys)
 
 
 def has_text(connection: apsw.Connection, key: str) -> bool:
@@ -121,12 +121,12 @@ def drop_labels(connection: apsw.Connection, labels: Collection[str]) -> None:
 
 def prompts_with(connection: apsw.Connection, words: Collection[str]) -> list[str]:
     """Return the sessions whose system prompt contains one of these texts, oldest first."""
-    found: dict[str, None] = {}
+    session_ids: dict[str, None] = {}
     for text in words:
         rows = connection.execute(
             "SELECT s.id FROM sessions s JOIN frozen_texts f ON f.id = s.system_text"
             " WHERE instr(f.text, ?) ORDER BY s.key",
             (text,),
         )
-        found |= dict.fromkeys(row[0] for row in rows)
-    return list(found)
+        session_ids |= dict.fromkeys(row[0] for row in rows)
+    return list(session_ids)

@@ -81,20 +81,22 @@ def indexable(text: str) -> str:
 def joins(text: str) -> list[str]:
     """Return the pairs of neighbouring parts in the identifiers and paths of a folded text, no repeats."""
     joined, word = (_ASCII_JOINED, _ASCII_WORD) if text.isascii() else _joined()
-    found = dict[str, None]()
+    pairs = dict[str, None]()
     # Most pieces are words: matching each with a pattern would take ten times as long.
     for piece in filterfalse(str.isalnum, text.split()):
         for run in joined.findall(piece):
-            found |= dict.fromkeys(f"{one}{JOIN}{other}" for one, other in pairwise(word.findall(run)))
-    return list(found)
+            pairs |= dict.fromkeys(
+                f"{first_part}{JOIN}{other}" for first_part, other in pairwise(word.findall(run))
+            )
+    return list(pairs)
 
 
 def terms(query: str) -> list[Term]:
     """Return the search terms of a query without repeats. Pieces without a letter or digit are left out."""
-    found = dict[Term, None]()
+    parsed = dict[Term, None]()
     for text, is_phrase in _pieces(query):
-        found |= dict.fromkeys([_phrase(text)] if is_phrase else _plain(text))
-    return list(found)[:_TERMS_MAX]
+        parsed |= dict.fromkeys([_phrase(text)] if is_phrase else _plain(text))
+    return list(parsed)[:_TERMS_MAX]
 
 
 def pieces(query: str) -> list[str]:
@@ -104,8 +106,8 @@ def pieces(query: str) -> list[str]:
 
 def _pieces(query: str) -> list[tuple[str, bool]]:
     cleaned = query[:_QUERY_CHARS_MAX].encode("utf-8", "replace").decode().replace("\0", " ")
-    found = [(phrase or word, bool(phrase)) for phrase, word in _PIECE.findall(_OWN.sub(" ", cleaned))]
-    return [piece for piece in found if _WORD.search(piece[0].replace("_", " "))][:_TERMS_MAX]
+    candidates = [(phrase or word, bool(phrase)) for phrase, word in _PIECE.findall(_OWN.sub(" ", cleaned))]
+    return [piece for piece in candidates if _WORD.search(piece[0].replace("_", " "))][:_TERMS_MAX]
 
 
 def _phrase(text: str) -> Term:
@@ -120,22 +122,22 @@ def _plain(text: str) -> list[Term]:
     if _runs().search(folded):
         return [Term(_exact(folded), _exact(folded))]
     joined, word = _joined()
-    found: list[Term] = []
+    parsed: list[Term] = []
 
     def separate(between: str) -> None:
-        found.extend(_word(each) for each in word.findall(between) if _WORD.search(each))
+        parsed.extend(_word(each) for each in word.findall(between) if _WORD.search(each))
 
-    place = 0
+    position = 0
     for run in joined.finditer(folded):
-        separate(folded[place : run.start()])
+        separate(folded[position : run.start()])
         pairs = _quoted(joins(run.group()))
-        found.append(Term(f"({' AND '.join(pairs)})", " ".join(pairs), instead=_exact(run.group())))
-        place = run.end()
-    separate(folded[place:])
-    last = found[-1].text if found else ""
-    if folded.endswith("*") and not found[-1].instead and len(last) >= _PREFIX_CHARS_MIN:
-        found[-1] = Term(_exact(last), last, prefix=last.lower())
-    return found
+        parsed.append(Term(f"({' AND '.join(pairs)})", " ".join(pairs), instead=_exact(run.group())))
+        position = run.end()
+    separate(folded[position:])
+    last = parsed[-1].text if parsed else ""
+    if folded.endswith("*") and not parsed[-1].instead and len(last) >= _PREFIX_CHARS_MIN:
+        parsed[-1] = Term(_exact(last), last, prefix=last.lower())
+    return parsed
 
 
 def _word(word: str) -> Term:

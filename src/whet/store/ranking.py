@@ -124,73 +124,75 @@ class Ranking:
         telling = [term for term in terms if not term.is_stop]
         phrases = [term.match for term in telling if term.is_phrase]
         others = [term for term in telling if not term.is_phrase]
-        found: list[FoundRow] = []
+        matches: list[FoundRow] = []
         if phrases:
-            found = self._rank(others, limit, phrases) if others else []
-            found = found or self._rank([term for term in telling if term.is_phrase], limit)
-        if not found and others:
-            found = self._rank(others, limit)
-        if not found and not phrases and len(telling) < len(terms):
-            found = self._rank([term for term in terms if term.is_stop], limit)
-        if not found and self._span is not None and not phrases:
+            matches = self._rank(others, limit, phrases) if others else []
+            matches = matches or self._rank([term for term in telling if term.is_phrase], limit)
+        if not matches and others:
+            matches = self._rank(others, limit)
+        if not matches and not phrases and len(telling) < len(terms):
+            matches = self._rank([term for term in terms if term.is_stop], limit)
+        if not matches and self._span is not None and not phrases:
             marks = index.time_marks(*self._span)
             if marks:
                 any_of = Term(f"({' OR '.join(map(_quote, marks))})", "")
-                found = self._newest(self._reader.of_each([any_of], _LOOK_AT_ONCE)[0], limit)
-        return found
+                matches = self._newest(self._reader.of_each([any_of], _LOOK_AT_ONCE)[0], limit)
+        return matches
 
     def _rank(self, terms: Sequence[Term], limit: int, required: Sequence[str] = ()) -> list[FoundRow]:
         reader = self._reader
         before, reader.marks = reader.marks, [*reader.marks, *required]
         try:
-            lists = [found for found in self._lists(terms) if found.ids]
+            lists = [matches for matches in self._lists(terms) if matches.ids]
             if len(lists) == 1 and not lists[0].is_whole and self._span is None:
                 return self._newest(lists[0], limit)
             partial = sorted((one for one in lists if not one.is_whole), key=lambda one: one.count)
             together = self._together(lists, partial)
-            found = self._best_visible(lists, together, limit, bool(partial))
-            if not found and partial:
-                found = self._newest(partial[0], limit)
-            return found
+            matches = self._best_visible(lists, together, limit, bool(partial))
+            if not matches and partial:
+                matches = self._newest(partial[0], limit)
+            return matches
         finally:
             reader.marks = before
 
     def _lists(self, terms: Sequence[Term]) -> list[Postings]:
         """Read the postings of each term: a few of all, then more of the rarer ones."""
         lists = self._reader.of_each(terms, _FIRST_READ)
-        left = _READ_ALL
+        budget = _READ_ALL
         for one in sorted((one for one in lists if not one.is_whole), key=lambda one: one.count):
-            limit = min(_READ_MAX, left)
+            limit = min(_READ_MAX, budget)
             if limit > _FIRST_READ and one.count < limit and len(lists) > 1:
                 more = self._reader.more(one, limit)
                 lists[lists.index(one)] = more
-                left -= len(more.ids)
+                budget -= len(more.ids)
         return lists
 
     def _together(self, lists: Sequence[Postings], partial: Sequence[Postings]) -> dict[int, float]:
         """Return messages in which common terms meet others, beyond the newest that were read, with the
         minimum weight that follows from it."""
-        found: dict[int, float] = {}
-        whole = [one for one in lists if one.is_whole]
+        minimum_weights: dict[int, float] = {}
+        complete = [postings for postings in lists if postings.is_whole]
         rarest = partial[:3]
         if len(partial) > 1:
-            ids = self._add(found, " AND ".join(one.match for one in partial), partial)
-            for one in partial:
-                one.places.update(ids)
+            ids = self._add(minimum_weights, " AND ".join(postings.match for postings in partial), partial)
+            for postings in partial:
+                postings.places.update(ids)
         if len(partial) > 2:
-            pairs = (f"({one.match} AND {other.match})" for one, other in combinations(rarest, 2))
-            self._add(found, f"({' OR '.join(pairs)})", rarest[-2:])
-        for one in rarest if whole else ():
-            any_whole = " OR ".join(other.match for other in whole)
-            ids = self._add(found, f"({any_whole}) AND {one.match}", (one,))
-            one.places.update(ids)
+            pairs = (f"({postings.match} AND {other.match})" for postings, other in combinations(rarest, 2))
+            self._add(minimum_weights, f"({' OR '.join(pairs)})", rarest[-2:])
+        for postings in rarest if complete else ():
+            any_whole = " OR ".join(other.match for other in complete)
+            ids = self._add(minimum_weights, f"({any_whole}) AND {postings.match}", (postings,))
+            postings.places.update(ids)
         if self._span is not None and partial and (marks := index.time_marks(*self._span)):
-            self._add(found, f"({' OR '.join(map(_quote, marks))}) AND {rarest[0].match}", rarest[:1])
-        return found
+            self._add(
+                minimum_weights, f"({' OR '.join(map(_quote, marks))}) AND {rarest[0].match}", rarest[:1]
+            )
+        return minimum_weights
 
     def _add(self, found: dict[int, float], match: str, weighty: Iterable[Postings]) -> list[int]:
         ids = self._reader.bounded(match, _TOGETHER_MAX)
-        weight = sum(one.weight for one in weighty)
+        weight = sum(postings.weight for postings in weighty)
         for id_ in ids:
             if weight > found.get(id_, 0.0):
                 found[id_] = weight
@@ -200,32 +202,32 @@ class Ranking:
         self, lists: Sequence[Postings], together: dict[int, float], limit: int, read_texts: bool
     ) -> list[FoundRow]:
         """Return the best messages that may be shown; of equal ones the newer first."""
-        own: dict[int, float] = defaultdict(float)
-        for one in lists:
-            weight = one.weight
-            for id_ in one.ids:
-                own[id_] += weight
-            one.places -= self._last_ones
+        weights: dict[int, float] = defaultdict(float)
+        for postings in lists:
+            weight = postings.weight
+            for id_ in postings.ids:
+                weights[id_] += weight
+            postings.places -= self._last_ones
         for id_, weight in together.items():
-            if weight > own[id_]:
-                own[id_] = weight
-        copies = Copies(self._connection, self._forked, own)
-        copies.fold(own)
+            if weight > weights[id_]:
+                weights[id_] = weight
+        copies = Copies(self._connection, self._forked, weights)
+        copies.fold(weights)
         copies.fold(together)
-        for one in lists:
-            one.places.update([copies.first[id_] for id_ in one.places & copies.first.keys()])
-        found: list[FoundRow] = []
-        for ids in self._in_parts(own):
+        for postings in lists:
+            postings.places.update([copies.first[id_] for id_ in postings.places & copies.first.keys()])
+        matches: list[FoundRow] = []
+        for ids in self._in_parts(weights):
             scores = _scores(ids, lists)
             for id_ in together.keys() & scores.keys():
                 scores[id_] = max(scores[id_], together[id_])
-            found += self._best_rows(scores, 2 * limit, copies)
-            if len(found) >= 2 * limit:
+            matches += self._best_rows(scores, 2 * limit, copies)
+            if len(matches) >= 2 * limit:
                 break
-        found.sort(key=self._rank_of, reverse=True)
+        matches.sort(key=self._rank_of, reverse=True)
         if read_texts:
-            found = sorted(self._by_texts(found, lists, limit), key=self._rank_of, reverse=True)
-        return found
+            matches = sorted(self._by_texts(matches, lists, limit), key=self._rank_of, reverse=True)
+        return matches
 
     def _in_parts(self, own: dict[int, float]) -> Iterator[list[int]]:
         """Yield the ids by weight, in parts. Messages of the current turn come last."""
@@ -240,13 +242,13 @@ class Ranking:
         """Return the best-scored messages that may be shown, more of them if the time is weighted too."""
         ids = _by_weight(scores)
         at_once = max(_ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
-        found: list[FoundRow] = []
+        matches: list[FoundRow] = []
         for begin in range(0, len(ids), at_once):
             part = {id_: scores[id_] for id_ in ids[begin : begin + at_once]}
-            found += map(self._weighed, self._shown(part, copies))
-            if len(found) >= limit:
+            matches += map(self._weighed, self._shown(part, copies))
+            if len(matches) >= limit:
                 break
-        return found
+        return matches
 
     def _rank_of(self, row: FoundRow) -> tuple[bool, float, int, int]:
         return row.id not in self._last_ones, row.score, row.at_ms, row.id
@@ -264,7 +266,11 @@ class Ranking:
 
     def _by_texts(self, found: list[FoundRow], lists: Sequence[Postings], limit: int) -> list[FoundRow]:
         """Check which common terms occur in the best of these rows, and score them again."""
-        wanted = [(one, set(_words(self._connection, one.term.text))) for one in lists if not one.is_whole]
+        needed_tokens = [
+            (postings, set(_words(self._connection, postings.term.text)))
+            for postings in lists
+            if not postings.is_whole
+        ]
         count = max(_TEXTS_MAX, limit)
         texts = self._connection.execute(
             "SELECT m.id, role, substr(content, 1, ?), extra FROM json_each(?) j"
@@ -274,42 +280,42 @@ class Ranking:
         for id_, *values in texts:
             text = words.indexable(index.plain_text(*values)[:_TEXT_CHARS_MAX])
             tokens = set(_words(self._connection, text))
-            for one, needed in wanted:
+            for postings, needed in needed_tokens:
                 if needed <= tokens:
-                    one.places.add(id_)
+                    postings.places.add(id_)
         scores = _scores([row.id for row in found[:count]], lists)
         found[:count] = [self._weighed(row._replace(score=scores[row.id])) for row in found[:count]]
         return found
 
     def _newest(self, postings: Postings, limit: int) -> list[FoundRow]:
         """Return the newest messages that may be shown."""
-        found: dict[int, FoundRow] = {}
+        by_id: dict[int, FoundRow] = {}
         ids, is_last, at_once = postings.ids, postings.is_whole, max(_LOOK_AT_ONCE, limit)
         while ids:
             copies = Copies(self._connection, self._forked, ids)
-            copies.fold(wanted := dict.fromkeys(ids, 0.0))
+            copies.fold(batch := dict.fromkeys(ids, 0.0))
             most = limit + len(self._last_ones)
-            found |= {row.id: row for row in self._shown(wanted, copies, most)}
-            if is_last or len(found) >= limit:
+            by_id |= {row.id: row for row in self._shown(batch, copies, most)}
+            if is_last or len(by_id) >= limit:
                 break
             ids = self._reader.newest(postings.match, at_once, ids[-1] - 1)
             is_last, at_once = len(ids) < at_once, min(2 * at_once, _READ_MAX)
-        return sorted(found.values(), key=self._rank_of, reverse=True)
+        return sorted(by_id.values(), key=self._rank_of, reverse=True)
 
     def _shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[FoundRow]:
         """Return the rows that may be shown, or the newest of them. A row that may not be shown is replaced
         by its nearest copies that may."""
-        found = self._visible(scores, -1 if copies.of else newest)
-        if not copies.of or len(found) == len(scores):
-            return found
-        hidden = (scores.keys() - {row.id for row in found}) & copies.of.keys()
+        visible = self._visible(scores, -1 if copies.of else newest)
+        if not copies.of or len(visible) == len(scores):
+            return visible
+        hidden = (scores.keys() - {row.id for row in visible}) & copies.of.keys()
         chains = [copies.chain(id_) for first in hidden for id_ in copies.of[first]]
         scored = {id_: scores[chain[-1]] for chain in chains for id_ in chain}
         there = {row.id: row for row in self._visible(scored)}
-        return found + [there[id_] for id_ in nearest(chains, there)]
+        return visible + [there[id_] for id_ in nearest(chains, there)]
 
     def _visible(self, scores: dict[int, float], newest: int = -1) -> list[FoundRow]:
-        found = self._connection.execute(
+        cursor = self._connection.execute(
             "SELECT m.id, m.turn, m.role, m.at, s.id, s.title, octet_length(m.content)"
             " FROM json_each(?) j CROSS JOIN messages m ON m.id = CAST(j.value AS bigint)"
             f" CROSS JOIN sessions s ON s.key = m.id >> {rows.SEQ_BITS}"
@@ -317,7 +323,7 @@ class Ranking:
             f" WHERE {' AND '.join(self._where)}{_NEWEST if newest >= 0 else ''}",
             (json.dumps(list(scores)), *self._values, *([newest] if newest >= 0 else ())),
         )
-        return [FoundRow(*row[:7], score=scores[row[0]]) for row in found]
+        return [FoundRow(*row[:7], score=scores[row[0]]) for row in cursor]
 
 
 def _words(connection: apsw.Connection, text: str) -> list[str]:
@@ -337,16 +343,16 @@ def _scores(ids: Iterable[int], lists: Sequence[Postings]) -> dict[int, float]:
     """Return the scores of these messages, summed term by term: most terms occur near few of them."""
     scores = dict.fromkeys(ids, 0.0)
     around = [({id_ + off for id_ in scores}, off, tenths) for off, tenths in _PARTS]
-    for one in lists:
-        tenths_of, weight = dict.fromkeys(scores, 0), 2 * one.weight
+    for postings in lists:
+        tenths_of, weight = dict.fromkeys(scores, 0), 2 * postings.weight
         for near, off, tenths in around:
-            for place in near & one.places:
-                tenths_of[place - off] += tenths
+            for message_id in near & postings.places:
+                tenths_of[message_id - off] += tenths
         for id_, tenths in tenths_of.items():
             if tenths:
                 scores[id_] += weight * tenths / (tenths + 10)
     if len(lists) > 1:
-        for id_ in set(scores).intersection(*(one.places for one in lists)):
+        for id_ in set(scores).intersection(*(postings.places for postings in lists)):
             scores[id_] *= _HAS_ALL
     return scores
 
@@ -372,11 +378,11 @@ def _said_now(connection: apsw.Connection, session_id: str | None) -> frozenset[
     ).fetchone()
     if turn is None:
         return frozenset()
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT id FROM messages WHERE id >= ? AND id < ? AND turn = ? AND role = ?",
         (*rows.ids_of(key), turn[0], rows.USER),
     )
-    return frozenset(row[0] for row in found)
+    return frozenset(row[0] for row in cursor)
 
 
 def _first_since(connection: apsw.Connection, begin_ms: int) -> int:

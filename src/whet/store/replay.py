@@ -33,8 +33,8 @@ class CallFacts(msgspec.Struct, frozen=True):
         """The files it changed: by its own edits and by a command."""
         if not self.facts:
             return ()
-        found = _facts.decode(self.facts)
-        return (*found.edits, *found.touched)
+        effects = _facts.decode(self.facts)
+        return (*effects.edits, *effects.touched)
 
 
 class ReplayEntry(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class ReplayedTurn(msgspec.Struct, frozen=True):
 def entries(connection: apsw.Connection, session_id: str, first: int, limit: int) -> list[ReplayEntry]:
     """Return the messages from number `first` on, ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT m.id, m.turn, m.role, m.at, m.content, m.extra,"
         " c.name, c.error_kind, c.exit_code, c.duration_s, c.decided_by, c.facts FROM messages m"
         " LEFT JOIN tool_calls c ON c.session = ? AND c.seq = m.id & ? AND m.role = ?"
@@ -78,25 +78,25 @@ def entries(connection: apsw.Connection, session_id: str, first: int, limit: int
             limit,
         ),
     )
-    made: list[ReplayEntry] = []
-    for id_, turn, role, at_ms, content, extra, *call in found:
+    result: list[ReplayEntry] = []
+    for id_, turn, role, at_ms, content, extra, *call in cursor:
         message, usage = rows.unpack_with_usage(role, content, extra)
         facts = CallFacts(*call) if call[0] is not None else None
-        made.append(ReplayEntry(id_ & (rows.SEQ_LIMIT - 1), turn, at_ms, message, usage, facts))
-    return made
+        result.append(ReplayEntry(id_ & (rows.SEQ_LIMIT - 1), turn, at_ms, message, usage, facts))
+    return result
 
 
 def turns(connection: apsw.Connection, session_id: str, first: int, last: int) -> dict[int, ReplayedTurn]:
     """Return the turns numbered first to last. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT number, started, ended, reason, error, steps, usage, undone FROM turns"
         " WHERE session = ? AND number >= ? AND number <= ?",
         (key, first, last),
     )
     return {
         row[0]: ReplayedTurn(*row, usage=_usage.decode(usage) if usage else Usage(), is_undone=bool(undone))
-        for *row, usage, undone in found
+        for *row, usage, undone in cursor
     }
 
 

@@ -85,7 +85,7 @@ class ReviewRow(msgspec.Struct, frozen=True):
 def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn:
     """Read one turn, from the end backwards: the person's messages, the calls, and its size."""
     first, end = rows.ids_of(key)
-    said: list[str] = []
+    user_texts: list[str] = []
     arguments: dict[int, str] = {}
     context_tokens, is_cached, opening = 0, False, end
     # A result may be large, and its text is not needed here.
@@ -104,7 +104,7 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
         message, usage = rows.unpack_with_usage(role, content, extra)
         context_tokens = context_tokens or (usage.total_tokens if usage else 0)
         is_cached = is_cached or bool(usage and usage.cache_read_tokens)
-        said += [message.text] if role == rows.USER else []
+        user_texts += [message.text] if role == rows.USER else []
         seq = id_ & (rows.SEQ_LIMIT - 1)
         arguments |= {seq + 1 + at: call.arguments for at, call in enumerate(message.tool_calls)}
     calls = [
@@ -116,7 +116,7 @@ def turn_facts(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn
             (first, key, opening & (rows.SEQ_LIMIT - 1), turn),
         )
     ]
-    return ReviewedTurn(tuple(reversed(said)), tuple(calls), context_tokens, is_cached)
+    return ReviewedTurn(tuple(reversed(user_texts)), tuple(calls), context_tokens, is_cached)
 
 
 def counters(connection: apsw.Connection, conversation_id: str) -> Counters:
@@ -139,15 +139,15 @@ def set_counters(connection: apsw.Connection, conversation_id: str, new: Counter
 
 def spent_since(connection: apsw.Connection, since: str) -> DaySpending:
     """Sum up the usage of sessions that were active since `since` (ISO), including running reviews."""
-    found = connection.execute(
+    records = connection.execute(
         "SELECT kind = 'review', coalesce(sum(total_tokens), 0), coalesce(sum(cost_usd), 0),"
         " count(*) = count(cost_usd) FROM sessions WHERE last_active >= ? GROUP BY 1",
         (since,),
     ).fetchall()
-    tokens = {bool(is_review): total for is_review, total, _, _ in found}
+    tokens = {bool(is_review): total for is_review, total, _, _ in records}
     usd: float | None = 0.0
-    for is_review, _, cost, known in found:
-        usd = (cost if known else None) if is_review else usd
+    for is_review, _, cost, is_known in records:
+        usd = (cost if is_known else None) if is_review else usd
     review_tokens = tokens.get(True, 0)
     for child in _running(connection):
         unfinished = live.open_turn(connection, child)
@@ -266,7 +266,7 @@ def list_reviews(
     if review_id:
         where.append("(substr(j.id, 1, length(?)) = ? OR substr(c.id, 1, length(?)) = ?)")
         values += [review_id] * 4
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT j.id, coalesce(p.id, ''), coalesce(c.id, ''), j.state, j.payload, j.created,"
         " coalesce(nullif(r.finished, ''), j.finished), coalesce(r.summary, ''),"
         " coalesce(nullif(r.note, ''), j.error),"
@@ -276,7 +276,7 @@ def list_reviews(
         " ORDER BY j.created DESC, j.id DESC LIMIT ?",
         (*values, limit),
     )
-    return [ReviewRow(*row[:12], Usage(*row[12:])) for row in found]  # pyright: ignore[reportCallIssue] the columns are the fields
+    return [ReviewRow(*row[:12], Usage(*row[12:])) for row in cursor]  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
 # An unknown price stays NULL; a review that has not begun has cost nothing.

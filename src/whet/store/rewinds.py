@@ -53,12 +53,12 @@ def begin(connection: apsw.Connection, session_id: str, new: RewindRow) -> None:
 def of_session(connection: apsw.Connection, session_id: str) -> list[RewindRow]:
     """Return a session's rewinds, oldest first. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT id, at, turn, step, state, undoes, parts, before FROM rewinds WHERE session = ?"
         " ORDER BY at, id",
         (key,),
     )
-    return [RewindRow(*row) for row in found]
+    return [RewindRow(*row) for row in cursor]
 
 
 def done(connection: apsw.Connection, rewind_id: str) -> None:
@@ -81,7 +81,7 @@ async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
         log.writer.refuse_if_held(connection)
         key = log.live.key
         before = msgspec.json.encode(_counted(connection, key)).decode()
-        said = _said(connection, key, turn)
+        user_text = _said(connection, key, turn)
         first = _first_of_step(connection, key, turn, step) if step else 0
         connection.execute(
             "UPDATE turns SET undone = ?, ended = CASE ended WHEN '' THEN ? ELSE ended END,"
@@ -103,11 +103,11 @@ async def rewind(log: Transcript, rewind_id: str, turn: int, step: int) -> str:
         )
         _moved(connection, key)
         connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (before, rewind_id))
-        return said
+        return user_text
 
-    said = await log.writer.commit(work, lambda _: None)
+    user_text = await log.writer.commit(work, lambda _: None)
     await log.writer.reload()
-    return said
+    return user_text
 
 
 async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
@@ -145,10 +145,10 @@ async def take_back(log: Transcript, rewind_id: str, undone: RewindRow) -> None:
 
 def untold(connection: apsw.Connection, key: int) -> list[int]:
     """Return the turns before which files were rewound without a report to the model."""
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT turn FROM rewinds WHERE session = ? AND told = 0 AND state = 'done'", (key,)
     )
-    return [row[0] for row in found]
+    return [row[0] for row in cursor]
 
 
 def tell(connection: apsw.Connection, key: int) -> None:
@@ -164,13 +164,13 @@ def family(connection: apsw.Connection, session_id: str) -> set[str]:
         if row is None or not row[0]:
             break
         root = row[0]
-    found = connection.execute(
+    cursor = connection.execute(
         "WITH RECURSIVE family(id) AS (SELECT id FROM sessions WHERE parent_session_id = ?"
         " UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_session_id = f.id)"
         " SELECT id FROM family",
         (root,),
     )
-    return {root, *(row[0] for row in found)}
+    return {root, *(row[0] for row in cursor)}
 
 
 def has_point(connection: apsw.Connection, session_id: str, turn: int, step: int) -> bool:

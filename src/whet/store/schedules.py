@@ -278,11 +278,11 @@ def finish(connection: apsw.Connection, job: Job, came_of: tuple[RunEnd, str, st
 
 def runs(connection: apsw.Connection, schedule_id: str, limit: int = 20) -> list[ScheduleRun]:
     """Return a schedule's runs, newest first."""
-    found = connection.execute(
+    cursor = connection.execute(
         f"SELECT {_RUN} FROM schedule_runs WHERE schedule = ? ORDER BY started DESC, job DESC LIMIT ?",
         (schedule_id, limit),
     )
-    return [_run(row) for row in found]
+    return [_run(row) for row in cursor]
 
 
 def _enqueue(connection: apsw.Connection, firing: Firing, clock: Clock) -> str:

@@ -77,12 +77,12 @@ def search(
     Raises NotFound for the session."""
     if limit <= 0:
         return []
-    span, rest = time_words.read(query, scope.get("now") or SystemClock().now())
-    terms = words.terms(rest)
+    span, text_query = time_words.read(query, scope.get("now") or SystemClock().now())
+    terms = words.terms(text_query)
     if not terms and span is None:
         return []
-    found = Ranking(connection, scope, span).best(terms, limit)
-    return _hits(connection, found, words.pieces(rest))
+    matches = Ranking(connection, scope, span).best(terms, limit)
+    return _hits(connection, matches, words.pieces(text_query))
 
 
 def around(
@@ -90,15 +90,15 @@ def around(
 ) -> list[tuple[int, Message]]:
     """Return the messages around one, as (seq, message), ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    (first, last), here = rows.ids_of(key), rows.row_id(key, seq)
+    (first, last), message_id = rows.ids_of(key), rows.row_id(key, seq)
     columns = "id, role, content, extra"
     earlier = connection.execute(
         f"SELECT {columns} FROM messages WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?",
-        (first, here, before),
+        (first, message_id, before),
     ).fetchall()
     later = connection.execute(
         f"SELECT {columns} FROM messages WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
-        (here, last, after + 1),
+        (message_id, last, after + 1),
     ).fetchall()
     return [(row[0] & (rows.SEQ_LIMIT - 1), rows.unpack(*row[1:])) for row in (*reversed(earlier), *later)]
 
@@ -109,7 +109,7 @@ def span(
     """Return the messages numbered first to last, as (seq, message), ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     top = rows.SEQ_LIMIT - 1
-    found = connection.execute(
+    cursor = connection.execute(
         "SELECT id, role, content, extra FROM messages WHERE id >= ? AND id <= ? ORDER BY id LIMIT ?",
         (
             rows.row_id(key, min(max(first, 1), top)),
@@ -117,7 +117,7 @@ def span(
             limit,
         ),
     )
-    return [(row[0] & top, rows.unpack(*row[1:])) for row in found]
+    return [(row[0] & top, rows.unpack(*row[1:])) for row in cursor]
 
 
 def call_of(connection: apsw.Connection, session_id: str, seq: int) -> tuple[int, ToolCall] | None:
@@ -129,10 +129,10 @@ def call_of(connection: apsw.Connection, session_id: str, seq: int) -> tuple[int
     if row is None:
         return None
     position: int = row[0]
-    asked = span(connection, session_id, seq - 1 - position, seq - 1 - position, 1)
-    if not asked or len(asked[0][1].tool_calls) <= position:
+    requests = span(connection, session_id, seq - 1 - position, seq - 1 - position, 1)
+    if not requests or len(requests[0][1].tool_calls) <= position:
         return None
-    return asked[0][0], asked[0][1].tool_calls[position]
+    return requests[0][0], requests[0][1].tool_calls[position]
 
 
 def _hits(connection: apsw.Connection, found: list[FoundRow], wanted: list[str]) -> list[Hit]:
@@ -166,11 +166,11 @@ def _snippet(text: str, wanted: list[str]) -> str:
     at = (words.find(text, wanted) or (0, 0))[0]
     low, high = max(0, at - _BEFORE_CHARS), at + _AFTER_CHARS
     near = mask(text[low:high])
-    place = min(at - low, len(near))  # the match may be inside a secret that is masked now
-    begin, end = words.find(near, wanted) or (place, place)
+    position = min(at - low, len(near))  # the match may be inside a secret that is masked now
+    begin, end = words.find(near, wanted) or (position, position)
     end = min(end, begin + _SNIPPET_CHARS)
-    left = max(0, begin - _SNIPPET_BEFORE)
-    right = max(min(len(near), left + _SNIPPET_CHARS), end)
+    start = max(0, begin - _SNIPPET_BEFORE)
+    right = max(min(len(near), start + _SNIPPET_CHARS), end)
     marked = (MARK_OPEN, near[begin:end], MARK_CLOSE) if begin < end else ()
-    cut = ("…" if low or left else "", "…" if right < len(near) or high < len(text) else "")
-    return cut[0] + flat("".join((near[left:begin], *marked, near[end:right]))) + cut[1]
+    cut = ("…" if low or start else "", "…" if right < len(near) or high < len(text) else "")
+    return cut[0] + flat("".join((near[start:begin], *marked, near[end:right]))) + cut[1]

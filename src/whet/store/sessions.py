@@ -179,8 +179,8 @@ def is_planning(connection: apsw.Connection, session_id: str) -> bool:
 
 def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
     """Return whether a session has requested helpers."""
-    found = connection.execute("SELECT 1 FROM helpers WHERE parent = ? LIMIT 1", (session_id,))
-    return found.fetchone() is not None
+    cursor = connection.execute("SELECT 1 FROM helpers WHERE parent = ? LIMIT 1", (session_id,))
+    return cursor.fetchone() is not None
 
 
 def _cells(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
@@ -258,26 +258,26 @@ def list_sessions(
     if before:
         where.append("last_active < ?")
         values.append(before)
-    kept = " AND ".join(where)
-    newest = f"SELECT {_COLUMNS} FROM sessions WHERE {kept} ORDER BY last_active DESC, key DESC LIMIT ?"
+    condition = " AND ".join(where)
+    newest = f"SELECT {_COLUMNS} FROM sessions WHERE {condition} ORDER BY last_active DESC, key DESC LIMIT ?"
     text = filters.get("query", "")
     if not text:
         return _rows(connection, f"{newest} OFFSET ?", *values, limit, offset)
     matches, parts = titles.matches(text)
     near = f"SELECT * FROM ({newest}) AS near WHERE {matches} LIMIT ? OFFSET ?"
-    if (known := titles.candidates(connection, text)) is None:
+    if (candidates := titles.candidates(connection, text)) is None:
         return _rows(connection, near, *values, _ALL, *parts, limit, offset)
-    found = _rows(connection, near, *values, titles.NEWEST, *parts, limit, offset)
-    if len(found) == limit:
-        return found
+    newest_rows = _rows(connection, near, *values, titles.NEWEST, *parts, limit, offset)
+    if len(newest_rows) == limit:
+        return newest_rows
     # The concatenation stops SQLite from sorting by the index on time, which would visit every session. Only
     # the returned rows are read whole, because thousands may match.
     by_runs = (
-        f"SELECT {_COLUMNS} FROM sessions WHERE key IN (SELECT key FROM sessions WHERE {known[0]}"
-        f" AND {matches} AND {kept} ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?)"
+        f"SELECT {_COLUMNS} FROM sessions WHERE key IN (SELECT key FROM sessions WHERE {candidates[0]}"
+        f" AND {matches} AND {condition} ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?)"
         " ORDER BY last_active || '' DESC, key DESC"
     )
-    return _rows(connection, by_runs, *known[1], *parts, *values, limit, offset)
+    return _rows(connection, by_runs, *candidates[1], *parts, *values, limit, offset)
 
 
 def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[SessionRow]:
@@ -301,8 +301,8 @@ def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
 
 def latest(connection: apsw.Connection, *, source: str = "", workspace: str = "") -> SessionRow | None:
     """Return the chat that was active last, or None."""
-    found = list_sessions(connection, 1, source=source, workspace=workspace)
-    return found[0] if found else None
+    matches = list_sessions(connection, 1, source=source, workspace=workspace)
+    return matches[0] if matches else None
 
 
 def resolve(connection: apsw.Connection, name: str) -> str:
@@ -314,18 +314,18 @@ def resolve(connection: apsw.Connection, name: str) -> str:
         if exact is None:
             raise NotFound("no session was named", hint=_NO_SESSION_HINT)
         return exact[0]
-    found = connection.execute(
+    matches = connection.execute(
         r"SELECT id, title FROM sessions WHERE id LIKE ? ESCAPE '\' OR title = ? COLLATE NOCASE"
         " ORDER BY last_active DESC LIMIT 6",
         (f"{titles.escaped(name)}%", name),
     ).fetchall()
-    if not found:
+    if not matches:
         raise NotFound(f"there is no session {name!r}", hint=_NO_SESSION_HINT)
-    if len(found) > 1:
-        names = ", ".join(f"{id_} ({title})" if title else id_ for id_, title in found[:5])
-        more = ", ..." if len(found) > 5 else ""
+    if len(matches) > 1:
+        names = ", ".join(f"{id_} ({title})" if title else id_ for id_, title in matches[:5])
+        more = ", ..." if len(matches) > 5 else ""
         raise NotFound(f"{name!r} fits several sessions: {names}{more}", hint="give more of the id")
-    return found[0][0]
+    return matches[0][0]
 
 
 def title_of(text: str) -> str:
@@ -334,8 +334,8 @@ def title_of(text: str) -> str:
     Whole `<name>…</name>` blocks before the person's words, which coding clients add, are skipped.
     """
     words = text.replace("<pasted>", "").replace("</pasted>", "")
-    own = _BLOCKS.sub("", words, count=1)
-    rows = (own if own.strip() else words).splitlines()
+    stripped = _BLOCKS.sub("", words, count=1)
+    rows = (stripped if stripped.strip() else words).splitlines()
     first = next((row for row in rows if row.strip()), "")[:4_000]
     return short(mask(encodable(flat(first))), 60)
 
@@ -453,15 +453,15 @@ def existing(connection: apsw.Connection, ids: set[str]) -> set[str]:
 
 def _family(connection: apsw.Connection, session_id: str) -> list[int]:
     """Return the keys of a session and all its descendants."""
-    found = connection.execute(
+    records = connection.execute(
         "WITH RECURSIVE family (key, id) AS (SELECT key, id FROM sessions WHERE id = ?"
         " UNION SELECT s.key, s.id FROM sessions s JOIN family f ON s.parent_session_id = f.id"
         " WHERE s.parent_session_id <> '') SELECT key FROM family",
         (session_id,),
     ).fetchall()
-    if not found:
+    if not records:
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-    return [row[0] for row in found]
+    return [row[0] for row in records]
 
 
 def drop(connection: apsw.Connection, key: int) -> None:

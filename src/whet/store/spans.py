@@ -73,19 +73,19 @@ class WindowMark(msgspec.Struct, frozen=True):
 def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[TurnSpans]:
     """Return the spans of a session's `newest` turns, ascending. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    found = connection.execute(
+    records = connection.execute(
         f"SELECT number, started, ended, reason, undone FROM turns WHERE session = ? AND {_NEWEST}"
         " ORDER BY number",
         (key, newest, key),
     ).fetchall()
-    made = [
+    turns = [
         TurnSpans(number, _ms(begun), _ms(ended) if ended else None, reason, bool(undone), ())
-        for number, begun, ended, reason, undone in found
+        for number, begun, ended, reason, undone in records
     ]
-    spans: dict[int, list[TurnSpan]] = {one.number: [] for one in made}
-    at = {one.number: one.begun_ms for one in made}
+    spans: dict[int, list[TurnSpan]] = {turn_spans.number: [] for turn_spans in turns}
+    at = {turn_spans.number: turn_spans.begun_ms for turn_spans in turns}
     step = dict(at)
-    first = made[0].number if made else 0
+    first = turns[0].number if turns else 0
     for id_, turn, role, at_ms, extra, name, begun, ended, decided_by, kind in connection.execute(
         "SELECT m.id, m.turn, m.role, m.at, m.extra,"
         " c.name, c.started, c.finished, c.decided_by, c.error_kind FROM messages m"
@@ -105,7 +105,9 @@ def of_turns(connection: apsw.Connection, session_id: str, newest: int) -> list[
             at[turn] = max(at[turn], ended or at_ms)
         else:
             at[turn] = max(at[turn], at_ms)
-    return [msgspec.structs.replace(one, spans=tuple(spans[one.number])) for one in made]
+    return [
+        msgspec.structs.replace(turn_spans, spans=tuple(spans[turn_spans.number])) for turn_spans in turns
+    ]
 
 
 def _of_call(
@@ -114,12 +116,12 @@ def _of_call(
     """Return a call's spans: waiting for a decision, then the call itself. `times`: when its step was stored,
     when it began and ended, when its result was stored."""
     asked_ms, begun, ended, stored_ms = times
-    made: list[TurnSpan] = []
+    result: list[TurnSpan] = []
     if decided_by in _ASKED or (kind == "denied" and begun is None):
-        made.append(TurnSpan("wait", name, asked_ms, begun or stored_ms, seq, error_kind=kind))
+        result.append(TurnSpan("wait", name, asked_ms, begun or stored_ms, seq, error_kind=kind))
     if begun is not None:
-        made.append(TurnSpan("tool", name, begun, max(begun, ended or stored_ms), seq, error_kind=kind))
-    return made
+        result.append(TurnSpan("tool", name, begun, max(begun, ended or stored_ms), seq, error_kind=kind))
+    return result
 
 
 def window(connection: apsw.Connection, session_id: str, most: int = 400) -> list[WindowMark]:

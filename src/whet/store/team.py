@@ -100,7 +100,7 @@ class TeamDatabase(StateDatabase):
 def init(url: str) -> list[str]:
     """Set up the database, or bring it up to date, and return the names of the applied steps. Raises
     StoreError."""
-    made: list[str] = []
+    applied_names: list[str] = []
     with closing(ConnectionPool(url, "")) as pool:
-        pool.checked(lambda raw: made.extend(schema.init(raw, STEPS)))
-    return made
+        pool.checked(lambda raw: applied_names.extend(schema.init(raw, STEPS)))
+    return applied_names

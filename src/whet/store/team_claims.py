@@ -160,8 +160,8 @@ class Keeper:
             try:
                 connection = connection or self._connect()
                 connection.raw.execute(_STAY, (process.nonce,))
-                if held := list(process.tokens()):
-                    connection.raw.execute(_KEEP, (held,))
+                if tokens := list(process.tokens()):
+                    connection.raw.execute(_KEEP, (tokens,))
             except (
                 psycopg.Error
             ):  # tried again at the next beat; a lease that ran out is noticed by its writes

@@ -76,13 +76,13 @@ def _shares_of(connection: apsw.Connection) -> dict[str, float]:
     statistics, read again now and then."""
     raw = cast("PostgresConnection", connection).raw
     with _lock:
-        known = _shares.get(raw.info.dsn)
-    if known is None or known[0] < time.monotonic():
-        found = {word: share for word, share in connection.execute(_SHARES)}
-        known = (time.monotonic() + _AGAIN_S, found)
+        cached = _shares.get(raw.info.dsn)
+    if cached is None or cached[0] < time.monotonic():
+        shares = {word: share for word, share in connection.execute(_SHARES)}
+        cached = (time.monotonic() + _AGAIN_S, shares)
         with _lock:
-            _shares[raw.info.dsn] = known
-    return known[1]
+            _shares[raw.info.dsn] = cached
+    return cached[1]
 
 
 class _Window(msgspec.Struct):
@@ -145,10 +145,10 @@ class _Sought(msgspec.Struct):
     def take(self, ids: Sequence[int | None], first: int) -> float:
         """Add the rows fetched from `top` down to `low`, None if a row did not match. Returns the cost."""
         fits = sorted((id_ for id_ in ids if id_ is not None), reverse=True)
-        left = (self.low - first) / (self.top - self.low + 1)
+        remaining_share = (self.low - first) / (self.top - self.low + 1)
         self.ids += fits
-        self.most = len(fits) * left
-        self.work = self.most if self.is_exact else len(ids) * left
+        self.most = len(fits) * remaining_share
+        self.work = self.most if self.is_exact else len(ids) * remaining_share
         self.count = len(self.ids) + self.most
         self.top = self.low - 1
         return len(ids) * (1.0 if self.is_exact else _IN_VAIN)
@@ -181,7 +181,7 @@ class TeamPostingReader(PostingReader):
         # words may be missing because they are rare, not because the list is full
         if len(self._shares) < _COUNTED_WORDS:
             self._least = min(self._least, _UNKNOWN / self.messages)
-        self._scope = " AND ".join(one for one in marks if self._share(one) < _MOST)
+        self._scope = " AND ".join(mark for mark in marks if self._share(mark) < _MOST)
         self._population = self.messages * (self._work(self._scope) if self._scope else 1.0)
         self._windows: dict[int, _Window] = {}
         self._compared, self._fetched = 0.0, 0.0
@@ -203,8 +203,8 @@ class TeamPostingReader(PostingReader):
         """Return the postings of several terms, at least `limit` of each if they exist."""
         limit = max(limit, _FIRST_READ)
         matches = [self._prefixed(term) if term.prefix else term.match for term in terms]
-        found = self._read_each(matches, limit, self.last)
-        return [self._made(*one, limit) for one in zip(terms, matches, found, strict=True)]
+        results = self._read_each(matches, limit, self.last)
+        return [self._made(*values, limit) for values in zip(terms, matches, results, strict=True)]
 
     def more(self, postings: Postings, limit: int) -> Postings:
         """Return the same postings: reading is already bounded."""
@@ -223,33 +223,33 @@ class TeamPostingReader(PostingReader):
         """Return the newest ids of each expression up to `last`, querying the index with as few statements as
         possible."""
         expressions = [" AND ".join((*self.marks, match)) for match in matches]
-        works = {one: self._least_work(one) for one in expressions}
-        common = [one for one, work in works.items() if work > _RARE]
+        works = {expression: self._least_work(expression) for expression in expressions}
+        common = [expression for expression, work in works.items() if work > _RARE]
         window = self._window(common, last) if common else _Window()
-        found: dict[str, _Found] = {}
-        sought: list[_Sought] = []
-        for one, work in works.items():
-            if (known := self._sought.get((one, last))) is not None:
-                known.limit = max(known.limit, limit)
-                sought.append(known)
+        results: dict[str, _Found] = {}
+        lookups: list[_Sought] = []
+        for expression, work in works.items():
+            if (earlier := self._sought.get((expression, last))) is not None:
+                earlier.limit = max(earlier.limit, limit)
+                lookups.append(earlier)
             elif work <= _RARE:
-                sought.append(self._to_seek(one, limit, last, work, work))
+                lookups.append(self._to_seek(expression, limit, last, work, work))
             else:
-                ids = sorted(window.where(one), reverse=True)
+                ids = sorted(window.where(expression), reverse=True)
                 if window.rows < _NEWEST_READ:
-                    found[one] = _Found(ids[:limit], len(ids) < limit, len(ids))
+                    results[expression] = _Found(ids[:limit], len(ids) < limit, len(ids))
                     continue
                 most = (len(ids) + 1) / window.rows * self._population
-                found[one] = _Found(ids[:limit], False, max(len(ids), most))
+                results[expression] = _Found(ids[:limit], False, max(len(ids), most))
                 if len(ids) < min(limit, _ENOUGH):
-                    seen = evaluated(one, lambda leaf: self._seen(leaf, window), min, _sum)
-                    work = min(work, self.messages * seen)
-                    new = self._to_seek(one, limit, window.low - 1, work, most, ids)
-                    sought += [new] if new.key else []
-        self._look_up(sought)
-        self._sought |= {(one.expression, last): one for one in sought}
-        found |= {one.expression: one.found(self.first, limit) for one in sought}
-        return [found[one] for one in expressions]
+                    share = evaluated(expression, lambda leaf: self._seen(leaf, window), min, _sum)
+                    work = min(work, self.messages * share)
+                    new = self._to_seek(expression, limit, window.low - 1, work, most, ids)
+                    lookups += [new] if new.key else []
+        self._look_up(lookups)
+        self._sought |= {(expression.expression, last): expression for expression in lookups}
+        results |= {expression.expression: expression.found(self.first, limit) for expression in lookups}
+        return [results[expression] for expression in expressions]
 
     def _to_seek(
         self, expression: str, limit: int, top: int, work: float, most: float, ids: Sequence[int] = ()
@@ -263,10 +263,10 @@ class TeamPostingReader(PostingReader):
 
     def _look_up(self, sought: Sequence[_Sought]) -> None:
         """Read the index until each lookup has enough ids, or the search's limit is reached."""
-        left = sorted(sought, key=lambda one: one.work)
-        while left := [one for one in left if one.wants > 0 and one.top >= self.first]:
+        pending = sorted(sought, key=lambda one: one.work)
+        while pending := [one for one in pending if one.wants > 0 and one.top >= self.first]:
             fits: list[_Sought] = []
-            for one in left:
+            for one in pending:
                 is_free = one.work <= _RARE and not one.low
                 if is_free or self._compared + one.comparisons <= _COMPARED_MAX:
                     self._compared += one.comparisons
@@ -281,24 +281,24 @@ class TeamPostingReader(PostingReader):
     def _read_slices(self, sought: Sequence[_Sought], fetched: float) -> None:
         parts: list[str] = []
         values: list[Any] = []
-        for place, one in enumerate(sought):
-            one.aim(self.first, fetched)
-            parts.append(_EXACT if one.is_exact else _FILTERED)
-            key = (one.low, one.top, one.key)
-            full = as_tsquery(self._scoped(one.expression))
-            values += (place, *key, one.wants) if one.is_exact else (place, full, *key)
-        read: list[list[int | None]] = [[] for _ in sought]
-        for place, id_ in self._connection.execute(" UNION ALL ".join(parts), values):
-            read[int(place)].append(id_)
-        for one, ids in zip(sought, read, strict=True):
-            self._fetched += one.take(ids, self.first)
+        for index, lookup in enumerate(sought):
+            lookup.aim(self.first, fetched)
+            parts.append(_EXACT if lookup.is_exact else _FILTERED)
+            key = (lookup.low, lookup.top, lookup.key)
+            full = as_tsquery(self._scoped(lookup.expression))
+            values += (index, *key, lookup.wants) if lookup.is_exact else (index, full, *key)
+        slices: list[list[int | None]] = [[] for _ in sought]
+        for index, id_ in self._connection.execute(" UNION ALL ".join(parts), values):
+            slices[int(index)].append(id_)
+        for lookup, ids in zip(sought, slices, strict=True):
+            self._fetched += lookup.take(ids, self.first)
 
     def _window(self, expressions: Sequence[str], last: int) -> _Window:
         """Return the newest rows up to `last`, with the positions of every part of these expressions."""
         window = self._windows.setdefault(last, _Window())
         leaves: dict[str, None] = {}
-        for one in expressions:
-            evaluated(one, lambda leaf: leaves.setdefault(leaf), _nothing, _nothing)
+        for expression in expressions:
+            evaluated(expression, lambda leaf: leaves.setdefault(leaf), _nothing, _nothing)
         new = [leaf for leaf in leaves if leaf not in window.places]
         if not new:
             return window
@@ -335,8 +335,8 @@ class TeamPostingReader(PostingReader):
 
     def _share(self, leaf: str) -> float:
         """Return the share of messages with the rarest word of a phrase, or a word with that beginning."""
-        if (known := self._known.get(leaf)) is not None:
-            return known
+        if (known_share := self._known.get(leaf)) is not None:
+            return known_share
         tokens, is_prefix = part(leaf)
         shares = [self._shares.get(token, self._least) for token in tokens]
         if tokens and is_prefix:
@@ -349,8 +349,8 @@ class TeamPostingReader(PostingReader):
         tokens, is_prefix = part(leaf)
         if len(tokens) > 1:
             return self._share(leaf)
-        seen = (len(window.places[leaf]) + 3) / window.rows
-        return seen if is_prefix else min(seen, self._share(leaf))
+        observed = (len(window.places[leaf]) + 3) / window.rows
+        return observed if is_prefix else min(observed, self._share(leaf))
 
     def _prefixed(self, term: Term) -> str:
         stems = dict.fromkeys((term.prefix, *words_of(term.text)[:1]))

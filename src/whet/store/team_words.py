@@ -52,21 +52,21 @@ def take_out(connection: apsw.Connection, first: int, last: int) -> None:
 
 
 def _vector(tokens: Iterable[str]) -> str:
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     size = 0
-    for place, token in enumerate(tokens, 1):
-        if token not in places:
+    for position, token in enumerate(tokens, 1):
+        if token not in positions:
             length = len(token.encode()) + 8
             if length > _WORD_BYTES_MAX:
                 continue
             size += length
             if size > _BYTES_MAX:
                 break
-            places[token] = []
-        if len(places[token]) < _PLACES_OF_ONE:
-            places[token].append(min(place, _PLACES_MAX))
+            positions[token] = []
+        if len(positions[token]) < _PLACES_OF_ONE:
+            positions[token].append(min(position, _PLACES_MAX))
             size += 4
-    return " ".join(f"{quoted(token)}:{','.join(map(str, at))}" for token, at in places.items())
+    return " ".join(f"{quoted(token)}:{','.join(map(str, at))}" for token, at in positions.items())
 
 
 def quoted(token: str) -> str:
@@ -79,7 +79,7 @@ def evaluated(
     expression: str, of: Callable[[str], T], both: Callable[[T, T], T], either: Callable[[T, T], T]
 ) -> T:
     """Evaluate an expression of the index. `value_of` returns the value of a phrase or a prefix."""
-    left = [*_PIECE.finditer(expression)][::-1]
+    pending = [*_PIECE.finditer(expression)][::-1]
 
     def any_of() -> T:
         value = all_of()
@@ -94,17 +94,17 @@ def evaluated(
         return value
 
     def one() -> T:
-        found = left.pop().group()
-        if found != "(":
-            return of(found)
+        token = pending.pop().group()
+        if token != "(":
+            return of(token)
         value = any_of()
         next_is(")")
         return value
 
     def next_is(word: str) -> bool:
-        if not left or left[-1].group() != word:
+        if not pending or pending[-1].group() != word:
             return False
-        left.pop()
+        pending.pop()
         return True
 
     return any_of()

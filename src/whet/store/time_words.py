@@ -38,15 +38,15 @@ def read(query: str, now: datetime) -> TimeWords:
     """Find the first time that a query names. Text in quotes is ignored."""
     plain = re.sub(r'"[^"]*"?', lambda quoted: " " * len(quoted[0]), query.lower())
     for pattern, span_of, is_relative in _FORMS:
-        found = re.search(pattern, plain)
-        if found is None:
+        match = re.search(pattern, plain)
+        if match is None:
             continue
         try:
-            begin, end = span_of(found, now.astimezone(UTC))
+            begin, end = span_of(match, now.astimezone(UTC))
         except (ValueError, OverflowError):
             continue  # 2026-02-30, or a number of years outside the calendar
-        rest = f"{query[: found.start()]} {query[found.end() :]}" if is_relative else query
-        return TimeWords(TimeSpan(_ms(begin), _ms(end)), rest)
+        text_query = f"{query[: match.start()]} {query[match.end() :]}" if is_relative else query
+        return TimeWords(TimeSpan(_ms(begin), _ms(end)), text_query)
     return TimeWords(None, query)
 
 
@@ -94,24 +94,26 @@ def _past(found: re.Match[str], now: datetime) -> _Ends:
 
 def _unit(found: re.Match[str], now: datetime) -> _Ends:
     today = _day(now)[0]
-    back = 0 if found[1] == "this" else 1
+    steps_back = 0 if found[1] == "this" else 1
     if found[2] == "week":
-        monday = today - timedelta(days=today.weekday() + 7 * back)
+        monday = today - timedelta(days=today.weekday() + 7 * steps_back)
         return monday, monday + timedelta(days=7)
     if found[2] == "month":
-        number = now.year * 12 + now.month - 1 - back
+        number = now.year * 12 + now.month - 1 - steps_back
         return _month(number // 12, number % 12 + 1)
     if found[2] == "year":
-        year = now.year - back
+        year = now.year - steps_back
         return datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
-    saturday = today - timedelta(days=(today.weekday() - 5) % 7 + (7 * back if today.weekday() >= 5 else 0))
+    saturday = today - timedelta(
+        days=(today.weekday() - 5) % 7 + (7 * steps_back if today.weekday() >= 5 else 0)
+    )
     return saturday, saturday + timedelta(days=2)
 
 
 def _weekday(found: re.Match[str], now: datetime) -> _Ends:
     today = _day(now)[0]
-    back = (today.weekday() - _DAYS.index(found[1])) % 7 or 7
-    return _day(today - timedelta(days=back))
+    days_back = (today.weekday() - _DAYS.index(found[1])) % 7 or 7
+    return _day(today - timedelta(days=days_back))
 
 
 _YEAR = r"(?P<y>(?:19|20)\d\d)"

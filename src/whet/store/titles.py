@@ -31,17 +31,17 @@ def candidates(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] 
     ids = [text.lower(), text.lower() + _LAST]
     if is_team(connection):
         shortest = min(len(text), _RUN)
-        found = f"SELECT key FROM sessions WHERE title_runs(title, 1) @> title_runs(?, {shortest})"
+        subquery = f"SELECT key FROM sessions WHERE title_runs(title, 1) @> title_runs(?, {shortest})"
         values = [text]
     elif len(text) >= _RUN:
         runs = {text[at : at + _RUN].replace('"', '""') for at in range(len(text) - _RUN + 1)}
-        found = "SELECT rowid FROM session_titles WHERE session_titles MATCH ?"
+        subquery = "SELECT rowid FROM session_titles WHERE session_titles MATCH ?"
         values = [" AND ".join(f'"{run}"' for run in sorted(runs))]
     elif ids[0].casefold() == ids[0]:
-        found, values = "SELECT doc FROM session_titles_runs WHERE term >= ? AND term < ?", ids
+        subquery, values = "SELECT doc FROM session_titles_runs WHERE term >= ? AND term < ?", ids
     else:  # the index folds letters; if one letter becomes several, or another one, its run is unknown
         return None
-    return f"key IN ({found} UNION ALL SELECT key FROM sessions WHERE id >= ? AND id < ?)", [*values, *ids]
+    return f"key IN ({subquery} UNION ALL SELECT key FROM sessions WHERE id >= ? AND id < ?)", [*values, *ids]
 
 
 def escaped(text: str) -> str:

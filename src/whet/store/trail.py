@@ -55,30 +55,30 @@ def trail(
     key = sessions.key_of(connection, session_id)
     first, _ = rows.ids_of(key)
     top = before if 0 < before < rows.SEQ_LIMIT else rows.SEQ_LIMIT
-    seen: set[Touched] = set()
-    found: list[TrailStep] = []
+    seen_items: set[Touched] = set()
+    steps: list[TrailStep] = []
     for id_, extra in connection.execute(
         "SELECT id, extra FROM messages WHERE id >= ? AND id < ? AND role = ? AND extra IS NOT NULL"
         " ORDER BY id DESC",
         (first, first + top, rows.ASSISTANT),
     ):
         seq = id_ & (rows.SEQ_LIMIT - 1)
-        if len(found) >= limit:
-            return found, seq + 1
+        if len(steps) >= limit:
+            return steps, seq + 1
         for position, call in enumerate(rows.unpack(rows.ASSISTANT, "", extra).tool_calls):
             for item in touched(call.name, call.arguments):
-                if item.kind in kinds and item not in seen:
-                    seen.add(item)
+                if item.kind in kinds and item not in seen_items:
+                    seen_items.add(item)
                     code = _exit_code(connection, key, seq + 1 + position) if item.kind == "command" else None
-                    found.append(TrailStep(seq, item, code))
-    return found, 0
+                    steps.append(TrailStep(seq, item, code))
+    return steps, 0
 
 
 def arguments_of(connection: apsw.Connection, session_id: str, tool: str) -> list[str]:
     """Return the argument texts of a session's successful calls of `tool`, oldest first, without undone
     turns, but including calls that no live list shows any more. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    found: list[str] = []
+    texts: list[str] = []
     calls = connection.execute(
         "SELECT seq, position FROM tool_calls WHERE session = ? AND name = ? AND finished IS NOT NULL"
         " AND error_kind = '' AND turn NOT IN (SELECT number FROM turns WHERE session = ? AND undone <> '')"
@@ -91,8 +91,8 @@ def arguments_of(connection: apsw.Connection, session_id: str, tool: str) -> lis
         ).fetchone()
         if row is not None:
             message: Message = rows.unpack(*row)
-            found.append(message.tool_calls[int(position)].arguments)
-    return found
+            texts.append(message.tool_calls[int(position)].arguments)
+    return texts
 
 
 def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:
@@ -106,16 +106,16 @@ def touched(name: str, arguments: str) -> list[Touched]:
     """Return the items that a call touches, in order, without repeats, or an empty list if the arguments
     can't be read."""
     try:
-        given = msgspec.json.decode(arguments)
+        decoded = msgspec.json.decode(arguments)
     except NOT_JSON:
         return []
-    if not isinstance(given, dict):
+    if not isinstance(decoded, dict):
         return []
-    found: list[Touched] = []
+    items: list[Touched] = []
     changes = _CHANGES.search(name) is not None
-    for key, value in cast("dict[str, Any]", given).items():
-        found += _of_argument(key, value, changes=changes)
-    return list(dict.fromkeys(found))
+    for key, value in cast("dict[str, Any]", decoded).items():
+        items += _of_argument(key, value, changes=changes)
+    return list(dict.fromkeys(items))
 
 
 def _of_argument(key: str, value: Any, *, changes: bool) -> list[Touched]:

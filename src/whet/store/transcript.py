@@ -124,17 +124,17 @@ class Transcript:
         await self.writer.refresh()
         if self.live.open_turn is None or not await self.writer.take_over():
             return None
-        state, found = self.live, self.live.open_turn
+        state, open_turn = self.live, self.live.open_turn
         return TurnRecord(
-            found.id,
+            open_turn.id,
             state.session.id,
-            found.number,
-            found.started,
-            steps=found.steps,
-            usage=found.usage,
+            open_turn.number,
+            open_turn.started,
+            steps=open_turn.steps,
+            usage=open_turn.usage,
             is_new=False,
-            messages=found.messages,
-            tool_calls=found.tool_calls,
+            messages=open_turn.messages,
+            tool_calls=open_turn.tool_calls,
         )
 
     async def append_user(self, turn: TurnRecord, message: Message, also: AtEnd = nothing) -> None:

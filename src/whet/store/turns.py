@@ -83,9 +83,9 @@ def outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, st
         " ORDER BY id DESC LIMIT 1",
         (*rows.ids_of(key), number),
     ).fetchone()
-    said = rows.unpack(*last) if last else None
+    message = rows.unpack(*last) if last else None
     reason, error = row or ("", "")
-    return reason, error, said.text if said and said.role == "assistant" else ""
+    return reason, error, message.text if message and message.role == "assistant" else ""
 
 
 def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str] | None:
@@ -106,12 +106,12 @@ def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str
         (now, key, last[0]),
     )
     connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (key,))
-    said = connection.execute(
+    user_row = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ? AND role = ?"
         " ORDER BY id LIMIT 1",
         (*rows.ids_of(key), last[0], rows.USER),
     ).fetchone()
-    return last[0], rows.unpack(*said).text if said else ""
+    return last[0], rows.unpack(*user_row).text if user_row else ""
 
 
 def has_moved_on(connection: apsw.Connection, key: int, known: tuple[int, int, int]) -> bool:

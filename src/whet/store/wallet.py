@@ -51,18 +51,18 @@ class Reserved(msgspec.Struct, frozen=True):
 def scopes_of(connection: apsw.Connection, session_id: str, day: str) -> list[Scope]:
     """Return the sums that a session's calls count in. Helpers and reviews count as their parents."""
     root = _root(connection, session_id)
-    found: list[Scope] = [("day", day), ("session", root), *_helpers(connection, session_id)]
+    scopes: list[Scope] = [("day", day), ("session", root), *_helpers(connection, session_id)]
     row = connection.execute("SELECT profile FROM sessions WHERE id = ?", (root,)).fetchone()
-    found.append(("person", f"{day} {row[0] if row else ''}"))
+    scopes.append(("person", f"{day} {row[0] if row else ''}"))
     row = connection.execute(
         "SELECT schedule FROM schedule_runs WHERE session_id = ? LIMIT 1", (root,)
     ).fetchone()
     if row is not None:
-        found.append(("schedule", f"{day} {row[0]}"))
+        scopes.append(("schedule", f"{day} {row[0]}"))
     row = connection.execute(
         "SELECT id FROM goals WHERE session = ? AND state = 'running'", (root,)
     ).fetchone()
-    return [*found, ("goal", row[0])] if row is not None else found
+    return [*scopes, ("goal", row[0])] if row is not None else scopes
 
 
 def own_cap(connection: apsw.Connection, scope: Scope) -> Cap | None:
@@ -82,10 +82,10 @@ def reserve(
     near: float,
 ) -> Reserved:
     """Reserve a call's maximum cost in every sum, or in none. Raises BudgetReached."""
-    told: list[str] = []
+    notices: list[str] = []
     for scope in scopes:
         cap = own_cap(connection, scope) or caps.get(scope[0], Cap())
-        told += _checked(connection, asked, scope, cap, near)
+        notices += _checked(connection, asked, scope, cap, near)
     connection.execute(
         "INSERT INTO wallet_calls (at, session, what, model, scopes, usd, tokens)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -101,7 +101,7 @@ def reserve(
     )
     number = connection.last_insert_rowid()
     _add(connection, scopes, asked.usd or 0.0, asked.tokens)
-    return Reserved(number, tuple(told))
+    return Reserved(number, tuple(notices))
 
 
 def widen(connection: apsw.Connection, number: int, more: Asked, caps: Mapping[str, Cap]) -> None:
@@ -161,8 +161,8 @@ def unsettled(connection: apsw.Connection) -> int:
 
 def _helpers(connection: apsw.Connection, session_id: str) -> list[Scope]:
     """Return the scope of a helper's own session if it has a budget of its own."""
-    found = connection.execute("SELECT id FROM helpers WHERE session = ? AND budget_usd > 0", (session_id,))
-    return [("helper", row[0]) for row in found.fetchall()]
+    cursor = connection.execute("SELECT id FROM helpers WHERE session = ? AND budget_usd > 0", (session_id,))
+    return [("helper", row[0]) for row in cursor.fetchall()]
 
 
 def _root(connection: apsw.Connection, session_id: str) -> str:

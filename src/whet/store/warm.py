@@ -49,8 +49,8 @@ def start_of(connection: apsw.Connection, session_id: str) -> WarmStart | None:
 
 def states(connection: apsw.Connection) -> dict[str, TemplateState]:
     """Return the states of templates, by hash."""
-    found = connection.execute("SELECT hash, off_reason, last_win FROM warm_states")
-    return {row[0]: TemplateState(row[1], row[2]) for row in found}
+    cursor = connection.execute("SELECT hash, off_reason, last_win FROM warm_states")
+    return {row[0]: TemplateState(row[1], row[2]) for row in cursor}
 
 
 def set_state(connection: apsw.Connection, hash_: str, template: str, state: TemplateState, now: str) -> None:
@@ -76,14 +76,14 @@ def first_calls(connection: apsw.Connection, hash_: str, calls: int, limit: int 
 
     Only sessions in which the arm was left to chance count, and no private ones.
     """
-    found = connection.execute(
+    records = connection.execute(
         "SELECT w.session, w.arm, w.at FROM warm_starts w JOIN sessions s ON s.key = w.session"
         " WHERE w.hash = ? AND w.chosen_by IN ('auto', 'default') AND NOT s.private"
         " ORDER BY w.session DESC LIMIT ?",
         (hash_, limit),
     ).fetchall()
     counts: list[ArmCounts] = []
-    for key, arm, at in found:
+    for key, arm, at in records:
         outcomes = connection.execute(
             "SELECT outcome FROM tool_calls WHERE session = ?"
             " AND outcome NOT IN ('', 'denied', 'unknown') ORDER BY seq LIMIT ?",
@@ -97,10 +97,10 @@ def first_calls(connection: apsw.Connection, hash_: str, calls: int, limit: int 
 
 def hidden_sources(connection: apsw.Connection, ids: list[str]) -> tuple[set[str], set[str]]:
     """Return which of these sessions are private, and which are not in this store."""
-    found = dict(
+    is_private_by_id = dict(
         connection.execute(
             "SELECT s.id, s.private FROM json_each(?) j CROSS JOIN sessions s ON s.id = j.value",
             (msgspec.json.encode(ids).decode(),),
         ).fetchall()
     )
-    return {id_ for id_, private in found.items() if private}, set(ids) - set(found)
+    return {id_ for id_, private in is_private_by_id.items() if private}, set(ids) - set(is_private_by_id)

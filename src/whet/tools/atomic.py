@@ -102,18 +102,18 @@ def _starts_programs(place: ConfinedPath) -> bool:
 
 
 def _commit(change: PendingWrite, temporary: str) -> None:
-    place = change.place
-    if fingerprint(place) != change.seen:
-        raise ToolError(f"{place.shown} changed meanwhile", hint="read it again")
+    target = change.place
+    if fingerprint(target) != change.seen:
+        raise ToolError(f"{target.shown} changed meanwhile", hint="read it again")
     try:
-        with folder_of(place) as folder:
+        with folder_of(target) as folder:
             if temporary:
-                os.rename(temporary, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.rename(temporary, target.name, src_dir_fd=folder, dst_dir_fd=folder)
             else:
-                os.unlink(place.name, dir_fd=folder)
+                os.unlink(target.name, dir_fd=folder)
             _sync_folder(folder)
     except OSError as error:
-        raise failure("write" if temporary else "delete", place, error) from error
+        raise failure("write" if temporary else "delete", target, error) from error
 
 
 def _put_back(change: PendingWrite) -> None:
@@ -148,9 +148,9 @@ def _fill(folder: int, name: str, data: bytes, old: os.stat_result | None) -> No
             with suppress(PermissionError):
                 os.fchown(descriptor, old.st_uid, old.st_gid)
             os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(descriptor, remaining) :]
         os.fsync(descriptor)
     except OSError:
         with suppress(OSError):

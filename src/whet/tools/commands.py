@@ -25,7 +25,7 @@ async def run_command(
     timeout_s: float | None,
 ) -> ToolOutput:
     """Run a command to its end, or start it in the background (`timeout_s` None). Raises ToolError."""
-    untouched = await _looked(ctx, lambda: SEEN.untouched(ctx))
+    unchanged = await _looked(ctx, lambda: SEEN.untouched(ctx))
     shell, confined = Shell(shared.get(), limits), None
     if shared.confine is not None:
         from whet.tools.confined import Confined  # noqa: PLC0415 - only where commands are confined
@@ -35,7 +35,7 @@ async def run_command(
     if timeout_s is None:
         return shell.start(wanted)
     output = await shell.run(wanted, timeout_s, ctx.output)
-    await _looked(ctx, lambda: SEEN.note_all(ctx, untouched))
+    await _looked(ctx, lambda: SEEN.note_all(ctx, unchanged))
     return output if confined is None else confined.explained(wanted, output)
 
 

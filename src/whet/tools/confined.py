@@ -39,8 +39,8 @@ class Confined:
         """Return the result, with a line about the sandbox if that made the command fail."""
         if wanted.jail is None or not output.error_kind:
             return output
-        said = (wanted.text, output.text, wanted.workdir)
-        denial = self._confinement.explain(self._ctx.call_id, wanted.jail, said)
+        attempt = (wanted.text, output.text, wanted.workdir)
+        denial = self._confinement.explain(self._ctx.call_id, wanted.jail, attempt)
         if denial is None:
             return output
         return msgspec.structs.replace(output, text=f"{output.text}\n{denial.line}")

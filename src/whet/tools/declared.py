@@ -176,9 +176,9 @@ def _previewed(edits: Tool, pool: ToolPool, allowed: Sequence[Path]) -> Tool:
         return patch.planned(ctx, given.get("path", ""), strings, given.get("diff", ""), allowed)
 
     async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
-        read = edits.check
-        given = read(arguments) if read is not None else arguments
-        return await pool.run(planned, ctx, given)
+        check = edits.check
+        values = check(arguments) if check is not None else arguments
+        return await pool.run(planned, ctx, values)
 
     return msgspec.structs.replace(edits, preview=preview)
 
@@ -229,8 +229,8 @@ def shell_tools(
         from whet.tools.commands import run_command
         from whet.tools.shell import job
 
-        wanted = job(ctx.workspace, command, workdir, (stdin, pty, background), (chosen, source))
-        return await run_command(ctx, shared, chosen, wanted, None if background else timeout_s)
+        spec = job(ctx.workspace, command, workdir, (stdin, pty, background), (chosen, source))
+        return await run_command(ctx, shared, chosen, spec, None if background else timeout_s)
 
     @tool(toolset="terminal", effects={"execute"}, timeout_s=None, output_cap_chars=cap_chars, tags=_PROCESS)
     async def process(  # noqa: PLR0913 - the parameters are the tool's schema
@@ -268,7 +268,7 @@ def web_tools(
 ) -> list[Tool]:
     """Return `web_fetch`, and `web_search` if there is an engine. Pages are parsed in `pool`."""
     chosen = limits or WebLimits()
-    made: list[WebReader] = []
+    readers: list[WebReader] = []
     limit_s = chosen.timeout_s + 30
 
     @tool(toolset="web", effects={"network"}, parallel=True, repeatable=True, timeout_s=limit_s, tags=_FETCH)
@@ -276,9 +276,9 @@ def web_tools(
         """Read max_chars of a web page as Markdown. Untrusted."""
         from whet.tools.web import WebReader
 
-        if not made:
-            made.append(WebReader(pool, chosen, fetcher))
-        return await made[0].read(url, max_chars, start)
+        if not readers:
+            readers.append(WebReader(pool, chosen, fetcher))
+        return await readers[0].read(url, max_chars, start)
 
     @tool(toolset="web", effects={"network"}, parallel=True, repeatable=True, timeout_s=60, tags=_WEB_SEARCH)
     async def web_search(ctx: ToolContext, query: str, page: WebPage = 1) -> ToolOutput:
@@ -352,9 +352,9 @@ def memory_tools(desks: Desks) -> list[Tool]:
         from whet.memory.requests import MemoryRequest
         from whet.tools.learning import output
 
-        desk, origin = desks(ctx, "memory")
+        service, origin = desks(ctx, "memory")
         request = MemoryRequest(action, target, content, old_text, tuple(evidence or ()))
-        return output(await desk.hand_in(request, origin))
+        return output(await service.hand_in(request, origin))
 
     return [memory]
 
@@ -365,16 +365,16 @@ def skill_tools(desks: Desks) -> list[Tool]:
     @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True, tags=_SKILLS_LIST)
     async def skills_list(ctx: ToolContext, query: str = "") -> str:
         """List skills, by words or all."""
-        desk, _ = desks(ctx, "skills_list")
-        return await desk.skills.listed(query)
+        service, _ = desks(ctx, "skills_list")
+        return await service.skills.listed(query)
 
     @tool(toolset="skills", effects={"read"}, parallel=True, repeatable=True, tags=_SKILL_VIEW)
     async def skill_view(ctx: ToolContext, name: str, file_path: str = "") -> ToolOutput:
         """Load a skill, or a file of it."""
         from whet.tools.learning import output
 
-        desk, origin = desks(ctx, "skill_view")
-        return output(await desk.skills.view(name, file_path, origin))
+        service, origin = desks(ctx, "skill_view")
+        return output(await service.skills.view(name, file_path, origin))
 
     @tool(toolset="skills", effects={"write"}, repeatable=True, tags=_SKILL_MANAGE)
     async def skill_manage(  # noqa: PLR0913 - scripts and other models rely on these names
@@ -393,7 +393,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
         from whet.memory.requests import SkillRequest
         from whet.tools.learning import confirmed, output
 
-        desk, origin = desks(ctx, "skill_manage")
+        service, origin = desks(ctx, "skill_manage")
         request = SkillRequest(
             action,
             name,
@@ -405,7 +405,7 @@ def skill_tools(desks: Desks) -> list[Tool]:
             tuple(evidence or ()),
             base_hash,
         )
-        return output(await confirmed(ctx, desk, request, origin))
+        return output(await confirmed(ctx, service, request, origin))
 
     return [skills_list, skill_view, skill_manage]
 

@@ -77,21 +77,21 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
     lines = diff.split("\n")
     if lines[-1] == "":
         lines.pop()
-    found: list[tuple[str, str, list[Hunk]]] = []
+    files: list[tuple[str, str, list[Hunk]]] = []
     index = 0
     while index < len(lines):
         line = lines[index]
         if line.startswith("@@"):
-            if not found:
-                found.append((_named(path, index), path, []))
+            if not files:
+                files.append((_named(path, index), path, []))
             hunk, index = _hunk(lines, index)
-            found[-1][2].append(hunk)
+            files[-1][2].append(hunk)
         else:
             if _is_file_header(lines, index):
-                found.append((*_names(line[4:], lines[index + 1][4:]), []))
+                files.append((*_names(line[4:], lines[index + 1][4:]), []))
             _refuse(line)
             index += 1
-    patches = [FilePatch(old, new, tuple(hunks)) for old, new, hunks in found]
+    patches = [FilePatch(old, new, tuple(hunks)) for old, new, hunks in files]
     if not patches or not all(patch.hunks for patch in patches):
         raise BadInput(
             "the diff holds no hunk", hint="a unified diff has lines --- FILE, +++ FILE, @@ -1,3 +1,4 @@"
@@ -102,8 +102,8 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
 def named(arguments: Mapping[str, Any]) -> list[str]:
     """Return the files that a call's arguments name, including those in its diff. Raises BadInput."""
     path, diff = arguments.get("path") or "", arguments.get("diff") or ""
-    found = (name for one in (parse(diff, path) if diff else ()) for name in (one.old, one.new))
-    return list(dict.fromkeys(filter(None, (path, *found)))) or [""]
+    names = (name for patch in (parse(diff, path) if diff else ()) for name in (patch.old, patch.new))
+    return list(dict.fromkeys(filter(None, (path, *names)))) or [""]
 
 
 def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
@@ -328,6 +328,8 @@ def _named(path: str, index: int) -> str:
 
 
 def _refuse(line: str) -> None:
-    for start, what in _REFUSED.items():
+    for start, problem in _REFUSED.items():
         if line.startswith(start):
-            raise BadInput(f"the diff {what}", hint="send a unified text diff; for the rest use the terminal")
+            raise BadInput(
+                f"the diff {problem}", hint="send a unified text diff; for the rest use the terminal"
+            )

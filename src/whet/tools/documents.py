@@ -142,8 +142,10 @@ class _Parts:
         most = min(_LARGEST_PART_BYTES, self._room)
         size = self._archive.getinfo(name).file_size
         if size > most:
-            whole = "" if most == _LARGEST_PART_BYTES else f", or all of it than {_LARGEST_WHOLE_BYTES:,}"
-            raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes{whole}")
+            limit_note = (
+                "" if most == _LARGEST_PART_BYTES else f", or all of it than {_LARGEST_WHOLE_BYTES:,}"
+            )
+            raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes{limit_note}")
         with self._archive.open(name) as file:
             raw = file.read(size)  # never unpack more than the declared size
         self._room -= size
@@ -157,48 +159,48 @@ class _Parts:
 
 def _docx(parts: _Parts) -> Pages:
     """Pages end where Word put breaks when it last saved the file, or at the author's breaks."""
-    found: list[list[str]] = [[]]
+    pages_of_lines: list[list[str]] = [[]]
     for block in parts.blocks("word/document.xml", 3):
         if block.tag == f"{_W}tbl":
-            found[-1] += [
+            pages_of_lines[-1] += [
                 " | ".join(" ".join(_words(cell).split()) for cell in row.iter(f"{_W}tc"))
                 for row in block.iter(f"{_W}tr")
             ]
         elif block.tag == f"{_W}p":
             first, *others = _words(block).split("\f")
-            found[-1].append(_heading(block) + first)
-            found += [[text] for text in others]
-    for number, lines in enumerate(found, 1):
-        yield f"page {number} of {len(found)}", "\n".join(lines)
+            pages_of_lines[-1].append(_heading(block) + first)
+            pages_of_lines += [[text] for text in others]
+    for number, lines in enumerate(pages_of_lines, 1):
+        yield f"page {number} of {len(pages_of_lines)}", "\n".join(lines)
 
 
 def _heading(block: ElementTree.Element) -> str:
     style = block.find(f"{_W}pPr/{_W}pStyle")
-    found = re.fullmatch(r"[Hh]eading ?([1-6])", style.get(f"{_W}val", "")) if style is not None else None
-    return "#" * int(found[1]) + " " if found else ""
+    match = re.fullmatch(r"[Hh]eading ?([1-6])", style.get(f"{_W}val", "")) if style is not None else None
+    return "#" * int(match[1]) + " " if match else ""
 
 
 def _words(block: ElementTree.Element) -> str:
     """Return a block's text, with a form feed at each page break. Deleted text is left out."""
-    found: list[str] = []
-    for one in block.iter():
-        if one.tag == f"{_W}t":
-            found.append(one.text or "")
-        elif one.tag == f"{_W}tab":
-            found.append("\t")
-        elif one.tag == f"{_W}lastRenderedPageBreak":
-            found.append("\f")
-        elif one.tag == f"{_W}br":
-            is_page = one.get(f"{_W}type") == "page"
-            found.append("\f" if is_page else "\n")
-    return re.sub(r"\f\s*\f", "\f", "".join(found))
+    parts: list[str] = []
+    for element in block.iter():
+        if element.tag == f"{_W}t":
+            parts.append(element.text or "")
+        elif element.tag == f"{_W}tab":
+            parts.append("\t")
+        elif element.tag == f"{_W}lastRenderedPageBreak":
+            parts.append("\f")
+        elif element.tag == f"{_W}br":
+            is_page = element.get(f"{_W}type") == "page"
+            parts.append("\f" if is_page else "\n")
+    return re.sub(r"\f\s*\f", "\f", "".join(parts))
 
 
 def _pptx(parts: _Parts) -> Pages:
     slides = _numbered(parts.names, "ppt/slides/slide")
     for number, name in enumerate(slides, 1):
         paragraphs = parts.tree(name).iter(f"{_A}p")
-        lines = ["".join(run.text or "" for run in one.iter(f"{_A}t")) for one in paragraphs]
+        lines = ["".join(run.text or "" for run in paragraph.iter(f"{_A}t")) for paragraph in paragraphs]
         yield f"slide {number} of {len(slides)}", "\n".join(line for line in lines if line.strip())
 
 
@@ -206,8 +208,8 @@ def _xlsx(parts: _Parts) -> Pages:
     shared: list[str] = []
     if "xl/sharedStrings.xml" in parts.names:
         items = parts.blocks("xl/sharedStrings.xml", 2)
-        shared = ["".join(part.text or "" for part in one.iter(f"{_S}t")) for one in items]
-    names = [one.get("name", "") for one in parts.tree("xl/workbook.xml").iter(f"{_S}sheet")]
+        shared = ["".join(part.text or "" for part in element.iter(f"{_S}t")) for element in items]
+    names = [element.get("name", "") for element in parts.tree("xl/workbook.xml").iter(f"{_S}sheet")]
     sheets = _numbered(parts.names, "xl/worksheets/sheet")
     room = _MOST_CELLS
     for number, name in enumerate(sheets, 1):
@@ -215,7 +217,7 @@ def _xlsx(parts: _Parts) -> Pages:
         for row in parts.blocks(name, 3):
             if row.tag != f"{_S}row":
                 continue
-            cells = [_cell(one, shared) for one in row.iter(f"{_S}c")]
+            cells = [_cell(element, shared) for element in row.iter(f"{_S}c")]
             room -= max(1, len(cells))
             if room < 0:
                 lines.append(f"[cut: more than {_MOST_CELLS:,} cells]")
@@ -238,9 +240,9 @@ def _cell(cell: ElementTree.Element, shared: list[str]) -> str:
 
 def _numbered(names: list[str], start: str) -> list[str]:
     """Return the files whose name is `start` and a number, in numeric order."""
-    found = [(int(mark[1]), name) for name in names if name.startswith(start)
+    numbered_names = [(int(mark[1]), name) for name in names if name.startswith(start)
              and "/" not in name[len(start):] and (mark := _NUMBER.search(name))]  # fmt: skip
-    return [name for _, name in sorted(found)]
+    return [name for _, name in sorted(numbered_names)]
 
 
 _OFFICE: dict[str, Callable[[_Parts], Pages]] = {"docx": _docx, "pptx": _pptx, "xlsx": _xlsx}

@@ -77,25 +77,25 @@ def replace(text: str, old: str, new: str, *, every: bool) -> TextEdit:
 
 def find_block(lines: Sequence[str], block: Sequence[str], fold: Fold) -> list[int]:
     """Return the indexes where `block` starts in `lines`, both folded. Blank blocks match only exactly."""
-    wanted = [fold(line) for line in block]
-    if not wanted or (fold is not str and not any(wanted)):
+    folded_block = [fold(line) for line in block]
+    if not folded_block or (fold is not str and not any(folded_block)):
         return []
     folded = [fold(line) for line in lines]
-    first, count = wanted[0], len(wanted)
+    first, count = folded_block[0], len(folded_block)
     return [
         index
         for index in range(len(folded) - count + 1)
-        if folded[index] == first and folded[index : index + count] == wanted
+        if folded[index] == first and folded[index : index + count] == folded_block
     ]
 
 
 def reindent(lines: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Return `lines` in the file's indentation, learnt from pairs of (line in the call, line in the file)."""
-    known: dict[str, str] = {}
-    for given, real in pairs:
-        if given.strip():
-            known.setdefault(_indent(given), _indent(real))
-    return [_indented(line, known) for line in lines]
+    indents: dict[str, str] = {}
+    for line_in_call, real in pairs:
+        if line_in_call.strip():
+            indents.setdefault(_indent(line_in_call), _indent(real))
+    return [_indented(line, indents) for line in lines]
 
 
 def nearest_note(lines: Sequence[str], block: Sequence[str]) -> str:
@@ -105,13 +105,13 @@ def nearest_note(lines: Sequence[str], block: Sequence[str]) -> str:
     if start < 0:
         return ""
     rows: list[str] = []
-    for index, wanted in enumerate(block):
+    for index, expected in enumerate(block):
         number = start + index
         real = lines[number] if number < len(lines) else None
-        if real == wanted:
+        if real == expected:
             continue
         has = f"has {_quoted(real)}" if real is not None else "is past the end of the file"
-        rows.append(f"line {number + 1} {has}, you gave {_quoted(wanted)}")
+        rows.append(f"line {number + 1} {has}, you gave {_quoted(expected)}")
     more = [f"and {len(rows) - 6} more lines differ"] if len(rows) > 6 else []
     last = min(start + len(block), len(lines))
     return f"nearest is lines {start + 1}-{last}: " + "; ".join(rows[:6] + more)
@@ -132,8 +132,8 @@ def _spans(flat: str, old: str, new: str) -> tuple[str, list[_Span]]:
             return how, spans
     if not exact and (typed(flat), typed(old)) != (flat, old):
         how, spans = _spans(typed(flat), typed(old), new)
-        kept = [_kept(flat, span, old, new) for span in spans]
-        return "; ".join(filter(None, ("quotes and dashes ignored", how))), kept
+        kept_spans = [_kept(flat, span, old, new) for span in spans]
+        return "; ".join(filter(None, ("quotes and dashes ignored", how))), kept_spans
     return "", exact
 
 
@@ -214,14 +214,14 @@ def _not_found(flat: str, old: str, new: str) -> BadInput:
 
 
 def _nearest_start(lines: Sequence[str], block: Sequence[str]) -> int:
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     for index, line in enumerate(lines):
-        places.setdefault(line.strip(), []).append(index)
+        positions.setdefault(line.strip(), []).append(index)
     votes: Counter[int] = Counter()
     for index, line in enumerate(block):
-        found = places.get(line.strip(), []) if len(line.strip()) > 2 else []
-        for place in found[:200]:
-            votes[max(0, place - index)] += 1
+        line_numbers = positions.get(line.strip(), []) if len(line.strip()) > 2 else []
+        for line_number in line_numbers[:200]:
+            votes[max(0, line_number - index)] += 1
     if votes:
         best = max(votes.values())
         return min(start for start, count in votes.items() if count == best)
@@ -232,14 +232,14 @@ def _most_alike(lines: Sequence[str], block: Sequence[str]) -> int:
     index, anchor = max(enumerate(block), key=lambda pair: len(pair[1].strip()))
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(anchor.strip()[:300])
-    best, place = 0.6, -1
+    best, best_line = 0.6, -1
     for number, line in enumerate(lines[:_NEAREST_LINES]):
         matcher.set_seq1(line.strip()[:300])
         if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
             ratio = matcher.ratio()
             if ratio > best:
-                best, place = ratio, number
-    return max(0, place - index) if place >= 0 else -1
+                best, best_line = ratio, number
+    return max(0, best_line - index) if best_line >= 0 else -1
 
 
 def _indented(line: str, known: dict[str, str]) -> str:
@@ -248,13 +248,13 @@ def _indented(line: str, known: dict[str, str]) -> str:
     indent = _indent(line)
     if indent in known:
         return known[indent] + line[len(indent) :]
-    inner = [given for given in known if indent.startswith(given)]
+    inner = [indent_in_call for indent_in_call in known if indent.startswith(indent_in_call)]
     if inner:
         base = max(inner, key=len)
         return known[base] + _step(indent[len(base) :], known) + line[len(indent) :]
-    for given, real in known.items():
-        if given.startswith(indent):
-            cut = len(_step(given[len(indent) :], known))
+    for indent_in_call, real in known.items():
+        if indent_in_call.startswith(indent):
+            cut = len(_step(indent_in_call[len(indent) :], known))
             return real[: max(0, len(real) - cut)] + line[len(indent) :]
     return line
 
@@ -262,11 +262,13 @@ def _indented(line: str, known: dict[str, str]) -> str:
 def _step(extra: str, known: dict[str, str]) -> str:
     """Write further indentation as the file does: tabs for spaces, or spaces for tabs."""
     real = "".join(known.values())
-    given = "".join(known)
+    indents_in_call = "".join(known)
     if "\t" in real and " " not in real and extra and not extra.strip(" "):
         return "\t" * max(1, round(len(extra) / _unit(known)))
-    if " " in real and "\t" not in real and "\t" in given + extra:
-        return extra.replace("\t", " " * _unit({real: given for given, real in known.items()}))
+    if " " in real and "\t" not in real and "\t" in indents_in_call + extra:
+        return extra.replace(
+            "\t", " " * _unit({real: indents_in_call for indents_in_call, real in known.items()})
+        )
     return extra
 
 
@@ -283,5 +285,5 @@ def _indent(line: str) -> str:
 
 
 def _quoted(line: str) -> str:
-    shown = line if len(line) <= 160 else line[:157] + "..."
-    return '"' + clean(shown.replace("\t", "\\t").replace("\r", "\\r")) + '"'
+    shortened = line if len(line) <= 160 else line[:157] + "..."
+    return '"' + clean(shortened.replace("\t", "\\t").replace("\r", "\\r")) + '"'

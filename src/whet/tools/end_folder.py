@@ -42,12 +42,12 @@ class EndFolder:
 
     def take(self) -> Path | None:
         """Return the folder after the command's end, or None if the shell reported none. Closes the pipe."""
-        said = b""
+        data = b""
         if self._read_fd >= 0:
             with contextlib.suppress(OSError):
-                said = os.read(self._read_fd, _MOST_BYTES)
+                data = os.read(self._read_fd, _MOST_BYTES)
         self.close()
-        lines = os.fsdecode(said).splitlines()
+        lines = os.fsdecode(data).splitlines()
         return Path(lines[-1]) if lines and lines[-1].startswith("/") else None
 
     def close(self) -> None:

@@ -101,11 +101,11 @@ async def search(engine: SearchEngine, query: str, count: int, page: int) -> lis
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ToolError(f"{host} can't be reached: {mask(str(error)) or type(error).__name__}") from error
     try:
-        found = wire.read(raw)
+        hits = wire.read(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         hint = "json must stand under search.formats in its settings.yml" if engine.name == "searxng" else ""
         raise ToolError(f"{host} did not answer with {engine.name}'s JSON", hint=hint) from error
-    return [hit for hit in found if hit.url.startswith(("http://", "https://"))][:count]
+    return [hit for hit in hits if hit.url.startswith(("http://", "https://"))][:count]
 
 
 async def _asked(engine: SearchEngine, wire: _Wire, host: str) -> bytes:
@@ -128,13 +128,13 @@ async def _asked(engine: SearchEngine, wire: _Wire, host: str) -> bytes:
 
 
 def _refused(host: str, status: int, body: bytes) -> ToolError:
-    said = " ".join(_TAGS.sub(" ", body[:2_000].decode("utf-8", "replace")).split())[:200]
+    detail = " ".join(_TAGS.sub(" ", body[:2_000].decode("utf-8", "replace")).split())[:200]
     hint = {
         401: "the engine's key is wrong: search.api_key_env",
         403: "the engine refused: its key, or for SearXNG search.formats without json",
         429: "the engine's limit is reached; try again later",
     }.get(status, "")
-    return ToolError(f"{host} answered {status}: {mask(said)}", hint=hint)
+    return ToolError(f"{host} answered {status}: {mask(detail)}", hint=hint)
 
 
 def _searxng(engine: SearchEngine, query: str, count: int, page: int) -> _Wire:
@@ -184,13 +184,13 @@ _WIRES: Mapping[EngineName, Callable[[SearchEngine, str, int, int], _Wire]] = {
 
 
 def _plain(raw: bytes) -> list[SearchHit]:
-    found = from_json(raw, _Results)
-    return [_hit(one) for one in (*found.results, *found.items)]
+    answer = from_json(raw, _Results)
+    return [_hit(hit) for hit in (*answer.results, *answer.items)]
 
 
 def _web(raw: bytes) -> list[SearchHit]:
-    found = from_json(raw, _Brave).web
-    return [_hit(one) for one in found.results] if found is not None else []
+    answer = from_json(raw, _Brave).web
+    return [_hit(hit) for hit in answer.results] if answer is not None else []
 
 
 def _after(first: int) -> Callable[[bytes], list[SearchHit]]:
@@ -200,12 +200,12 @@ def _after(first: int) -> Callable[[bytes], list[SearchHit]]:
 
 def _hit(one: _Hit) -> SearchHit:
     lights = " … ".join(one.highlights or ())
-    said = one.content or one.description or one.snippet or lights or one.text or ""
+    snippet = one.content or one.description or one.snippet or lights or one.text or ""
     date = one.age or one.publishedDate or one.published_date or ""
     return SearchHit(
         _clean(one.title or "", _TITLE_CHARS),
         "".join((one.url or one.link or "").split()),
-        _clean(said, _SNIPPET_CHARS),
+        _clean(snippet, _SNIPPET_CHARS),
         _clean(date, 40),
     )
 

@@ -60,8 +60,8 @@ class _Reading:
     def _row(self, line: str, number: int) -> None:
         sign, text = line[:1] or " ", line[1:]
         if sign not in (" ", "+", "-"):
-            what = f"line {number} of the patch starts with {sign!r}"
-            raise BadInput(what, hint="each line starts with a space, + or -")
+            problem = f"line {number} of the patch starts with {sign!r}"
+            raise BadInput(problem, hint="each line starts with a space, + or -")
         self._rows.append(HunkRow(sign, text))
 
     def _end_hunk(self) -> None:

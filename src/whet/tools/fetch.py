@@ -152,8 +152,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 async def resolve_name(host: str) -> list[str]:
     """Return the addresses of a host as the system resolves it, including spellings such as 0x7f.1."""
-    found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(row[4][0]) for row in found))
+    rows = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(row[4][0]) for row in rows))
 
 
 class Inflater:

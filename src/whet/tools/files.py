@@ -44,40 +44,40 @@ def read(
 ) -> ToolOutput:
     """Read a text file, an image or a folder. `lines` are the first line and the number of lines. Raises
     ToolError."""
-    place = resolve(path, ctx.workspace, allowed)
-    if kind(place) == "folder":
-        return ToolOutput(_listing(place, *lines))
-    state = state_of(ctx, place)
-    unsaved = held.unsaved(ctx.buffers, place)
+    target = resolve(path, ctx.workspace, allowed)
+    if kind(target) == "folder":
+        return ToolOutput(_listing(target, *lines))
+    state = state_of(ctx, target)
+    unsaved = held.unsaved(ctx.buffers, target)
     if unsaved is not None:
-        SEEN.note(ctx, place, state)
-        return ToolOutput(_unsaved_text(unsaved, place, lines, stop))
-    with os.fdopen(open_file(place), "rb") as stream:
+        SEEN.note(ctx, target, state)
+        return ToolOutput(_unsaved_text(unsaved, target, lines, stop))
+    with os.fdopen(open_file(target), "rb") as stream:
         head = stream.read(_SNIFF_BYTES)
         size_bytes = os.fstat(stream.fileno()).st_size
         if image := image_type(head):
-            return _image(stream, place, image, size_bytes)
+            return _image(stream, target, image, size_bytes)
         if head.startswith(b"PK\x03\x04") or b"%PDF-" in head[:1024]:
             document = _document(stream, head, size_bytes, lines, stop)
             if document is not None:
-                SEEN.note(ctx, place, state)
-                return ToolOutput(_page_text(document, place, Encoding()))
+                SEEN.note(ctx, target, state)
+                return ToolOutput(_page_text(document, target, Encoding()))
         encoding = sniff(head, is_whole=len(head) == size_bytes)
         if encoding is None:
-            return ToolOutput(_binary(place, head, size_bytes))
+            return ToolOutput(_binary(target, head, size_bytes))
         page = read_page(stream, encoding, *lines, stop)
-    SEEN.note(ctx, place, state)
-    return ToolOutput(_page_text(page, place, encoding))
+    SEEN.note(ctx, target, state)
+    return ToolOutput(_page_text(page, target, encoding))
 
 
 def replacement(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> TextChange:
     """Return the change that writing a whole file would make. Raises ToolError if it can't be written."""
-    place = resolve(path, ctx.workspace, allowed)
+    target = resolve(path, ctx.workspace, allowed)
     _encoded(content)
-    if kind(place) == "folder":
-        raise BadInput(f"{place.shown} is a folder", hint="name a file in it")
-    unsaved = held.unsaved(ctx.buffers, place)
-    return change_of(place, held_now(place) if unsaved is None else unsaved, content)
+    if kind(target) == "folder":
+        raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
+    unsaved = held.unsaved(ctx.buffers, target)
+    return change_of(target, held_now(target) if unsaved is None else unsaved, content)
 
 
 def _encoded(content: str) -> bytes:
@@ -91,18 +91,18 @@ def replace(
     ctx: ToolContext, path: str, content: str, allowed: Sequence[Path], stop: threading.Event
 ) -> ToolOutput:
     """Create or replace a whole file and report it. Durable on return. Raises ToolError."""
-    place = resolve(path, ctx.workspace, allowed)
+    target = resolve(path, ctx.workspace, allowed)
     data = _encoded(content)
-    SEEN.check(ctx, place)
-    seen = atomic.fingerprint(place)
+    SEEN.check(ctx, target)
+    fingerprint = atomic.fingerprint(target)
     change = replacement(ctx, path, content, allowed)
     hold_to([change], ctx)
-    [note] = held.write_all([atomic.PendingWrite(place, data, seen)], ctx.buffers, stop.is_set)
-    SEEN.note(ctx, place)
-    verb = "overwrote" if seen else "created"
+    [note] = held.write_all([atomic.PendingWrite(target, data, fingerprint)], ctx.buffers, stop.is_set)
+    SEEN.note(ctx, target)
+    verb = "overwrote" if fingerprint else "created"
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    said = f"{verb} {place.shown}: {plural(lines, 'line')}, {size(len(data))}"
-    return ToolOutput(f"{said}\n[{note}]" if note else said, changes=(change,))
+    summary = f"{verb} {target.shown}: {plural(lines, 'line')}, {size(len(data))}"
+    return ToolOutput(f"{summary}\n[{note}]" if note else summary, changes=(change,))
 
 
 def _unsaved_text(data: bytes, place: ConfinedPath, lines: tuple[int, int], stop: threading.Event) -> str:
@@ -118,12 +118,12 @@ def _page_text(page: LinePage, place: ConfinedPath, encoding: Encoding) -> str:
         has = plural(page.total, "line") if page.is_counted else f"over {page.total:,} lines"
         raise BadInput(f"{place.shown} has {has}; line {page.first} is past its end")
     body = numbered(page)
-    shown = clean(body)
+    cleaned = clean(body)
     notes = [encoding.note] if encoding.note else []
     if page.has_crlf:
         notes.append("lines end with CRLF")
-    if len(shown) != len(body):
-        notes.append(f"{len(body) - len(shown)} control characters not shown")
+    if len(cleaned) != len(body):
+        notes.append(f"{len(body) - len(cleaned)} control characters not shown")
     last = page.next_line - 1
     if page.ends_open and last == page.total:
         notes.append("no newline at the end")
@@ -132,23 +132,27 @@ def _page_text(page: LinePage, place: ConfinedPath, encoding: Encoding) -> str:
         notes.append(f"lines {page.first}-{last} of {over}{page.total:,}")
     if last < page.total or not page.is_counted:
         notes.append(f"read on with offset={page.next_line}")
-    return f"{shown}\n[{'; '.join(notes)}]" if notes else shown
+    return f"{cleaned}\n[{'; '.join(notes)}]" if notes else cleaned
 
 
 def _listing(place: ConfinedPath, offset: int, limit: int) -> str:
     try:
         with os.scandir(place.path) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            sorted_entries = sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
         raise missing(place) from None
     except OSError as error:
         raise failure("list", place, error) from error
-    rows = [_entry(entry) for entry in found[offset - 1 : offset - 1 + limit]]
+    rows = [_entry(entry) for entry in sorted_entries[offset - 1 : offset - 1 + limit]]
     if not rows:
-        return f"[{place.shown} is an empty folder]" if not found else f"[{len(found)} entries in all]"
+        return (
+            f"[{place.shown} is an empty folder]"
+            if not sorted_entries
+            else f"[{len(sorted_entries)} entries in all]"
+        )
     last = offset - 1 + len(rows)
-    more = f"; read on with offset={last + 1}" if last < len(found) else ""
-    return "\n".join([*rows, f"[{place.shown}: {plural(len(found), 'entry', 'entries')}{more}]"])
+    more = f"; read on with offset={last + 1}" if last < len(sorted_entries) else ""
+    return "\n".join([*rows, f"[{place.shown}: {plural(len(sorted_entries), 'entry', 'entries')}{more}]"])
 
 
 def _entry(entry: os.DirEntry[str]) -> str:
@@ -188,5 +192,5 @@ def _document(
 
 
 def _binary(place: ConfinedPath, head: bytes, size_bytes: int) -> str:
-    what = next((name for magic, name in _MAGIC if head.startswith(magic)), "binary")
-    return f"[{place.shown} is {what}, {size(size_bytes)}; not text, so not shown]"
+    description = next((name for magic, name in _MAGIC if head.startswith(magic)), "binary")
+    return f"[{place.shown} is {description}, {size(size_bytes)}; not text, so not shown]"

@@ -36,10 +36,10 @@ def unsaved(buffers: Buffers | None, place: ConfinedPath) -> bytes | None:
     disk = _disk(place)
     if disk is None and kind(place):
         return None
-    known = ("", Encoding()) if disk is None else decode(disk)
-    if known is None or (text := buffers.read(place.path)) is None:
+    decoded = ("", Encoding()) if disk is None else decode(disk)
+    if decoded is None or (text := buffers.read(place.path)) is None:
         return None
-    on_disk, encoding = known
+    on_disk, encoding = decoded
     if _same(text, on_disk) or (disk is None and not text) or len(text) > LARGEST_BYTES:
         return None
     if "\r\n" not in text and line_ending(on_disk) == "\r\n":
@@ -75,15 +75,15 @@ class _Writing:
 
     def run(self, changes: Sequence[PendingWrite]) -> list[str]:
         notes: list[str] = []
-        rest: list[PendingWrite] = []
+        disk_changes: list[PendingWrite] = []
         try:
             for change in changes:
                 note = self._through_editor(change)
                 notes.append(note or "")
                 if note is None:
-                    rest.append(change)
-            if rest:
-                atomic.write_all(rest, self._is_stopped)
+                    disk_changes.append(change)
+            if disk_changes:
+                atomic.write_all(disk_changes, self._is_stopped)
         except ToolError:
             self._put_back()
             raise
@@ -95,26 +95,26 @@ class _Writing:
         Raises ToolError if the file changed meanwhile, or if the editor holds unsaved text and did not
         accept the change: writing it to the disk would conflict with that text.
         """
-        place = change.place
+        target = change.place
         if (text := _text(change)) is None:
             return None
-        held = unsaved(self._buffers, place)
-        now = _disk(place) if held is None else held
-        found = decode(now) if now is not None else None
-        if found is None and kind(place):  # too large, or not text
+        unsaved_data = unsaved(self._buffers, target)
+        now = _disk(target) if unsaved_data is None else unsaved_data
+        decoded = decode(now) if now is not None else None
+        if decoded is None and kind(target):  # too large, or not text
             return None
-        if atomic.fingerprint(place) != change.seen or (change.old is not None and now != change.old):
-            raise ToolError(f"{place.shown} changed meanwhile", hint="read it again")
+        if atomic.fingerprint(target) != change.seen or (change.old is not None and now != change.old):
+            raise ToolError(f"{target.shown} changed meanwhile", hint="read it again")
         if self._is_stopped():
             raise ToolError("stopped")
-        _refuse(place)
-        before = None if found is None else found[0]
-        if self._buffers.write(place.path, text) and (note := self._seen_after(change, text)) is not None:
+        _refuse(target)
+        before = None if decoded is None else decoded[0]
+        if self._buffers.write(target.path, text) and (note := self._seen_after(change, text)) is not None:
             self._done.append((change, before))
             return note
-        if held is not None:
+        if unsaved_data is not None:
             raise ToolError(
-                f"the editor holds unsaved changes of {place.shown} and did not take this one",
+                f"the editor holds unsaved changes of {target.shown} and did not take this one",
                 hint="ask the person to save the file, then try again",
             )
         return None
@@ -122,16 +122,16 @@ class _Writing:
     def _seen_after(self, change: PendingWrite, text: str) -> str | None:
         """Check the result of a change that the editor reported as made. Returns its note, or None if nothing
         changed."""
-        place = change.place
-        disk = _disk(place)
-        found = decode(disk) if disk is not None else None
-        if found is not None and _same(found[0], text):
-            _sync(place)
+        target = change.place
+        disk = _disk(target)
+        decoded = decode(disk) if disk is not None else None
+        if decoded is not None and _same(decoded[0], text):
+            _sync(target)
             return ""
-        held = self._buffers.read(place.path)
-        if held is not None and _same(held, text):
+        editor_text = self._buffers.read(target.path)
+        if editor_text is not None and _same(editor_text, text):
             return _NOT_SAVED
-        return None if atomic.fingerprint(place) == change.seen else _ALTERED
+        return None if atomic.fingerprint(target) == change.seen else _ALTERED
 
     def _put_back(self) -> None:
         for change, before in reversed(self._done):
@@ -148,8 +148,8 @@ def _text(change: PendingWrite) -> str | None:
     """Return a change as text, or None if it is not made through an editor."""
     if change.data is None or len(change.data) > LARGEST_BYTES:
         return None
-    found = decode(change.data)
-    return None if found is None else found[0]
+    decoded = decode(change.data)
+    return None if decoded is None else decoded[0]
 
 
 def _disk(place: ConfinedPath) -> bytes | None:

@@ -114,9 +114,9 @@ def strip_invisible(text: str) -> str:
 def _charsets(body: bytes, content_type: str) -> Iterator[str]:
     header = _HEADER_CHARSET.search(content_type)
     meta = _META_CHARSET.search(body[:4096])
-    named = [header.group(1)] if header else []
-    named += [meta.group(1).decode("ascii")] if meta else []
-    for name in named:
+    declared = [header.group(1)] if header else []
+    declared += [meta.group(1).decode("ascii")] if meta else []
+    for name in declared:
         yield _WIDER.get(name.lower(), name)
     yield "utf-8"
 

@@ -126,9 +126,9 @@ def read_page(
         if counted_on > _COUNT_ON_BYTES:
             reader.page.total, reader.page.is_counted = reader.count(), False
             return reader.page
-    rest = decoder.decode(b"", True)
-    reader.feed(rest)
-    reader.close(rest[-1:] or last)
+    last_text = decoder.decode(b"", True)
+    reader.feed(last_text)
+    reader.close(last_text[-1:] or last)
     return reader.page
 
 

@@ -73,8 +73,8 @@ def edit(
     hold_to(changes, ctx)
     for file in files:
         SEEN.check(ctx, file.place)
-    said = held.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
-    for file, note in zip(files, said, strict=True):
+    write_notes = held.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
+    for file, note in zip(files, write_notes, strict=True):
         file.notes = [*file.notes, note] if note else file.notes
         SEEN.note(ctx, file.place)
     return ToolOutput("\n".join(_report(file) for file in files), changes=changes)
@@ -94,9 +94,9 @@ def _planned(
     if not path or not strings.old or strings.new is None:
         raise BadInput("patch needs path, old_string and new_string, or diff")
     file = _load(resolve(path, ctx.workspace, allowed), ctx.buffers)
-    made = edits.replace(file.old_text, strings.old, strings.new, every=strings.every)
-    file.text = made.text
-    file.notes = [note for note in (made.how, _places(made.lines)) if note]
+    replaced = edits.replace(file.old_text, strings.old, strings.new, every=strings.every)
+    file.text = replaced.text
+    file.notes = [note for note in (replaced.how, _places(replaced.lines)) if note]
     return [file]
 
 
@@ -104,23 +104,25 @@ def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) 
     patches = diffs.parse(diff, path)
     files: dict[Path, _File] = {}
     is_file = path and len(patches) == 1 and kind(resolve(path, ctx.workspace, allowed)) != "folder"
-    named = path if is_file else ""
-    for one in patches:
-        place = resolve(named or one.new or one.old, ctx.workspace, allowed)
-        file = files.get(place.path)
+    only_path = path if is_file else ""
+    for file_patch in patches:
+        target = resolve(only_path or file_patch.new or file_patch.old, ctx.workspace, allowed)
+        file = files.get(target.path)
         if file is None:
-            is_new = not one.old and not kind(place)
-            file = files[place.path] = _new(place) if is_new else _load(place, ctx.buffers)
-        if not one.old and (file.old or file.text):
-            raise BadInput(f"{place.shown} exists already", hint="make the diff against what it holds")
+            is_new = not file_patch.old and not kind(target)
+            file = files[target.path] = _new(target) if is_new else _load(target, ctx.buffers)
+        if not file_patch.old and (file.old or file.text):
+            raise BadInput(f"{target.shown} exists already", hint="make the diff against what it holds")
         try:
-            file.text, notes = diffs.apply(file.text or "", one.hunks)
+            file.text, notes = diffs.apply(file.text or "", file_patch.hunks)
         except BadInput as error:
-            raise BadInput(f"{place.shown}: {error.message}; nothing was changed", hint=error.hint) from error
+            raise BadInput(
+                f"{target.shown}: {error.message}; nothing was changed", hint=error.hint
+            ) from error
         file.notes = file.notes + notes
-        if not one.new:
-            if file.text and one.hunks:
-                raise BadInput(f"{place.shown} holds more than the diff deletes; nothing was changed")
+        if not file_patch.new:
+            if file.text and file_patch.hunks:
+                raise BadInput(f"{target.shown} holds more than the diff deletes; nothing was changed")
             file.text = None
     return list(files.values())
 
@@ -133,7 +135,7 @@ def _load(place: ConfinedPath, buffers: Buffers | None) -> _File:
         text, encoding = decode(unsaved) or ("", Encoding())
         return _File(place, unsaved, text, encoding, None, text)
     with os.fdopen(open_file(place), "rb") as stream:
-        seen = atomic.fingerprint_of(os.fstat(stream.fileno()))
+        fingerprint = atomic.fingerprint_of(os.fstat(stream.fileno()))
         data = stream.read(FILE_BYTES + 1)
     if len(data) > FILE_BYTES:
         raise BadInput(f"{place.shown} is larger than {size(FILE_BYTES)}", hint="use the terminal (sed)")
@@ -142,7 +144,7 @@ def _load(place: ConfinedPath, buffers: Buffers | None) -> _File:
     if decoded is None:
         raise BadInput(f"{place.shown} is binary", hint="use the terminal")
     text, encoding = decoded
-    return _File(place, data, text, encoding, seen, text)
+    return _File(place, data, text, encoding, fingerprint, text)
 
 
 def _new(place: ConfinedPath) -> _File:
@@ -168,8 +170,8 @@ def _places(lines: tuple[int, ...]) -> str:
 def _report(file: _File) -> str:
     verb = "deleted" if file.text is None else "patched" if file.old is not None else "created"
     notes = f" ({'; '.join(file.notes)})" if file.notes else ""
-    shown = _short_diff(file.old_text, file.text or "") if verb == "patched" else ""
-    return f"{verb} {file.place.shown}{notes}" + (f"\n{shown}" if shown else "")
+    diff_text = _short_diff(file.old_text, file.text or "") if verb == "patched" else ""
+    return f"{verb} {file.place.shown}{notes}" + (f"\n{diff_text}" if diff_text else "")
 
 
 def _short_diff(old: str, new: str) -> str:

@@ -54,19 +54,19 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Confine
 
     The file need not exist. Raises BadInput if it can't be a path, ToolDenied if it leads outside.
     """
-    named = _named(text)
+    name = _named(text)
     base = Path(os.path.realpath(workspace))
     try:
-        exact = _exact(base, named)
-        found = Path(os.path.realpath(exact))
+        exact = _exact(base, name)
+        real_path = Path(os.path.realpath(exact))
     except (OSError, ValueError) as error:
         raise BadInput(f"{printable(text[:80])!r} can't be a path: {error}") from error
     for root in (base, *(Path(os.path.realpath(folder)) for folder in allowed)):
-        if found.is_relative_to(root):
-            _refuse_system(root, found)
-            inside = found.relative_to(base) if root == base else found
-            is_led = os.path.normpath(base / exact) != os.fspath(found)
-            return ConfinedPath(root, found, printable(os.fspath(inside)), is_led)
+        if real_path.is_relative_to(root):
+            _refuse_system(root, real_path)
+            inside = real_path.relative_to(base) if root == base else real_path
+            is_led = os.path.normpath(base / exact) != os.fspath(real_path)
+            return ConfinedPath(root, real_path, printable(os.fspath(inside)), is_led)
     raise ToolDenied(
         f"{printable(text)} is outside the workspace {base}",
         hint="name a file in the workspace, or use the terminal",
@@ -134,12 +134,12 @@ def missing(place: ConfinedPath) -> BadInput:
     folder = place.path.parent
     while folder != place.root and not folder.is_dir():
         folder = folder.parent
-    wanted = place.path.relative_to(folder).parts[0] if place.path != folder else place.name
+    missing_name = place.path.relative_to(folder).parts[0] if place.path != folder else place.name
     try:
         names = sorted(os.listdir(folder))[:5000]
     except OSError:
         names = []
-    close = difflib.get_close_matches(wanted.lower(), [name.lower() for name in names], n=3, cutoff=0.5)
+    close = difflib.get_close_matches(missing_name.lower(), [name.lower() for name in names], n=3, cutoff=0.5)
     near = [printable(name) for name in names if name.lower() in close]
     where = place.shown[: -len(printable(place.name))].rstrip("/") or "the workspace"
     if folder != place.path.parent:
@@ -175,14 +175,14 @@ def _refuse_system(root: Path, found: Path) -> None:
 
 def _exact(base: Path, named: str) -> str:
     """Return the name as the system has it: \\xNN from a listing is converted back to that byte."""
-    whole = os.path.join(base, named)
-    if "\\" not in named or os.path.lexists(whole):
-        return whole
+    full_name = os.path.join(base, named)
+    if "\\" not in named or os.path.lexists(full_name):
+        return full_name
     raw = _HEX.sub(lambda match: chr(0xDC00 + int(match[1], 16)), named)
     for char, escape in _ESCAPES.items():
         raw = raw.replace(escape, char)
-    shown = os.path.join(base, raw)
-    return shown if os.path.lexists(shown) else whole
+    unescaped_name = os.path.join(base, raw)
+    return unescaped_name if os.path.lexists(unescaped_name) else full_name
 
 
 def _escaped(char: str) -> str:

@@ -64,7 +64,7 @@ def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[TextCha
     if not isinstance(path, str) or not path:
         return ()
     try:
-        place = resolve(path, ctx.workspace, ())
+        target = resolve(path, ctx.workspace, ())
     except ToolError:
         full = str(Path(ctx.workspace, path))
         return (
@@ -72,16 +72,27 @@ def proposed(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[TextCha
                 path, full, None, content if isinstance(content, str) else None, note="outside the workspace"
             ),
         )
-    before = held_now(place)
+    before = held_now(target)
     if isinstance(content, str):
-        return (change_of(place, before, content),)
+        return (change_of(target, before, content),)
     old, new = arguments.get("old_string"), arguments.get("new_string")
-    found = change_of(place, before, None)
-    if isinstance(old, str) and isinstance(new, str) and old and found.old is not None and old in found.old:
+    deletion = change_of(target, before, None)
+    if (
+        isinstance(old, str)
+        and isinstance(new, str)
+        and old
+        and deletion.old is not None
+        and old in deletion.old
+    ):
         times = -1 if arguments.get("replace_all") is True else 1
-        return (change_of(place, before, found.old.replace(old, new, times)),)
+        return (change_of(target, before, deletion.old.replace(old, new, times)),)
     return (
         TextChange(
-            place.shown, str(place.path), found.old, found.old, found.before, "what it writes is not said"
+            target.shown,
+            str(target.path),
+            deletion.old,
+            deletion.old,
+            deletion.before,
+            "what it writes is not said",
         ),
     )

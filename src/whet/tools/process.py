@@ -142,7 +142,7 @@ class Process:
 
     @property
     def taken_back(self) -> tuple[list[Path], Path | None]:
-        """The protected paths restored after a confined command changed them, and the folder of its versions."""
+        """The protected paths that were restored after a confined command, and the folder of its versions."""
         return getattr(self._popen, "taken_back", []), getattr(self._popen, "aside", None)
 
     @property
@@ -407,12 +407,12 @@ class Processes:
         self._background.clear()
 
     def _spawn(self, command: ProcessSpec) -> Process:
-        arguments, told = [self._shell, "-c", command.text], None
+        arguments, end_folder = [self._shell, "-c", command.text], None
         is_here = command.jail is None or command.jail.is_here
         if command.workspace is not None and is_here and self._shell.endswith("bash"):
-            told = EndFolder()
+            end_folder = EndFolder()
             arguments = [self._shell, "-c", telling(command.text), self._shell]
-        more = -1 if told is None else told.write_fd
+        more = -1 if end_folder is None else end_folder.write_fd
         if command.pty:
             out_fd, child_fd = os.openpty()
             fcntl.ioctl(child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", _PTY_ROWS, _PTY_COLUMNS, 0, 0))
@@ -425,14 +425,14 @@ class Processes:
                 started, in_fd = _unconfined(command, arguments, child_fd, more)
         except BaseException:
             os.close(out_fd)
-            if told is not None:
-                told.close()
+            if end_folder is not None:
+                end_folder.close()
             raise
         finally:
             os.close(child_fd)
-            if told is not None:
-                told.started()
-        return Process(command, started, out_fd, os.dup(out_fd) if command.pty else in_fd, told)
+            if end_folder is not None:
+                end_folder.started()
+        return Process(command, started, out_fd, os.dup(out_fd) if command.pty else in_fd, end_folder)
 
 
 def _unconfined(
@@ -444,10 +444,10 @@ def _unconfined(
         # fork and exec could do that too, but unsafely in a program with threads.
         arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
     wants_pipe = not command.pty and command.stdin is not None
-    handed = () if more < 0 else (more,)
+    inherited = () if more < 0 else (more,)
     popen = subprocess.Popen(
-        [*arguments, *map(str, handed)],
-        pass_fds=handed,
+        [*arguments, *map(str, inherited)],
+        pass_fds=inherited,
         cwd=command.workdir,
         env=_encoded(tuple(command.environment.items())),
         stdin=subprocess.PIPE if wants_pipe else subprocess.DEVNULL,
@@ -475,12 +475,14 @@ def _jailed(
     """Start a command in its sandbox. Returns it and the other end of its input, or -1."""
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where commands are confined
 
-    wanted = JailedCommand(arguments, jail.environment(command.environment), command.workdir, command.pty)
+    jailed_command = JailedCommand(
+        arguments, jail.environment(command.environment), command.workdir, command.pty
+    )
     wants_pipe = not command.pty and command.stdin is not None
     read_fd, write_fd = os.pipe() if wants_pipe else (os.open(os.devnull, os.O_RDONLY), -1)
     try:
         handles = (child_fd if command.pty else read_fd, child_fd, child_fd)
-        return jail.spawn(wanted, handles, more), write_fd
+        return jail.spawn(jailed_command, handles, more), write_fd
     except BaseException:
         if write_fd >= 0:
             os.close(write_fd)

@@ -47,8 +47,8 @@ async def bring_back(database: StateDatabase, session_id: str, ref: str) -> Tool
     ref = ref.strip().lower()
     listing = _TRAIL.match(ref)
     if listing is None:
-        place = _parse_ref(ref)
-        return await database.read(lambda db: _page(db, session_id, place))
+        reference = _parse_ref(ref)
+        return await database.read(lambda db: _page(db, session_id, reference))
     kinds, before = _KINDS[listing[1]], int(listing[2] or 0)
     return await database.read(lambda db: _trail_page(db, session_id, listing[1], kinds, before))
 
@@ -57,20 +57,20 @@ async def find_words(database: StateDatabase, session_id: str, query: str, limit
     """Return the session's messages that match words. Raises BadInput."""
     if not words.terms(query):
         raise BadInput("give query (words to find) or ref (such as #12-40)")
-    wanted = min(max(limit, 1), 30)
-    hits = await find(database, query, wanted * 3, session_id=session_id, asking=session_id)
-    return await database.read(lambda db: _found(db, session_id, query, hits, wanted))
+    count = min(max(limit, 1), 30)
+    hits = await find(database, query, count * 3, session_id=session_id, asking=session_id)
+    return await database.read(lambda db: _found(db, session_id, query, hits, count))
 
 
 def _parse_ref(text: str) -> _Ref:
-    found = _REF.match(text)
-    if found is None:
+    match = _REF.match(text)
+    if match is None:
         raise BadInput(f"ref {text!r} is not a reference", hint="write it like #12, #12-40 or files")
-    first = int(found[1])
-    last = int(found[3] or first)
+    first = int(match[1])
+    last = int(match[3] or first)
     if last < first:
         raise BadInput(f"ref {text!r} ends before it begins", hint="write the smaller number first")
-    return _Ref(first, int(found[2] or 0), last)
+    return _Ref(first, int(match[2] or 0), last)
 
 
 def _page(connection: apsw.Connection, session_id: str, ref: _Ref) -> ToolOutput:
@@ -78,20 +78,20 @@ def _page(connection: apsw.Connection, session_id: str, ref: _Ref) -> ToolOutput
     rows = span(connection, session_id, ref.first, ref.last, _ROWS_MAX)
     if not rows:
         return ToolOutput(f"There are no messages #{ref.first}-{ref.last} in this conversation.")
-    shown: list[str] = []
+    lines: list[str] = []
     images: list[ImagePart] = []
-    left = PAGE_CHARS - _RESERVE
+    chars_left = PAGE_CHARS - _RESERVE
     go_on = ""
     for seq, message in rows:
         skip = ref.skip_chars if seq == ref.first else 0
         head, body = _parts(connection, session_id, seq, message)
         body = body[skip:]
-        if len(head) + len(body) > left and shown:
+        if len(head) + len(body) > chars_left and lines:
             go_on = f"#{seq}-{ref.last}"
             break
-        room = max(left - len(head), 200)
-        shown.append(f"{head}{body[:room]}")
-        left -= len(shown[-1]) + 1
+        room = max(chars_left - len(head), 200)
+        lines.append(f"{head}{body[:room]}")
+        chars_left -= len(lines[-1]) + 1
         if ref.first == ref.last and not isinstance(message.content, str):
             images += [part for part in message.content if isinstance(part, ImagePart)]
         if len(body) > room:
@@ -100,15 +100,15 @@ def _page(connection: apsw.Connection, session_id: str, ref: _Ref) -> ToolOutput
     else:
         go_on = f"#{rows[-1][0] + 1}-{ref.last}" if len(rows) == _ROWS_MAX and rows[-1][0] < ref.last else ""
     if go_on:
-        shown.append(f"[more: recall ref={go_on}]")
-    return ToolOutput("\n".join(shown), images=tuple(images))
+        lines.append(f"[more: recall ref={go_on}]")
+    return ToolOutput("\n".join(lines), images=tuple(images))
 
 
 def _parts(connection: apsw.Connection, session_id: str, seq: int, message: Message) -> tuple[str, str]:
     """Return a message's heading, with the call that a tool result answers, and its text."""
     if message.role == "tool":
-        asked = call_of(connection, session_id, seq)
-        call = f" {_short(asked[1].arguments)} (called in #{asked[0]})" if asked else ""
+        call_row = call_of(connection, session_id, seq)
+        call = f" {_short(call_row[1].arguments)} (called in #{call_row[0]})" if call_row else ""
         failed = ", failed" if message.is_error else ""
         return f"[#{seq} result of {message.tool_name}{call}{failed}]\n", message.text
     calls = "".join(f"\n  calls {call.name} {call.arguments}" for call in message.tool_calls)
@@ -119,23 +119,23 @@ def _found(
     connection: apsw.Connection, session_id: str, query: str, hits: list[Hit], limit: int
 ) -> ToolOutput:
     """Format the hits; the best ones get most of the page. Earlier uses of this tool are skipped."""
-    wanted = words.pieces(query)
-    shown: list[str] = []
-    left = PAGE_CHARS - _RESERVE
+    pieces = words.pieces(query)
+    texts: list[str] = []
+    chars_left = PAGE_CHARS - _RESERVE
     for hit in hits:
         rows = span(connection, session_id, hit.seq, hit.seq, 1)
-        if not rows or _is_own(rows[0][1]) or left < _HIT_CHARS:
+        if not rows or _is_own(rows[0][1]) or chars_left < _HIT_CHARS:
             continue
         head, body = _parts(connection, session_id, hit.seq, rows[0][1])
-        room = _FIRST_HIT_CHARS if len(shown) < 3 else _HIT_CHARS
-        text = f"{head}{_around(body, wanted, room)}"[: left - 1]
-        shown.append(text)
-        left -= len(text) + 1
-        if len(shown) >= limit:
+        room = _FIRST_HIT_CHARS if len(texts) < 3 else _HIT_CHARS
+        text = f"{head}{_around(body, pieces, room)}"[: chars_left - 1]
+        texts.append(text)
+        chars_left -= len(text) + 1
+        if len(texts) >= limit:
             break
-    if not shown:
+    if not texts:
         return ToolOutput(f"Nothing found for {query!r} in this conversation. Try fewer or other words.")
-    return ToolOutput("\n".join((*shown, "[to read one whole: recall ref=#number]")))
+    return ToolOutput("\n".join((*texts, "[to read one whole: recall ref=#number]")))
 
 
 def _is_own(message: Message) -> bool:
@@ -157,23 +157,23 @@ def _around(text: str, wanted: list[str], room: int) -> str:
 def _trail_page(
     connection: apsw.Connection, session_id: str, name: str, kinds: tuple[Kind, ...], before: int
 ) -> ToolOutput:
-    steps, rest = trail(connection, session_id, kinds, before, PAGE_CHARS // 40)
-    shown: list[str] = []
-    left = PAGE_CHARS - _RESERVE
+    steps, next_seq = trail(connection, session_id, kinds, before, PAGE_CHARS // 40)
+    lines: list[str] = []
+    chars_left = PAGE_CHARS - _RESERVE
     for step in steps:
         code = "" if step.exit_code is None else f" → exit {step.exit_code}"
         text = f"- {step.item.kind} {_short(step.item.value)}{code} [#{step.seq}]"
-        if len(text) >= left:
+        if len(text) >= chars_left:
             # The message is shown again on the next page, unless it alone fills this one.
-            rest = step.seq + (step.seq != steps[0].seq)
+            next_seq = step.seq + (step.seq != steps[0].seq)
             break
-        shown.append(text)
-        left -= len(text) + 1
-    if not shown:
+        lines.append(text)
+        chars_left -= len(text) + 1
+    if not lines:
         return ToolOutput(f"No {name} in this conversation{' before that' if before else ''}.")
-    if rest > 1:
-        shown.append(f"[more: recall ref={name} before #{rest}]")
-    return ToolOutput("\n".join(shown))
+    if next_seq > 1:
+        lines.append(f"[more: recall ref={name} before #{next_seq}]")
+    return ToolOutput("\n".join(lines))
 
 
 def _short(text: str) -> str:

@@ -38,20 +38,20 @@ class Registry:
 
         A known toolset without tools adds nothing; an unknown one raises ConfigError.
         """
-        wanted, without = list(toolsets), set(disabled)
-        known = dict.fromkeys([*TOOLSETS, *(tool.toolset for tool in self.by_name.values())])
-        for name in wanted:
-            _check("toolset", name, known, "tools.toolsets")
+        chosen, without = list(toolsets), set(disabled)
+        toolset_names = dict.fromkeys([*TOOLSETS, *(tool.toolset for tool in self.by_name.values())])
+        for name in chosen:
+            _check("toolset", name, toolset_names, "tools.toolsets")
         for name in sorted(without):
             _check("tool", name, self.by_name, "tools.disabled")
         return Registry(
-            tool for tool in self.by_name.values() if tool.toolset in wanted and tool.name not in without
+            tool for tool in self.by_name.values() if tool.toolset in chosen and tool.name not in without
         )
 
     def get(self, name: str) -> Tool:
         """Return the tool of that name. Raises BadInput of kind unknown_tool with the nearest name."""
-        found = self.by_name.get(name)
-        if found is None:
+        match = self.by_name.get(name)
+        if match is None:
             close = nearest(name, self.by_name)
             error = BadInput(
                 f"there is no tool named {name!r}" + (f", did you mean {close}?" if close else ""),
@@ -59,7 +59,7 @@ class Registry:
             )
             error.kind = "unknown_tool"
             raise error
-        return found
+        return match
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return the specs that the model gets, in order."""

@@ -96,38 +96,38 @@ async def search(place: ConfinedPath, query: Query, ripgrep: str | None) -> str:
         raise missing(place)
     program = find_outside(ripgrep, place.root) if ripgrep else None
     if query.names:
-        found = await _names(place, query.pattern, program)
+        result = await _names(place, query.pattern, program)
     else:
-        found = await _content(place, query.pattern, query.glob, program)
-    return _report(await _filtered(found, query.glob), place, query.offset, query.limit)
+        result = await _content(place, query.pattern, query.glob, program)
+    return _report(await _filtered(result, query.glob), place, query.offset, query.limit)
 
 
 async def _names(place: ConfinedPath, pattern: str, program: str | None) -> _Found:
     with_ripgrep = (program or "", *_RIPGREP, "--files", "--", _target(place))
     arguments = with_ripgrep if program else _own("files", place, "")
-    wanted = _glob(pattern if _WILD.search(pattern) else f"*{pattern}*")
-    found, errors = await _run(_Command(arguments, False, _folder(place)), place)
-    if errors and not found.count:
+    name_pattern = _glob(pattern if _WILD.search(pattern) else f"*{pattern}*")
+    result, errors = await _run(_Command(arguments, False, _folder(place)), place)
+    if errors and not result.count:
         raise ToolError(f"the search failed: {errors}")
-    rows = await _matching(found.rows, wanted)
-    return _Found(rows, len(rows), found.note)
+    rows = await _matching(result.rows, name_pattern)
+    return _Found(rows, len(rows), result.note)
 
 
 async def _content(place: ConfinedPath, pattern: str, glob: str, program: str | None) -> _Found:
     """Search with ripgrep, then with Python's expressions, then for the plain text, until one succeeds."""
     if program:
         arguments = (program, *_RIPGREP, *_LINES, *_only(glob), "-e", pattern, "--", _target(place))
-        found, errors = await _run(_Command(arguments, True, _folder(place)), place)
-        if found.count or not errors:
-            return found
+        result, errors = await _run(_Command(arguments, True, _folder(place)), place)
+        if result.count or not errors:
+            return result
     mode = "regex" if _compiles(pattern) else "plain"
-    found, errors = await _run(_Command(_own(mode, place, pattern), True, _folder(place)), place)
-    if errors and not found.count:
+    result, errors = await _run(_Command(_own(mode, place, pattern), True, _folder(place)), place)
+    if errors and not result.count:
         raise ToolError(f"the search failed: {errors}")
     if mode == "plain":
         note = "not a valid regex, so searched as plain text"
-        found.note = f"{note}; {found.note}" if found.note else note
-    return found
+        result.note = f"{note}; {result.note}" if result.note else note
+    return result
 
 
 def _own(mode: str, place: ConfinedPath, pattern: str) -> tuple[str, ...]:
@@ -177,20 +177,20 @@ async def _run(command: _Command, place: ConfinedPath) -> tuple[_Found, str]:
         )
     except OSError as error:
         raise failure("search", place, error) from error
-    found = _Found({})
+    result = _Found({})
     errors = b""
     try:
         async with asyncio.timeout(_PARTIAL_S), asyncio.TaskGroup() as group:
             complaint = group.create_task(_read_errors(process))
-            await _collect(process, found, command.has_lines)
+            await _collect(process, result, command.has_lines)
             _end(process)
         errors = complaint.result()
     except TimeoutError:
-        found.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
+        result.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
     finally:
         _end(process)
         await process.communicate()  # not `wait`, which never ends if asyncio had stopped reading a full pipe
-    return found, clean(errors.decode("utf-8", "replace")).strip()[:500]
+    return result, clean(errors.decode("utf-8", "replace")).strip()[:500]
 
 
 def _end(process: Process) -> None:
@@ -202,10 +202,10 @@ def _end(process: Process) -> None:
 
 async def _read_errors(process: Process) -> bytes:
     assert process.stderr is not None
-    kept = b""
+    error_bytes = b""
     while chunk := await process.stderr.read(_CHUNK_BYTES):
-        kept = (kept + chunk)[:4_000]
-    return kept
+        error_bytes = (error_bytes + chunk)[:4_000]
+    return error_bytes
 
 
 async def _collect(process: Process, found: _Found, has_lines: bool) -> None:
@@ -277,8 +277,8 @@ def _report(found: _Found, place: ConfinedPath, offset: int, limit: int) -> str:
             rows += [f"{number}|{line}" for number, line in page]
         position += len(lines) or 1
     has_lines = any(found.rows.values())
-    what = f"{plural(found.count, 'match', 'matches')} in " if has_lines else ""
-    note = what + plural(len(names), "file")
+    match_count = f"{plural(found.count, 'match', 'matches')} in " if has_lines else ""
+    note = match_count + plural(len(names), "file")
     last = min(offset + limit, found.count)
     if offset >= found.count:
         note += f"; offset {offset} is past the last"

@@ -32,22 +32,22 @@ class SeenFiles:
 
     def note(self, ctx: ToolContext, place: ConfinedPath, state: _State | None = None) -> None:
         """Record that a session knows a file as it is now, or as it was in `state`."""
-        found = state_of(ctx, place) if state is None else state
+        current = state_of(ctx, place) if state is None else state
         with self._lock:
-            self._states[ctx.session_id, place.path] = (place, found)
+            self._states[ctx.session_id, place.path] = (place, current)
             self._states.move_to_end((ctx.session_id, place.path))
             while len(self._states) > _MOST_FILES:
                 self._states.popitem(last=False)
 
     def note_all(self, ctx: ToolContext, places: Sequence[ConfinedPath]) -> None:
         """Record that a session knows these files as they are now."""
-        for place in places:
-            self.note(ctx, place)
+        for target in places:
+            self.note(ctx, target)
 
     def check(self, ctx: ToolContext, place: ConfinedPath) -> None:
         """Raise ToolDenied if a file is not as the session knows it."""
-        known = self._states.get((ctx.session_id, place.path))
-        if known is not None and known[1] != state_of(ctx, place):
+        version = self._states.get((ctx.session_id, place.path))
+        if version is not None and version[1] != state_of(ctx, place):
             raise ToolDenied(
                 f"{place.shown} was changed by somebody else after you read it, so nothing was written",
                 hint="read it again, and keep what was changed",
@@ -56,8 +56,10 @@ class SeenFiles:
     def untouched(self, ctx: ToolContext) -> list[ConfinedPath]:
         """Return the files that are as the session knows them, before a command of its own runs."""
         with self._lock:
-            known = [found for (session_id, _), found in self._states.items() if session_id == ctx.session_id]
-        return [place for place, state in known if _as_is(ctx, place) == state]
+            versions = [
+                version for (session_id, _), version in self._states.items() if session_id == ctx.session_id
+            ]
+        return [target for target, state in versions if _as_is(ctx, target) == state]
 
 
 def state_of(ctx: ToolContext, place: ConfinedPath) -> _State:

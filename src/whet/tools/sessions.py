@@ -23,10 +23,10 @@ async def search_sessions(
     session `asking` may see."""
     if not query.strip():
         return ToolOutput("Give a query.", error_kind="bad_input")
-    own = await database.read(lambda db: sessions.profile_of(db, asking))
-    wanted = min(max(limit, 1), 30)
-    scope = SearchScope(session_id=session_id or None, profile=own, asking=asking)
-    hits = await find(database, query, wanted, **scope)
+    own_profile = await database.read(lambda db: sessions.profile_of(db, asking))
+    count = min(max(limit, 1), 30)
+    scope = SearchScope(session_id=session_id or None, profile=own_profile, asking=asking)
+    hits = await find(database, query, count, **scope)
     if not hits:
         return ToolOutput(f"Nothing found for {query!r}. Try fewer or other words.")
     return ToolOutput("\n".join(_hit_line(hit) for hit in hits))
@@ -39,9 +39,9 @@ async def read_around(database: StateDatabase, asking: str, session_id: str, seq
 
 
 def _around(connection: apsw.Connection, asking: str, session_id: str, seq: int) -> list[tuple[int, Message]]:
-    own = sessions.profile_of(connection, asking)
+    profile = sessions.profile_of(connection, asking)
     try:
-        if sessions.profile_of(connection, session_id) == own:
+        if sessions.profile_of(connection, session_id) == profile:
             return around(connection, session_id, seq, 4, 6)
     except NotFound:
         pass

@@ -81,20 +81,25 @@ def _environment(
 ) -> Mapping[str, str]:
     """Return the environment for `items`; the same object while they are unchanged."""
     source = {os.fsdecode(name): os.fsdecode(value) for name, value in items}
-    kept = {k: v for k, v in source.items() if k in pass_variables or not _looks_secret(k)}
-    made = {**kept, **_QUIET, **_git_settings(kept), **({"TERM": "xterm-256color"} if pty else _DUMB)}
-    return MappingProxyType(made)
+    allowed = {k: v for k, v in source.items() if k in pass_variables or not _looks_secret(k)}
+    variables = {
+        **allowed,
+        **_QUIET,
+        **_git_settings(allowed),
+        **({"TERM": "xterm-256color"} if pty else _DUMB),
+    }
+    return MappingProxyType(variables)
 
 
 def _git_settings(kept: Mapping[str, str]) -> dict[str, str]:
     """Return variables that stop git from running programs that a repository names, added to the existing
     ones."""
-    given = kept.get("GIT_CONFIG_COUNT", "")
-    first = int(given) if given.isascii() and given.isdigit() else 0
-    made = {"GIT_CONFIG_COUNT": str(first + len(_GIT_SETTINGS))}
+    existing_count = kept.get("GIT_CONFIG_COUNT", "")
+    first = int(existing_count) if existing_count.isascii() and existing_count.isdigit() else 0
+    variables = {"GIT_CONFIG_COUNT": str(first + len(_GIT_SETTINGS))}
     for at, (key, value) in enumerate(_GIT_SETTINGS, first):
-        made |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
-    return made
+        variables |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
+    return variables
 
 
 def _looks_secret(name: str) -> bool:
@@ -170,29 +175,29 @@ class Shell:
         self._processes.check_room()
         process = self._processes.start(job)
         name = self._processes.publish(process)
-        said = f"[running in the background as {name}, pid {process.pid}; see it with process]"
-        return ToolOutput(said, received=job.may_receive, runs_on=name)
+        notice = f"[running in the background as {name}, pid {process.pid}; see it with process]"
+        return ToolOutput(notice, received=job.may_receive, runs_on=name)
 
     def listed(self, more: Sequence[str] = ()) -> ToolOutput:
         """Return the background processes, one line each, and the lines of `more`."""
-        found = [*map(_line, self._processes.listed()), *more]
-        return ToolOutput("\n".join(found) or "no background processes")
+        lines = [*map(_line, self._processes.listed()), *more]
+        return ToolOutput("\n".join(lines) or "no background processes")
 
     async def look(self, name: str, wait_s: float | None, show: Callable[[str], None]) -> ToolOutput:
         """Return a process's output since the last call, after its exit or after `wait_s` if given."""
-        found = _find(self._processes, name)
+        process = _find(self._processes, name)
         if wait_s is not None:
-            await _watch(found, _time_limit(wait_s, 30.0), show)
-            if found.exited.is_set():  # its last output may still be in the pipe
-                await found.wait_output_end(_PIPE_GRACE_S)
-        return _report(found, self._limits, is_kill=False)
+            await _watch(process, _time_limit(wait_s, 30.0), show)
+            if process.exited.is_set():  # its last output may still be in the pipe
+                await process.wait_output_end(_PIPE_GRACE_S)
+        return _report(process, self._limits, is_kill=False)
 
     async def kill(self, name: str) -> ToolOutput:
         """End a process and its children and return their remaining output."""
-        found = _find(self._processes, name)
-        await found.stop()
-        await found.wait_output_end(_PIPE_GRACE_S)
-        return _report(found, self._limits, is_kill=True)
+        process = _find(self._processes, name)
+        await process.stop()
+        await process.wait_output_end(_PIPE_GRACE_S)
+        return _report(process, self._limits, is_kill=True)
 
     def send(self, name: str, text: str, *, newline: bool, eof: bool) -> ToolOutput:
         """Send text to a process's input."""
@@ -204,7 +209,7 @@ def _result(
 ) -> ToolOutput:
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     notes: list[str] = []
-    left = ""
+    leftover_id = ""
     if passed_s is not None:
         notes.append(
             f"[stopped after {passed_s:g} s, its time limit; raise timeout_s or use background=true]"
@@ -223,15 +228,15 @@ def _result(
             f" changed that meanwhile, theirs is in {aside}]"
         )
     if passed_s is None and (process.has_children() or not process.output_ended.is_set()):
-        left = processes.publish(process)
-        notes.append(f"[it left children that still run in the background as {left}]")
+        leftover_id = processes.publish(process)
+        notes.append(f"[it left children that still run in the background as {leftover_id}]")
     else:
         processes.forget(process)
     kind = "timeout" if passed_s is not None else "exit" if process.exit_code else ""
     ran = process.command
-    received = ran.may_receive if left else ran.received
+    received = ran.may_receive if leftover_id else ran.received
     return ToolOutput(
-        _joined(body, notes), kind, process.exit_code, folder=folder, received=received, runs_on=left
+        _joined(body, notes), kind, process.exit_code, folder=folder, received=received, runs_on=leftover_id
     )
 
 
@@ -318,11 +323,11 @@ class LiveFeed:
 
     def _split(self, data: bytes) -> tuple[bytes, bytes]:
         # A character that the pipe cut in two waits for its other half.
-        for back in range(1, min(4, len(data)) + 1):
-            byte = data[-back]
+        for distance in range(1, min(4, len(data)) + 1):
+            byte = data[-distance]
             if byte >= 0xC0:
-                whole = back >= (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4)
-                return (data, b"") if whole else (data[:-back], data[-back:])
+                is_whole = distance >= (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4)
+                return (data, b"") if is_whole else (data[:-distance], data[-distance:])
             if byte < 0x80:
                 break
         return data, b""
@@ -367,11 +372,11 @@ def _inside(workspace: Path, workdir: str) -> Path:
 
 
 def _find(processes: Processes, process_id: str) -> Process:
-    found = processes.get(process_id)
-    if found is None:
-        known = ", ".join(p.id for p in processes.listed()) or "there are none"
-        raise BadInput(f"no background process {process_id!r}; known: {known}")
-    return found
+    process = processes.get(process_id)
+    if process is None:
+        known_ids = ", ".join(p.id for p in processes.listed()) or "there are none"
+        raise BadInput(f"no background process {process_id!r}; known: {known_ids}")
+    return process
 
 
 def _time_limit(wanted_s: float, default_s: float) -> float:

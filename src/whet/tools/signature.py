@@ -127,10 +127,10 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
 def checked(tool: Tool, also: Callable[[dict[str, Any]], None]) -> Tool:
     """Return a tool whose arguments are also checked by `also` before a person is asked. `also` raises
     ToolError."""
-    read = tool.check
+    check_first = tool.check
 
     def check(given: dict[str, Any]) -> dict[str, Any]:
-        values = read(given) if read is not None else given
+        values = check_first(given) if check_first is not None else given
         also(values)
         return values
 
@@ -154,8 +154,8 @@ def read_arguments(name: str, parameters: tuple[Parameter, ...], given: dict[str
 
     null for an optional argument counts as omitted.
     """
-    known = {parameter.name: parameter for parameter in parameters}
-    faults = [_unknown(key, known) for key in given if key not in known]
+    parameters_by_name = {parameter.name: parameter for parameter in parameters}
+    faults = [_unknown(key, parameters_by_name) for key in given if key not in parameters_by_name]
     values: dict[str, Any] = {}
     for parameter in parameters:
         value = given.get(parameter.name, _REQUIRED)
@@ -170,7 +170,7 @@ def read_arguments(name: str, parameters: tuple[Parameter, ...], given: dict[str
                 f"argument '{parameter.name}' must be {_expected(parameter.schema)}: {_plain(error, value)}"
             )
     if faults:
-        takes = ", ".join(known) or "none"
+        takes = ", ".join(parameters_by_name) or "none"
         raise BadInput(f"{name}: {'; '.join(faults)}. Its arguments: {takes}", hint="call it again, mended")
     return values
 
@@ -243,7 +243,7 @@ def _on_thread(function: Callable[..., Any], pool: ToolPool) -> Callable[..., Aw
 def _parameters(function: Callable[..., Any], tool_name: str) -> tuple[Parameter, ...]:
     signature = inspect.signature(function)
     hints = _hints(function)
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     for name in list(signature.parameters)[_takes_context(function) :]:
         if hints.get(name) is threading.Event:
             continue
@@ -252,8 +252,8 @@ def _parameters(function: Callable[..., Any], tool_name: str) -> tuple[Parameter
         if signature.parameters[name].kind not in _BY_NAME:
             raise TypeError(f"tool {tool_name}: parameter {name} can't be given by its name")
         default = signature.parameters[name].default
-        found.append(Parameter(name, hints[name], _schema(hints[name], default), default))
-    return tuple(found)
+        parameters.append(Parameter(name, hints[name], _schema(hints[name], default), default))
+    return tuple(parameters)
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:
@@ -347,13 +347,13 @@ def _fields(struct: type[msgspec.Struct]) -> Iterable[Parameter]:
 
 
 def _convert(value: Any, annotation: Any, schema: dict[str, Any]) -> Any:
-    wanted = schema.get("type")
-    if wanted in ("array", "object") and isinstance(value, str):
+    schema_type = schema.get("type")
+    if schema_type in ("array", "object") and isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
         except NOT_JSON:
             raise msgspec.ValidationError("the text is not JSON") from None
-    elif wanted == "string" and isinstance(value, int | float) and not isinstance(value, bool):
+    elif schema_type == "string" and isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
     return from_values(value, annotation, strict=False)
 
@@ -372,7 +372,7 @@ def _expected(schema: dict[str, Any]) -> str:
 
 
 def _plain(error: msgspec.ValidationError | UnicodeEncodeError, value: Any) -> str:
-    shown = repr(value)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    value_text = repr(value)
+    value_text = value_text if len(value_text) <= 60 else value_text[:57] + "..."
     detail = str(error).replace("`", "'")
-    return f"got {shown} ({detail[0].lower()}{detail[1:]})"
+    return f"got {value_text} ({detail[0].lower()}{detail[1:]})"

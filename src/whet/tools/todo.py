@@ -80,19 +80,19 @@ def written(items: list[TodoItem]) -> str:
 
 
 def _merged(old: list[TodoItem], given: Iterable[TodoItem]) -> list[TodoItem]:
-    found = {item.id: item for item in old}
+    by_id = {item.id: item for item in old}
     for item in given:
-        key = flat(item.id) or _free_id(found)
-        before = found.get(key, TodoItem())
+        key = flat(item.id) or _free_id(by_id)
+        before = by_id.get(key, TodoItem())
         content = flat(item.content) or before.content
         if not content:
             raise BadInput(f"todo: item {key} has no content")
         if len(content) > MAX_ITEM_CHARS or len(key) > _MAX_ID_CHARS:
             raise BadInput(f"todo: item {key[:_MAX_ID_CHARS]} is longer than {MAX_ITEM_CHARS} characters")
-        found[key] = TodoItem(key, content, item.status or before.status or "pending")
-    if len(found) > MAX_ITEMS:
-        raise BadInput(f"todo: {len(found)} items; at most {MAX_ITEMS}. Drop finished ones or join some")
-    return list(found.values())
+        by_id[key] = TodoItem(key, content, item.status or before.status or "pending")
+    if len(by_id) > MAX_ITEMS:
+        raise BadInput(f"todo: {len(by_id)} items; at most {MAX_ITEMS}. Drop finished ones or join some")
+    return list(by_id.values())
 
 
 def _free_id(taken: Iterable[str]) -> str:

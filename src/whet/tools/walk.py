@@ -58,8 +58,8 @@ def matches(path: str, pattern: re.Pattern[str]) -> list[tuple[int, bytes]]:
         return []
     text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     lines = text.removesuffix("\n").split("\n") if text else []
-    found = ((number, line) for number, line in enumerate(lines, 1) if pattern.search(line))
-    return [(number, line.encode("utf-8", "surrogateescape")) for number, line in found]
+    numbered_lines = ((number, line) for number, line in enumerate(lines, 1) if pattern.search(line))
+    return [(number, line.encode("utf-8", "surrogateescape")) for number, line in numbered_lines]
 
 
 def main(arguments: list[str]) -> None:
@@ -79,20 +79,20 @@ def main(arguments: list[str]) -> None:
 def _below(folder: str, layers: list[Layer]) -> Generator[str]:
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            sorted_entries = sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return
-    names = {entry.name for entry in found}
+    names = {entry.name for entry in sorted_entries}
     if ".git" in names:
         layers = []
     if ".gitignore" in names:
         layers = [*layers, Layer(os.path.abspath(folder), _rules(os.path.join(folder, ".gitignore")))]
-    for entry in found:
+    for entry in sorted_entries:
         is_folder = entry.is_dir(follow_symlinks=False)
         if not (is_folder or entry.is_file(follow_symlinks=False)):
             continue
-        kept = _verdict(layers, os.path.abspath(entry.path), is_folder)
-        if kept is False or (kept is None and entry.name.startswith(".")):
+        verdict = _verdict(layers, os.path.abspath(entry.path), is_folder)
+        if verdict is False or (verdict is None and entry.name.startswith(".")):
             continue
         if is_folder:
             yield from _below(entry.path, layers)

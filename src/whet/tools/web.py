@@ -90,8 +90,8 @@ def _read(fetched: FetchedPage) -> Document:
         page = read_html(source[:MAX_HTML_CHARS], fetched.url)
     elif kind.startswith("text/") or any(word in kind.partition("/")[2] for word in _TEXT_TYPES):
         page = PageText("", strip_invisible(decode(body, fetched.content_type)))
-    elif (found := _document(body, is_cut=is_cut)) is not None:
-        page = found
+    elif (document_text := _document(body, is_cut=is_cut)) is not None:
+        page = document_text
     else:
         size = f"more than {len(body):,}" if is_cut else f"{len(body):,}"
         page = PageText(

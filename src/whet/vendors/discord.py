@@ -124,8 +124,8 @@ class DiscordApi:
     def _checked(self, answer: VendorAnswer) -> bytes:
         if 200 <= answer.status < 300:
             return answer.body
-        said = answer.read(_Problem) or _Problem()
-        raise refused("Discord", answer, said.message, said.retry_after)
+        problem = answer.read(_Problem) or _Problem()
+        raise refused("Discord", answer, problem.message, problem.retry_after)
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -170,10 +170,10 @@ class DiscordGateway:
     async def _url(self) -> str:
         if self._resume_url:
             return self._resume_url.rstrip("/") + "/"
-        said = read(await self._api.call("GET", "/gateway/bot"), _Place)
-        if said is None or not said.url:
+        gateway = read(await self._api.call("GET", "/gateway/bot"), _Place)
+        if gateway is None or not gateway.url:
             raise SendFailed("Discord gave no address for its gateway")
-        return said.url.rstrip("/") + "/"
+        return gateway.url.rstrip("/") + "/"
 
     async def _talk(self, socket: Socket) -> None:
         first = read(await socket.receive(30), _Event) or _Event()
@@ -182,10 +182,10 @@ class DiscordGateway:
         await socket.send(self._opening())
         heart = asyncio.create_task(self._beat(socket, interval_s))
         try:
-            going = True
-            while going:
+            is_open = True
+            while is_open:
                 text = await socket.receive(interval_s * 2)
-                going = await self._handle(socket, read(text, _Event) or _Event())
+                is_open = await self._handle(socket, read(text, _Event) or _Event())
         except TimeoutError:
             pass  # neither events nor acknowledgements: the connection is dead
         finally:

@@ -98,18 +98,18 @@ class SlackApi:
 
     async def pages(self, method: str, query: Mapping[str, str | int]) -> list[msgspec.Raw]:
         """Return all `messages` that a method lists, from all pages, in Slack's order. Raises SendFailed."""
-        found: list[msgspec.Raw] = []
+        messages: list[msgspec.Raw] = []
         cursor = ""
         for _ in range(_MOST_PAGES):
-            asked = {**query, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
-            answer = await self.bot.call("GET", f"/{method}?{urlencode(asked)}")
+            parameters = {**query, "limit": _PAGE, **({"cursor": cursor} if cursor else {})}
+            answer = await self.bot.call("GET", f"/{method}?{urlencode(parameters)}")
             check_answer(answer)
             page = answer.read(_Page) or _Page()
-            found += page.messages
+            messages += page.messages
             cursor = page.response_metadata.next_cursor
             if not cursor:
                 break
-        return found
+        return messages
 
     async def hear(self, take: Take, ready: Callable[[], Awaitable[None]] | None = None) -> None:
         """Pass on envelopes until cancelled; Slack repeats each until it is acknowledged.
@@ -125,8 +125,8 @@ class SlackApi:
             try:
                 if ready is not None:
                     await ready()
-                opened = await call_method(self._app, "apps.connections.open", {})
-                await converse(self._app.client, opened.url, talk)
+                connection = await call_method(self._app, "apps.connections.open", {})
+                await converse(self._app.client, connection.url, talk)
                 continue  # Slack asked for a new connection, as it does every few hours
             except SocketClosed as error:
                 _LOG.warning("channel %s hears nothing: %s", self._name, error)

@@ -107,22 +107,22 @@ class OutcomeJudge:
         if not self._turn or self._turn[-1].call.turn == said.turn:
             return
         if re.match(_OBJECTION, said.text[:300], re.I):
-            for one in self._turn:
-                if one.outcome == "ok":
-                    one.outcome, one.reason = "objected", "the person objected"
+            for judged in self._turn:
+                if judged.outcome == "ok":
+                    judged.outcome, judged.reason = "objected", "the person objected"
         self._end_turn()
 
     def _compare(self, new: Judged) -> None:
         if new.outcome != "ok":
             return
         name, step, tags = new.call.name, new.call.step, tags_of(new.call.name)
-        seen = 0
+        compared = 0
         between = ""
         for old in reversed(self._turn) if "aside" not in tags else ():
             if old.call.step == step:
                 continue
-            seen += 1
-            if seen > _WINDOW:
+            compared += 1
+            if compared > _WINDOW:
                 break
             if old.call.name == name:
                 self._relate(old, new, between)
@@ -136,8 +136,8 @@ class OutcomeJudge:
         if old.call.arguments == new.call.arguments:
             return
         if old.outcome == "failed":
-            told = _is_told(new.arguments, between)
-            if new.repairs is None and (told or is_mended(old.arguments, new.arguments)):
+            is_named = _is_told(new.arguments, between)
+            if new.repairs is None and (is_named or is_mended(old.arguments, new.arguments)):
                 new.repairs, new.repairs_why = old.call, why_it_failed(old.call)
                 new.reason = f"mends a call that failed ({old.reason})"
         elif old.outcome == "ok" and is_correction(name=new.call.name, old=old, new=new):
@@ -160,16 +160,16 @@ class OutcomeJudge:
         if "whole" not in tags_of(new.call.name) or not path:
             return
         writes = [
-            one
-            for one in (*self._before[-_LOOKS_BACK:], *near, new)
-            if one.arguments.get("path") == path and "content" in one.arguments
+            write
+            for write in (*self._before[-_LOOKS_BACK:], *near, new)
+            if write.arguments.get("path") == path and "content" in write.arguments
         ]
-        if is_content_back([str(one.arguments["content"]) for one in writes]):
+        if is_content_back([str(write.arguments["content"]) for write in writes]):
             writes[-2].outcome, writes[-2].reason = "undone", "what stood there before came back"
 
     def _replace(self, new: Judged) -> None:
         """Find an objection: the first edit after a message replaces text that the previous turn wrote."""
-        changed = any("edits" in tags_of(one.call.name) for one in self._turn[-_LOOKS_BACK:])
+        changed = any("edits" in tags_of(judged.call.name) for judged in self._turn[-_LOOKS_BACK:])
         for old in () if changed or "edits" not in tags_of(new.call.name) else self._before[-_LOOKS_BACK:]:
             if old.outcome == "ok" and is_replaced(old.arguments, new.arguments):
                 old.outcome, old.reason = "objected", "the person had it replaced"
@@ -233,8 +233,8 @@ def is_correction(*, name: str, old: Judged, new: Judged) -> bool:
 
 def is_unknown(call: StoredCall) -> bool:
     """Return whether a result is the one-line error for an unknown tool. For stores that kept no flags."""
-    said = (call.result or "")[:400].strip()
-    return "\n" not in said and call.name in said and re.search(_NO_TOOL, said, re.I) is not None
+    text = (call.result or "")[:400].strip()
+    return "\n" not in text and call.name in text and re.search(_NO_TOOL, text, re.I) is not None
 
 
 def why_it_failed(call: StoredCall) -> str:

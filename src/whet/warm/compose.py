@@ -80,12 +80,12 @@ def compose(connection: apsw.Connection, mined: Mined, options: BuildOptions, no
     maker = _Maker(connection, options)
     total = sum(rate for _, rate in worst) or 1.0
     examples: list[Example] = []
-    left = options.budget_tokens
+    remaining = options.budget_tokens
     for name, rate in worst:
-        share = min(left, max(int(options.budget_tokens * rate / total), FRAME_TOKENS * 3))
+        share = min(remaining, max(int(options.budget_tokens * rate / total), FRAME_TOKENS * 3))
         for example, tokens in maker.of_tool(mined, name, share, options.most_examples - len(examples)):
             examples.append(example)
-            left -= tokens
+            remaining -= tokens
     if not examples:
         names = ", ".join(name for name, _ in worst)
         raise NotFound(
@@ -107,22 +107,25 @@ def placebo(
     maker = _Maker(connection, options)
     pool = sorted(mined.sample, key=lambda one: one.order)
     rng.shuffle(pool)
-    taken = {shape_of(example.tool_name, example.arguments) for example in like.examples}
-    own = {(example.session_id, example.message_seq) for example in like.examples}
+    used_shapes = {shape_of(example.tool_name, example.arguments) for example in like.examples}
+    own_calls = {(example.session_id, example.message_seq) for example in like.examples}
     drawn: list[Example] = []
     for one in pool:
-        if (one.session.id, one.seq) in own or shape_of(one.name, one.arguments) in taken:
+        if (one.session.id, one.seq) in own_calls or shape_of(one.name, one.arguments) in used_shapes:
             continue
-        made = maker.make(one, "drawn by chance")
-        if made is not None and shape_of(made.tool_name, made.arguments) not in taken:
-            drawn.append(msgspec.structs.replace(made, why=""))
+        new_example = maker.make(one, "drawn by chance")
+        if (
+            new_example is not None
+            and shape_of(new_example.tool_name, new_example.arguments) not in used_shapes
+        ):
+            drawn.append(msgspec.structs.replace(new_example, why=""))
     examples: list[Example] = []
     for example in like.examples:
         fitted = _of_size(drawn, example_tokens(example))
         if fitted is not None:
             examples.append(fitted)
-    named = _template(options, examples, now)
-    return msgspec.structs.replace(named, max_examples=like.max_examples, budget_tokens=like.budget_tokens)
+    template = _template(options, examples, now)
+    return msgspec.structs.replace(template, max_examples=like.max_examples, budget_tokens=like.budget_tokens)
 
 
 def _of_size(drawn: list[Example], tokens: int) -> Example | None:
@@ -131,10 +134,10 @@ def _of_size(drawn: list[Example], tokens: int) -> Example | None:
     if not drawn:
         return None
     off = [example_tokens(example) - tokens for example in drawn]
-    near = [place for place, gap in enumerate(off) if abs(gap) <= tokens * _SIZE_SLACK]
-    short = [place for place, gap in enumerate(off) if gap < 0]
-    place = (near or short or [min(range(len(off)), key=off.__getitem__)])[0]
-    example = drawn.pop(place)
+    near = [index for index, gap in enumerate(off) if abs(gap) <= tokens * _SIZE_SLACK]
+    short = [index for index, gap in enumerate(off) if gap < 0]
+    index = (near or short or [min(range(len(off)), key=off.__getitem__)])[0]
+    example = drawn.pop(index)
     while example_tokens(example) < tokens * (1 - _SIZE_SLACK / 2):
         example = msgspec.structs.replace(example, result_summary=example.result_summary + PAD)
     return example
@@ -152,19 +155,19 @@ class _Maker:
     def of_tool(self, mined: Mined, tool: str, share: int, most: int) -> list[tuple[Example, int]]:
         """Return examples of a tool from its best groups, using at most `share` tokens but at least one
         example."""
-        made: list[tuple[Example, int]] = []
+        examples: list[tuple[Example, int]] = []
         spent = 0
         for group in mined.ranked(tool):
-            if len(made) >= most or spent >= share:
+            if len(examples) >= most or spent >= share:
                 break
             example = self._of_group(group, mined.tools[tool].error_rate)
             if example is None:
                 continue
             tokens = example_tokens(example)
-            if spent + tokens <= share or not made:
-                made.append((example, tokens))
+            if spent + tokens <= share or not examples:
+                examples.append((example, tokens))
                 spent += tokens
-        return made
+        return examples
 
     def _of_group(self, group: Group, error_rate: float) -> Example | None:
         ordered = sorted(group.candidates, key=lambda one: one.order)
@@ -232,8 +235,8 @@ class _Maker:
         if not isinstance(command, str) or not isinstance(stdin, str) or one.arguments.get("background"):
             return "it changes something"
         home = str(Path.home())
-        place = RiskScope(one.session.workspace or "/", home, home)
-        risk = analyse(command, one.session.workspace or "/", place, stdin)
+        scope = RiskScope(one.session.workspace or "/", home, home)
+        risk = analyse(command, one.session.workspace or "/", scope, stdin)
         if risk.network:
             return "its result is not from this machine"
         if risk.level == "safe" or (risk.level == "normal" and self._options.with_changes):

@@ -28,14 +28,18 @@ def forget_examples(home: Home, existing: Existing) -> int:
 
 def _without_the_gone(home: Home, template: Template, existing: Existing) -> int:
     ids = {example.session_id for example in template.examples} | set(template.source_session_ids)
-    there = existing(ids - {""})
-    kept = tuple(one for one in template.examples if not one.session_id or one.session_id in there)
-    gone = len(template.examples) - len(kept)
+    present_ids = existing(ids - {""})
+    remaining = tuple(
+        kept_example
+        for kept_example in template.examples
+        if not kept_example.session_id or kept_example.session_id in present_ids
+    )
+    gone = len(template.examples) - len(remaining)
     if not gone:
         return 0
-    if not kept:
+    if not remaining:
         delete(home, template.name)
         return gone
-    sources = tuple(id_ for id_ in template.source_session_ids if id_ in there)
-    save(home, msgspec.structs.replace(template, examples=kept, source_session_ids=sources))
+    sources = tuple(id_ for id_ in template.source_session_ids if id_ in present_ids)
+    save(home, msgspec.structs.replace(template, examples=remaining, source_session_ids=sources))
     return gone

@@ -24,14 +24,14 @@ def outcomes_of(
     """Judge a session's calls from `judged_turn` on. Return the last ended turn, and the outcomes."""
     last = calls.last_ended_turn(connection, key)
     judge = OutcomeJudge(calls.undone_turns(connection, key), calls.tools_of(connection, key))
-    found: list[tuple[int, str, str]] = []
+    outcomes: list[tuple[int, str, str]] = []
     for item in calls.of_session(connection, key, judged_turn):
         if isinstance(item, StoredCall) and item.turn > last:
             break
         judge.feed(item)
-        found += [(one.call.seq, one.outcome, one.reason) for one in judge.take()]
-    found += [(one.call.seq, one.outcome, one.reason) for one in judge.finish()]
-    return last, found
+        outcomes += [(judged.call.seq, judged.outcome, judged.reason) for judged in judge.take()]
+    outcomes += [(judged.call.seq, judged.outcome, judged.reason) for judged in judge.finish()]
+    return last, outcomes
 
 
 def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
@@ -42,8 +42,8 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
 
     def work(connection: apsw.Connection) -> None:
         key = sessions.key_of(connection, session_id)
-        last, found = outcomes_of(connection, key, calls.judged_turn(connection, key))
-        calls.keep_outcomes(connection, key, last, found)
+        last, outcomes = outcomes_of(connection, key, calls.judged_turn(connection, key))
+        calls.keep_outcomes(connection, key, last, outcomes)
         start = warm.start_of(connection, session_id)
         if start is not None and start.chosen_by in ("auto", "default"):
             from whet.warm.proof import keep_verdict  # noqa: PLC0415 - few sessions need it
@@ -62,19 +62,19 @@ def label_all(
 ) -> tuple[int, int]:
     """Judge every call that has no outcome yet, or every call if `again`. Return the numbers of sessions and
     calls."""
-    waiting = database.read_now(lambda connection: calls.to_judge(connection, again=again))
+    pending = database.read_now(lambda connection: calls.to_judge(connection, again=again))
     count = 0
-    for begin in range(0, len(waiting), _BATCH):
-        batch = waiting[begin : begin + _BATCH]
+    for begin in range(0, len(pending), _BATCH):
+        batch = pending[begin : begin + _BATCH]
 
         def work(connection: apsw.Connection, batch: list[tuple[int, int]] = batch) -> int:
             judged = 0
             for key, turn in batch:
-                last, found = outcomes_of(connection, key, 0 if again else turn)
-                calls.keep_outcomes(connection, key, last, found)
-                judged += len(found)
+                last, outcomes = outcomes_of(connection, key, 0 if again else turn)
+                calls.keep_outcomes(connection, key, last, outcomes)
+                judged += len(outcomes)
             return judged
 
         count += database.write_now(work)
-        progress(min(begin + _BATCH, len(waiting)), len(waiting))
-    return len(waiting), count
+        progress(min(begin + _BATCH, len(pending)), len(pending))
+    return len(pending), count

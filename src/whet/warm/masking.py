@@ -43,15 +43,15 @@ class HiddenExit(msgspec.Struct, frozen=True):
 def hidden_exit(command: str, text: str) -> HiddenExit | None:
     """Return the exit code that a fallback or an `echo $?` reveals; None if there is none or it is 0."""
     last = text.rstrip().rpartition("\n")[2].strip()
-    if (found := _FALLBACK.search(command)) is not None:
-        said = next(part for part in found.groups() if part).replace("\\n", "").strip()
-        before = re.split(r"&&|;", command[: found.start()])[-1]
-        if said and said == last and not _ASKS.match(before):
-            return HiddenExit(command[: found.start()], 1, f"its fallback ran: {last[:80]}")
-    if "$?" in command and (found := _PRINTED.search(command)) is not None:
+    if (match := _FALLBACK.search(command)) is not None:
+        message = next(part for part in match.groups() if part).replace("\\n", "").strip()
+        before = re.split(r"&&|;", command[: match.start()])[-1]
+        if message and message == last and not _ASKS.match(before):
+            return HiddenExit(command[: match.start()], 1, f"its fallback ran: {last[:80]}")
+    if "$?" in command and (match := _PRINTED.search(command)) is not None:
         number = _NUMBER.search(last)
         if number is not None and int(number[1]):
-            before = command[: found.start()].replace("=$?", "=0")
+            before = command[: match.start()].replace("=$?", "=0")
             before = re.sub(r";?\s*\w+=0\s*$", "", before)
             return HiddenExit(before, int(number[1]), f"it printed the exit code {number[1]}")
     return None

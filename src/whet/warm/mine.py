@@ -134,8 +134,8 @@ class Mined(msgspec.Struct):
 
     def failing_tools(self, least: float = LEAST_ERROR_RATE) -> list[tuple[str, float]]:
         """Return the tools that need examples with their error rates, the worst first."""
-        found = [(name, tally.error_rate) for name, tally in self.tools.items() if tally.fails(least)]
-        return sorted(found, key=lambda row: (-row[1], row[0]))
+        rates = [(name, tally.error_rate) for name, tally in self.tools.items() if tally.fails(least)]
+        return sorted(rates, key=lambda row: (-row[1], row[0]))
 
 
 def mine(connection: apsw.Connection, choice: MiningScope, progress: Progress) -> Mined:
@@ -195,15 +195,15 @@ def _count(mined: Mined, session: MinedSession, judged: Judged, hint: str) -> No
     chance = zlib.crc32(f"{session.id}:{call.seq}".encode())
     rank = chance if judged.repairs is None else -chance  # a repair comes before the rest
     order = (rank, session.key, call.seq)
-    kept_by = [
-        kept
-        for kept, most in ((group.candidates, _CANDIDATES), (mined.sample, _SAMPLE))
-        if len(kept) < most or order < kept[-1].order
+    pools = [
+        pool
+        for pool, most in ((group.candidates, _CANDIDATES), (mined.sample, _SAMPLE))
+        if len(pool) < most or order < pool[-1].order
     ]
-    if kept_by:
-        one = _candidate(rank, session, judged, hint)
-        for kept in kept_by:
-            bisect.insort(kept, one, key=lambda candidate: candidate.order)
+    if pools:
+        new_candidate = _candidate(rank, session, judged, hint)
+        for pool in pools:
+            bisect.insort(pool, new_candidate, key=lambda candidate: candidate.order)
         del group.candidates[_CANDIDATES:], mined.sample[_SAMPLE:]
 
 

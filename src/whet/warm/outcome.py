@@ -127,8 +127,8 @@ def _own_words(program: str, text: str) -> str:
     """Return the first line of the output that the program prints in its own name."""
     if f"{program}: " not in text:
         return ""
-    own = re.search(rf"^{re.escape(program)}: .*", text, re.M)
-    return own[0] if own else ""
+    match = re.search(rf"^{re.escape(program)}: .*", text, re.M)
+    return match[0] if match else ""
 
 
 def _exited(command: str, code: int, text: str) -> tuple[Outcome, str]:
@@ -167,23 +167,23 @@ _said = decoder(_Said)
 def json_trouble(text: str) -> str:
     """Return the error that a JSON object reports, in a few words, or an empty string."""
     try:
-        said = _said.decode(text.strip())
+        fields = _said.decode(text.strip())
     except NOT_JSON:
         return ""
-    for name, value in (("success", said.success), ("ok", said.ok)):
+    for name, value in (("success", fields.success), ("ok", fields.ok)):
         if value is False or (isinstance(value, str) and value.lower() == "false"):
             return f"{name} is false"
-    for value in (said.status, said.statusCode, said.code):
+    for value in (fields.status, fields.statusCode, fields.code):
         if isinstance(value, int) and 400 <= value < 600:
             return f"its status is {value}"
-    if str(said.errors)[:1] == "[" and said.errors != [] and not said.data:
+    if str(fields.errors)[:1] == "[" and fields.errors != [] and not fields.data:
         return "errors is set"
-    if isinstance(said.status, str) and said.status.lower() in ("error", "failed", "failure", "fail"):
-        return f"status is {said.status}"
-    if said.isError is True or said.is_error is True:
+    if isinstance(fields.status, str) and fields.status.lower() in ("error", "failed", "failure", "fail"):
+        return f"status is {fields.status}"
+    if fields.isError is True or fields.is_error is True:
         return "isError is true"
-    succeeded = said.success is True or said.ok is True
-    return "error is set" if said.error and not succeeded else ""
+    succeeded = fields.success is True or fields.ok is True
+    return "error is set" if fields.error and not succeeded else ""
 
 
 def phrase_of_trouble(text: str) -> str:
@@ -201,12 +201,12 @@ def phrase_of_trouble(text: str) -> str:
             break
     else:
         return ""
-    found = re.search(_SHELL_TROUBLE, edges, re.M)
-    if found is None:
+    match = re.search(_SHELL_TROUBLE, edges, re.M)
+    if match is None:
         return ""
-    line, _, rest = edges[found.start() :].partition("\n")
+    line, _, remainder = edges[match.start() :].partition("\n")
     # If much output follows, the line was about a part that did not matter.
-    if _CALM.search(line) or rest.strip().count("\n") >= 3:
+    if _CALM.search(line) or remainder.strip().count("\n") >= 3:
         return ""
     return line.strip()[:120]
 

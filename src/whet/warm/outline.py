@@ -34,13 +34,13 @@ def outline(text: str) -> str:
 def _kind(text: str) -> str:
     if text[0] in "{[":
         try:
-            found: object = msgspec.json.decode(text)
+            value: object = msgspec.json.decode(text)
         except NOT_JSON:
-            found = None
-        if isinstance(found, dict):
-            return f"a JSON object of {len(found):,} keys"  # pyright: ignore[reportUnknownArgumentType]
-        if isinstance(found, list):
-            return f"a JSON list of {len(found):,} items"  # pyright: ignore[reportUnknownArgumentType]
+            value = None
+        if isinstance(value, dict):
+            return f"a JSON object of {len(value):,} keys"  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(value, list):
+            return f"a JSON list of {len(value):,} items"  # pyright: ignore[reportUnknownArgumentType]
     return plural(text.count("\n") + 1, "line")
 
 

@@ -99,8 +99,8 @@ class PrimedLink:
             c.id in self._taken for c in message.tool_calls
         ):
             return message
-        known = self._renamed.get(id(message))
-        if known is None or known[0] is not message:
+        cached = self._renamed.get(id(message))
+        if cached is None or cached[0] is not message:
             calls = tuple(
                 msgspec.structs.replace(call, id=f"{call.id}_here") if call.id in self._taken else call
                 for call in message.tool_calls
@@ -112,5 +112,5 @@ class PrimedLink:
                 replay=None if calls else message.replay,
                 tool_call_id=f"{result_id}_here" if result_id in self._taken else result_id,
             )
-            known = self._renamed[id(message)] = (message, renamed)
-        return known[1]
+            cached = self._renamed[id(message)] = (message, renamed)
+        return cached[1]

@@ -34,15 +34,15 @@ class TemplateUplift(msgspec.Struct, frozen=True):
 def uplift(connection: apsw.Connection, hash_: str) -> TemplateUplift:
     """Measure a template from its use."""
     rows = warm.first_calls(connection, hash_, FIRST_CALLS)
-    given = [row for row in rows if row.arm == "warm"]
-    held = [row for row in rows if row.arm == "held_out"]
-    gap = difference(held, given)
-    wins = [row.at for row in given if row.failed == 0]
-    if min(len(given), len(held)) < LEAST_SESSIONS:
+    warm_rows = [row for row in rows if row.arm == "warm"]
+    held_rows = [row for row in rows if row.arm == "held_out"]
+    gap = difference(held_rows, warm_rows)
+    wins = [row.at for row in warm_rows if row.failed == 0]
+    if min(len(warm_rows), len(held_rows)) < LEAST_SESSIONS:
         verdict = "too few"
     else:
         verdict = "helps" if gap.low > 0 else "hurts" if gap.high < 0 else "no evidence"
-    return TemplateUplift(len(given), len(held), gap, verdict, max(wins, default=""))
+    return TemplateUplift(len(warm_rows), len(held_rows), gap, verdict, max(wins, default=""))
 
 
 def difference(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Interval:
@@ -69,13 +69,13 @@ def keep_verdict(connection: apsw.Connection, hash_: str, name: str, now: str) -
 
     Cheap if no measurement speaks against it.
     """
-    found = uplift(connection, hash_)
+    result = uplift(connection, hash_)
     before = warm.states(connection).get(hash_, TemplateState())
     reason = before.off_reason
-    if not reason and found.verdict == "hurts":
-        low, high = found.interval.low * 100, found.interval.high * 100
+    if not reason and result.verdict == "hurts":
+        low, high = result.interval.low * 100, result.interval.high * 100
         reason = f"first calls failed more often with it ({low:+.0f} to {high:+.0f} points)"
-    state = TemplateState(reason, max(found.last_win, before.last_win))
+    state = TemplateState(reason, max(result.last_win, before.last_win))
     if state != before:
         warm.set_state(connection, hash_, name, state, now)
-    return found
+    return result

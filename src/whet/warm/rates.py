@@ -95,13 +95,13 @@ def _gap(run: list[tuple[str, bool]]) -> float | None:
     too short."""
     weighted = total = 0.0
     for tool in {name for name, _ in run}:
-        own = [failed for name, failed in run if name == tool]
-        half = len(own) // 2
+        failures = [failed for name, failed in run if name == tool]
+        half = len(failures) // 2
         if half < _LEAST_IN_HALF:
             continue
-        early, late = own[:half], own[-half:]
-        weighted += (sum(late) / half - sum(early) / half) * len(own)
-        total += len(own)
+        early, late = failures[:half], failures[-half:]
+        weighted += (sum(late) / half - sum(early) / half) * len(failures)
+        total += len(failures)
     return weighted / total if total else None
 
 

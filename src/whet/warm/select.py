@@ -108,18 +108,18 @@ def usable(template: Template, situation: Situation) -> list[Example]:
 
 def rank(templates: Sequence[Template], situation: Situation) -> list[tuple[Template, float]]:
     """Return the templates that fit, the best first; a template must share a rare word with the task."""
-    wanted = set(words(situation.text))
+    task_words = set(words(situation.text))
     bags = [Counter(words(_text_of(template))) for template in templates]
-    seen = Counter(word for bag in bags for word in bag)
+    word_counts = Counter(word for bag in bags for word in bag)
     ranked: list[tuple[Template, float]] = []
     for template, bag in zip(templates, bags, strict=True):
-        score = sum(_weight(bag[word], seen[word], len(bags)) for word in wanted if bag[word])
+        score = sum(_weight(bag[word], word_counts[word], len(bags)) for word in task_words if bag[word])
         strong = set(words(f"{template.name} {template.description} {' '.join(template.tags)}"))
-        matched = {word for word in wanted if bag[word]}
+        matched = {word for word in task_words if bag[word]}
         if len(matched) < 2 and not matched & strong:
             continue
-        here = _is_here(template, situation.workspace)
-        score += 0.5 if here and score else 0.0
+        same_folder = _is_here(template, situation.workspace)
+        score += 0.5 if same_folder and score else 0.0
         if score >= LEAST_SCORE:
             ranked.append((template, round(score, 6)))
     return sorted(ranked, key=lambda row: (-row[1], row[0].name))
@@ -128,33 +128,34 @@ def rank(templates: Sequence[Template], situation: Situation) -> list[tuple[Temp
 def pick(template: Template, situation: Situation) -> list[Example]:
     """Return the examples to show: the nearest to the task, no two alike, at most `max_examples`, and within
     the template's token budget."""
-    wanted = set(words(situation.text))
-    found = usable(template, situation)
-    seen = Counter(word for example in found for word in set(words(_text_of_one(example))))
+    task_words = set(words(situation.text))
+    examples = usable(template, situation)
+    word_counts = Counter(word for example in examples for word in set(words(_text_of_one(example))))
     order = sorted(
-        range(len(found)), key=lambda index: (-_nearness(found[index], wanted, seen, len(found)), index)
+        range(len(examples)),
+        key=lambda index: (-_nearness(examples[index], task_words, word_counts, len(examples)), index),
     )
     chosen: list[int] = []
     spent = 0
     for index in order:
-        tokens = example_tokens(found[index])
-        alike = any(_alike(found[index], found[other]) for other in chosen)
+        tokens = example_tokens(examples[index])
+        alike = any(_alike(examples[index], examples[other]) for other in chosen)
         if len(chosen) < template.max_examples and spent + tokens <= template.budget_tokens and not alike:
             chosen.append(index)
             spent += tokens
-    return [found[index] for index in sorted(chosen)]
+    return [examples[index] for index in sorted(chosen)]
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text for matching: folded, without the most common ones; CJK runs as pairs."""
     folded = unicodedata.normalize("NFKC", text[:20_000]).casefold()
-    found: list[str] = []
+    result: list[str] = []
     for word in _WORD.findall(folded):
         if word[0] >= "\u2e80":
-            found += [word[i : i + 2] for i in range(len(word) - 1)]
+            result += [word[i : i + 2] for i in range(len(word) - 1)]
         elif len(word) > 1 and word not in _STOP:
-            found.append(_stem(word))
-    return found
+            result.append(_stem(word))
+    return result
 
 
 def _stem(word: str) -> str:
@@ -170,8 +171,10 @@ def _weight(count: int, holders: int, templates: int) -> float:
 
 
 def _nearness(example: Example, wanted: set[str], seen: Counter[str], count: int) -> float:
-    own = set(words(_text_of_one(example)))
-    return sum(math.log(1 + count / seen[word]) for word in own & wanted) + (0.5 if example.why else 0.0)
+    example_words = set(words(_text_of_one(example)))
+    return sum(math.log(1 + count / seen[word]) for word in example_words & wanted) + (
+        0.5 if example.why else 0.0
+    )
 
 
 def _alike(one: Example, other: Example) -> bool:

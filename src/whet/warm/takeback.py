@@ -70,11 +70,11 @@ def is_content_back(contents: Sequence[str]) -> bool:
 
 
 def _is_restored(before: Arguments, after: Arguments) -> bool:
-    (was, put), back = (
-        (str(one.get("old_string") or ""), str(one.get("new_string") or "")) for one in (before, after)
+    (was, put), reverse = (
+        (str(edit.get("old_string") or ""), str(edit.get("new_string") or "")) for edit in (before, after)
     )
     same = bool(before.get("path")) and before.get("path") == after.get("path")
-    return same and bool(was or put) and back == (put, was)
+    return same and bool(was or put) and reverse == (put, was)
 
 
 def _drops(command: str, path: str) -> bool:
@@ -85,8 +85,8 @@ def _drops(command: str, path: str) -> bool:
         return True
     return any(
         word in (".", path)
-        for found in _DROPS_PATHS.findall(command)
-        for word in re.split(r"[\s;&|]+", found)
+        for paths in _DROPS_PATHS.findall(command)
+        for word in re.split(r"[\s;&|]+", paths)
     )
 
 
@@ -96,17 +96,17 @@ def _is_dropped(done: str, command: str) -> bool:
     if set(_BRANCHES.findall(done)) & set(_DROPS_BRANCH.findall(command)):
         return True
     moves = [
-        [found.groups() for part in _PARTS.split(text) if (found := _MOVES.match(part))]
+        [match.groups() for part in _PARTS.split(text) if (match := _MOVES.match(part))]
         for text in (done, command)
     ]
-    return any(move == (back[1], back[0]) for move in moves[0] for back in moves[1])
+    return any(move == (later_move[1], later_move[0]) for move in moves[0] for later_move in moves[1])
 
 
 def _made(command: str) -> list[str]:
-    found = [
+    paths = [
         match.group(1) or match.group(2) for part in _PARTS.split(command) if (match := _MAKES.match(part))
     ]
-    return found + _WRITES.findall(command)
+    return paths + _WRITES.findall(command)
 
 
 def _removes(command: str, made: Iterable[object], between: Sequence[Arguments]) -> bool:
@@ -121,7 +121,7 @@ def _removes(command: str, made: Iterable[object], between: Sequence[Arguments])
     for path in filter(None, map(str, made)):
         name = PurePosixPath(path).name
         if path.rstrip("/") in gone and not any(
-            name in str(value) for one in between for value in one.values()
+            name in str(value) for arguments in between for value in arguments.values()
         ):
             return True
     return False

@@ -58,8 +58,8 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hash(self) -> str:
         """The hash of the content that the model sees, without provenance."""
-        shown = (self.tool_name, self.arguments, self.result_summary, self.context_hint, self.why)
-        return hashlib.sha256(msgspec.json.encode(shown, order="sorted")).hexdigest()[:12]
+        content = (self.tool_name, self.arguments, self.result_summary, self.context_hint, self.why)
+        return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:12]
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +84,10 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     def hash(self) -> str:
         """The hash of the content that the model sees: with another hash it is another template, as far as
         proof goes."""
-        shown = [(e.tool_name, e.arguments, e.result_summary, e.context_hint, e.why) for e in self.examples]
-        raw = msgspec.json.encode((shown, self.system_prompt_addendum, self.max_examples), order="sorted")
+        contents = [
+            (e.tool_name, e.arguments, e.result_summary, e.context_hint, e.why) for e in self.examples
+        ]
+        raw = msgspec.json.encode((contents, self.system_prompt_addendum, self.max_examples), order="sorted")
         return hashlib.sha256(raw).hexdigest()[:16]
 
 
@@ -99,9 +101,9 @@ class Broken(msgspec.Struct, frozen=True):
 def check_name(name: str) -> str:
     """Return `name` if it is a valid template name. Raises ConfigError."""
     if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name.lower()):
-        shown = name if len(name) <= 40 else name[:37] + "..."
+        short_name = name if len(name) <= 40 else name[:37] + "..."
         raise ConfigError(
-            f"{shown!r} can't name a template",
+            f"{short_name!r} can't name a template",
             hint="1 to 64 letters, digits, dots, dashes, underscores and blanks; a letter or digit first",
         )
     return name
@@ -182,8 +184,8 @@ def _parsed(row: dict[str, Any], path: Path) -> Template:
         raise ConfigError(f"{path}: examples is no list", hint="build it again or delete it")
     if isinstance(row.get("created_at"), int | float):
         row["created_at"] = _moment(row["created_at"])
-    known = set(Template.__struct_fields__) - {"extra"}
-    fields = {key: value for key, value in row.items() if key in known} | {"name": path.stem}
+    known_fields = set(Template.__struct_fields__) - {"extra"}
+    fields = {key: value for key, value in row.items() if key in known_fields} | {"name": path.stem}
     try:
         fields["examples"] = tuple(_example(item) for item in cast("list[Any]", examples))
         template = from_values(fields, Template)
@@ -193,7 +195,7 @@ def _parsed(row: dict[str, Any], path: Path) -> Template:
         raise ConfigError(
             f"{path}: max_examples or budget_tokens is out of range", hint="1-20 and 100-20,000"
         )
-    extra = {key: value for key, value in row.items() if key not in known}
+    extra = {key: value for key, value in row.items() if key not in known_fields}
     return msgspec.structs.replace(template, extra=extra)
 
 
@@ -214,7 +216,8 @@ def encode(template: Template) -> str:
     row: dict[str, Any] = msgspec.to_builtins(template)
     extra = row.pop("extra")
     row["examples"] = [
-        {key: value for key, value in one.items() if value or key == "arguments"} for one in row["examples"]
+        {key: value for key, value in example.items() if value or key == "arguments"}
+        for example in row["examples"]
     ]
     return msgspec.json.format(msgspec.json.encode({**row, **extra}), indent=2).decode() + "\n"
 
@@ -226,17 +229,17 @@ def bring_in(home: Home, source: Path, name: str, now: datetime) -> Template:
     """
     if not source.exists():
         raise NotFound(f"there is no file {source}")
-    found = read(source)
-    named = msgspec.structs.replace(
-        found, name=check_name(name or source.stem.lower()), imported_at=_iso(now)
+    template = read(source)
+    imported = msgspec.structs.replace(
+        template, name=check_name(name or source.stem.lower()), imported_at=_iso(now)
     )
-    if path_of(home, named.name).exists():
+    if path_of(home, imported.name).exists():
         raise ConfigError(
-            f"there is a template {named.name} already",
-            hint=f"--name OTHER, or whet warm delete {named.name}",
+            f"there is a template {imported.name} already",
+            hint=f"--name OTHER, or whet warm delete {imported.name}",
         )
-    save(home, named)
-    return named
+    save(home, imported)
+    return imported
 
 
 def example_tokens(example: Example) -> int:
@@ -291,8 +294,8 @@ def fits(arguments: Mapping[str, Any], spec: ToolSpec) -> bool:
 def _is_gone(workspace: str, path: str) -> bool:
     try:
         # os.path keeps a `~` with an unknown user's name; pathlib raises RuntimeError.
-        place = os.path.join(os.path.expanduser(workspace), os.path.expanduser(path))
-        return not os.path.exists(place)
+        full_path = os.path.join(os.path.expanduser(workspace), os.path.expanduser(path))
+        return not os.path.exists(full_path)
     except ValueError:  # a NUL after the ~
         return True
 
@@ -307,10 +310,10 @@ def _moment(seconds: float) -> str:
 
 def _when(moment: str) -> datetime:
     try:
-        found = datetime.fromisoformat(moment)
+        time = datetime.fromisoformat(moment)
     except ValueError:
         return datetime.min.replace(tzinfo=UTC)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _iso(now: datetime) -> str:

@@ -50,17 +50,17 @@ class Cycle(RequestResponseCycle):
         scope: Any = self.scope
         has_body = scope["method"] != "HEAD"
         date, _, _ = _plain_lines(tuple(self.default_headers))
-        made = _plain_lines if len(headers) == _PLAIN else _lines
-        lines, length, ends = made(tuple(headers))
+        encode = _plain_lines if len(headers) == _PLAIN else _lines
+        lines, length, ends = encode(tuple(headers))
         if has_body and length != len(body):
             raise RuntimeError("the answer is not as long as it says")
         if ends:
             self.keep_alive: bool = False
         keep_alive = self.keep_alive
-        rest = b"\r\n" if keep_alive else b"connection: close\r\n\r\n"
+        ending = b"\r\n" if keep_alive else b"connection: close\r\n\r\n"
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.transport.write(b"".join((STATUS_LINE[status], date, lines, rest, body if has_body else b"")))
+        self.transport.write(b"".join((STATUS_LINE[status], date, lines, ending, body if has_body else b"")))
         self.message_event.set()
         if not keep_alive:
             self.transport.close()

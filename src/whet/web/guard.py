@@ -119,8 +119,8 @@ class SiteGuard:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 sent = list(message.get("headers", ()))
-                named = {name.lower() for name, _ in sent}
-                sent += [pair for pair in HEADERS if pair[0] not in named]
+                names = {name.lower() for name, _ in sent}
+                sent += [pair for pair in HEADERS if pair[0] not in names]
                 message = {**message, "headers": sent}
             await send(message)
 
@@ -166,11 +166,11 @@ def host_name(host: str) -> str:
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
+    headers: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         # With two Host or Origin headers, a proxy may read either, so neither is trusted.
-        found[name] = b"\0" if name in found and name in (b"host", b"origin") else value
-    return found
+        headers[name] = b"\0" if name in headers and name in (b"host", b"origin") else value
+    return headers
 
 
 async def _refuse(send: Send, status: int, body: bytes) -> None:

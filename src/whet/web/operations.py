@@ -60,13 +60,13 @@ class Operation(msgspec.Struct, frozen=True):
     @property
     def summary(self) -> str:
         """A one-line summary: the first sentence of the handler's docstring."""
-        said = " ".join((self.handler.__doc__ or "").split()).partition(". ")[0]
-        return said.removesuffix(".")
+        sentence = " ".join((self.handler.__doc__ or "").split()).partition(". ")[0]
+        return sentence.removesuffix(".")
 
     @property
     def is_stream(self) -> bool:
         """Whether every answer is a stream of events."""
-        return all(made == EVENT_STREAM for made in self.gives.values())
+        return all(answer == EVENT_STREAM for answer in self.gives.values())
 
 
 class Routes:
@@ -123,16 +123,16 @@ def document(
     (empty: `default`). `named` are the types of the contents of streams.
     """
     named = named or {}
-    types = [error, *named.values(), *(shape for one in operations for shape in _types_of(one))]
-    made, components = msgspec.json.schema_components(types, ref_template=_REF)
-    schemas = dict(zip(map(id, types), made, strict=True))
+    types = [error, *named.values(), *(shape for operation in operations for shape in _types_of(operation))]
+    json_schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    schemas = dict(zip(map(id, types), json_schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for one in operations:
-        refused = {str(status): "refused, and why" for status in (*one.failures, *failures)} or {
+    for operation in operations:
+        refused = {str(status): "refused, and why" for status in (*operation.failures, *failures)} or {
             "default": "refused, and why"
         }
-        calls = paths.setdefault(_PARAMETER.sub(r"{\1}", one.path), {})
-        calls[one.method.lower()] = _described(one, schemas, _content(schemas, error), refused)
+        calls = paths.setdefault(_PARAMETER.sub(r"{\1}", operation.path), {})
+        calls[operation.method.lower()] = _described(operation, schemas, _content(schemas, error), refused)
     return {
         "openapi": "3.1.0",
         "info": dict(info),
@@ -149,29 +149,29 @@ def _described(
     one: Operation, schemas: Mapping[int, Any], error: Any, refused: Mapping[str, str]
 ) -> dict[str, Any]:
     responses: dict[str, Any] = {
-        str(status): {"description": "the answer", "content": _content(schemas, *_alternatives(given))}
-        for status, given in one.gives.items()
+        str(status): {"description": "the answer", "content": _content(schemas, *_alternatives(types))}
+        for status, types in one.gives.items()
     }
     for status, text in refused.items():
         responses.setdefault(status, {"description": text, "content": error})
-    made: dict[str, Any] = {"summary": one.summary, "responses": responses}
-    named = [parameter.name for parameter in one.parameters]
+    entry: dict[str, Any] = {"summary": one.summary, "responses": responses}
+    names = [parameter.name for parameter in one.parameters]
     in_path = (
-        RequestParameter(name, place="path") for name in _PARAMETER.findall(one.path) if name not in named
+        RequestParameter(name, place="path") for name in _PARAMETER.findall(one.path) if name not in names
     )
     if parameters := [_parameter(each, schemas) for each in (*in_path, *one.parameters)]:
-        made["parameters"] = parameters
+        entry["parameters"] = parameters
     if one.takes is not None:
-        made["requestBody"] = {"required": one.needs_body, "content": _content(schemas, one.takes)}
+        entry["requestBody"] = {"required": one.needs_body, "content": _content(schemas, one.takes)}
     if one.roles is None:
-        made["security"] = []
-    return made
+        entry["security"] = []
+    return entry
 
 
 def _parameter(one: RequestParameter, schemas: Mapping[int, Any]) -> dict[str, Any]:
     shape = schemas.get(id(one.shape), {"type": "string"})
-    made = {"name": one.name, "in": one.place, "required": one.place == "path", "schema": shape}
-    return {**made, "description": one.description} if one.description else made
+    entry = {"name": one.name, "in": one.place, "required": one.place == "path", "schema": shape}
+    return {**entry, "description": one.description} if one.description else entry
 
 
 def _content(schemas: Mapping[int, Any], *given: Any) -> dict[str, Any]:
@@ -184,9 +184,13 @@ def _content(schemas: Mapping[int, Any], *given: Any) -> dict[str, Any]:
 
 
 def _types_of(one: Operation) -> Iterable[Any]:
-    given = (shape for status in one.gives.values() for shape in _alternatives(status))
+    answer_types = (shape for status in one.gives.values() for shape in _alternatives(status))
     parameters = (parameter.shape for parameter in one.parameters)
-    return (each for each in (one.takes, *given, *parameters) if each is not None and type(each) is not Media)
+    return (
+        each
+        for each in (one.takes, *answer_types, *parameters)
+        if each is not None and type(each) is not Media
+    )
 
 
 def _alternatives(given: Any) -> tuple[Any, ...]:

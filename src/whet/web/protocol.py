@@ -204,16 +204,16 @@ class LimitedProtocol(HttpToolsProtocol):
     def _parse(self, data: bytes) -> None:
         us: Any = self
         parser: HttpRequestParser = us.parser
-        rest = memoryview(data)
+        remaining = memoryview(data)
         try:
-            while rest:
+            while remaining:
                 try:
-                    parser.feed_data(rest)
+                    parser.feed_data(remaining)
                     return
-                except HttpParserUpgrade as wish:
+                except HttpParserUpgrade as upgrade:
                     if not self._plain_head:
                         return  # data after a CONNECT is ignored
-                    rest = rest[wish.args[0] :]
+                    remaining = remaining[upgrade.args[0] :]
                 # The parser treated the rest, including the body, as the other protocol: parse the head again
                 # without the upgrade.
                 head, self._plain_head = self._plain_head, b""
@@ -226,8 +226,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _head_without_wish(self, parser: HttpRequestParser) -> bytes:
         line = b"%s %s HTTP/%s\r\n" % (parser.get_method(), self.url, parser.get_http_version().encode())
-        kept = (b"%s: %s\r\n" % pair for pair in self.headers if pair[0] != b"upgrade")
-        return b"".join((line, *kept, b"\r\n"))
+        headers = (b"%s: %s\r\n" % pair for pair in self.headers if pair[0] != b"upgrade")
+        return b"".join((line, *headers, b"\r\n"))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

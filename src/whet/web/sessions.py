@@ -179,14 +179,14 @@ def owner(scope: Scope) -> str:
     if not client or not server:
         return ""
     try:
-        here, there = ipaddress.ip_address(client[0]), ipaddress.ip_address(server[0])
-        if not here.is_loopback or here.version != there.version:
+        client_ip, server_ip = ipaddress.ip_address(client[0]), ipaddress.ip_address(server[0])
+        if not client_ip.is_loopback or client_ip.version != server_ip.version:
             return ""
-        table = _TABLES[here.version].read_bytes()
+        table = _TABLES[client_ip.version].read_bytes()
     except (ValueError, OSError):
         return ""
-    ends = f" {_written(here, client[1])} {_written(there, server[1])} ".encode()
-    at = table.find(ends)
+    endpoints = f" {_written(client_ip, client[1])} {_written(server_ip, server[1])} ".encode()
+    at = table.find(endpoints)
     if at < 0:
         return ""
     line = table[table.rfind(b"\n", 0, at) + 1 : table.find(b"\n", at)]

@@ -56,8 +56,8 @@ class TokenTable(Generic[R]):
 
     def find(self, db: apsw.Connection, by: str, value: bytes | str) -> R | None:
         """Return the token in use that `by_hash`, `by_id` or `by_name` finds, or None."""
-        found = db.execute(by, (value,)).fetchone()
-        return self._row(*found) if found else None
+        row = db.execute(by, (value,)).fetchone()
+        return self._row(*row) if row else None
 
     def all(self, db: apsw.Connection) -> list[R]:
         """Return every token ever created, oldest first."""
@@ -88,8 +88,8 @@ class LoginTable:
 
     def find(self, db: apsw.Connection, id_hash: str) -> LoginSession | None:
         """Return a login by the hash of its number, or None."""
-        found = db.execute(self.by_hash, (id_hash,)).fetchone()
-        return LoginSession(*found) if found else None
+        row = db.execute(self.by_hash, (id_hash,)).fetchone()
+        return LoginSession(*row) if row else None
 
     def drop(self, db: apsw.Connection, id_hash: str) -> None:
         """Delete a login."""

@@ -36,8 +36,8 @@ class UploadForm(msgspec.Struct, frozen=True):
 async def read_upload(request: Request, most_bytes: int) -> UploadForm:
     """Read the fields and files of a form, urlencoded or multipart. Raises BadForm, with 413 as soon as it
     exceeds `max_bytes`."""
-    found = _BOUNDARY.fullmatch(request.headers.get("content-type", ""))
-    if found is None:
+    match = _BOUNDARY.fullmatch(request.headers.get("content-type", ""))
+    if match is None:
         return UploadForm(await read_form(request))
     try:
         body = await read_bounded(request.scope, request.receive, most_bytes, 2 * most_bytes)
@@ -45,7 +45,7 @@ async def read_upload(request: Request, most_bytes: int) -> UploadForm:
         raise BadForm(413, f"more than {most_bytes // 1_000_000} MB were sent") from error
     except CallerGone as error:
         raise BadForm(400, "the form can't be read") from error
-    return parse_parts(body, (found[1] or found[2]).encode("latin-1", "replace"))
+    return parse_parts(body, (match[1] or match[2]).encode("latin-1", "replace"))
 
 
 def parse_parts(body: bytes, boundary: bytes) -> UploadForm:
@@ -79,14 +79,14 @@ def _named(head: bytes) -> tuple[str | None, str | None]:
         return None, None
     for line in lines:
         kind, _, value = line.partition(":")
-        if kind.strip().lower() == "content-disposition" and (found := _DISPOSITION.fullmatch(value.strip())):
-            return _plain(found[1]), None if found[2] is None else _plain(found[2])
+        if kind.strip().lower() == "content-disposition" and (match := _DISPOSITION.fullmatch(value.strip())):
+            return _plain(match[1]), None if match[2] is None else _plain(match[2])
     return None, None
 
 
 def _plain(name: str) -> str:
-    for written, meant in _ESCAPES.items():
-        name = name.replace(written, meant)
+    for written, character in _ESCAPES.items():
+        name = name.replace(written, character)
     return name
 
 

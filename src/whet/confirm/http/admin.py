@@ -17,8 +17,8 @@ _LISTED = 200
 
 async def audit_events(call: Exchange) -> Answer:
     """Return the hash-chained log. Oldest first, after ?after=."""
-    found = call.service.log.history(after_id=typed_number(call.query.get("after", "")) or 0)
-    return 200, shapes.EventPage(len(found), [shapes.event(event) for event in found])
+    events = call.service.log.history(after_id=typed_number(call.query.get("after", "")) or 0)
+    return 200, shapes.EventPage(len(events), [shapes.event(event) for event in events])
 
 
 async def checkpoint(call: Exchange) -> Answer:
@@ -36,11 +36,11 @@ async def allowed(call: Exchange) -> Answer:
 
 async def allow(call: Exchange, asked: shapes.AllowBody) -> Answer:
     """Whitelist an action for a limited time."""
-    wanted = whitelist.WhitelistRequest(
+    entry = whitelist.WhitelistRequest(
         asked.action.strip(), asked.principal.strip(), asked.session_key, asked.seconds
     )
     try:
-        return 201, await call.service.change(lambda tx: whitelist.add(tx, wanted, call.who.name))
+        return 201, await call.service.change(lambda tx: whitelist.add(tx, entry, call.who.name))
     except ValueError as error:
         raise HttpRefusal(400, str(error)) from error
 
@@ -74,8 +74,8 @@ async def retry(call: Exchange) -> Answer:
 
 async def keys(call: Exchange) -> Answer:
     """Return the public keys (JWK set). Grants and checkpoints are verified with them."""
-    found = call.service.public_keys.values()
-    return 200, shapes.JsonWebKeys([shapes.JsonWebKey(key.id, key.text) for key in found])
+    public_keys = call.service.public_keys.values()
+    return 200, shapes.JsonWebKeys([shapes.JsonWebKey(key.id, key.text) for key in public_keys])
 
 
 async def delegations(call: Exchange) -> Answer:
@@ -90,10 +90,10 @@ async def delegate(call: Exchange, asked: shapes.AwayBody) -> Answer:
     """Delegate your approvals to another person until a time."""
     if call.who.is_open:
         raise HttpRefusal(403, "a delegation takes tokens: run without --insecure-no-auth")
-    known = call.backend.guard.approvers()
+    approvers = call.backend.guard.approvers()
     try:
         return 201, await call.service.change(
-            lambda tx: stand_ins.delegate(tx, call.who.name, asked.stand_in.strip(), asked.until, known)
+            lambda tx: stand_ins.delegate(tx, call.who.name, asked.stand_in.strip(), asked.until, approvers)
         )
     except ValueError as error:
         raise HttpRefusal(400, str(error)) from error

@@ -77,28 +77,28 @@ class Api:
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send, path: bytes) -> None:
         guard = self._backend.guard
         guard.check_origin(scope)
-        found = ROUTES.find(path)
-        if found is None:
+        match = ROUTES.find(path)
+        if match is None:
             raise _NOT_FOUND
-        operation = _for_method(found[0], scope["method"])
-        call = Exchange(self._backend, scope, send, found[1])
+        operation = _for_method(match[0], scope["method"])
+        call = Exchange(self._backend, scope, send, match[1])
         if operation.roles is not None:
             call.who = await guard.principal(scope, is_remembered=operation.looks_again)
         try:
             if operation.roles:
                 need(call.who, *operation.roles)
             if operation.takes is None:
-                made = await operation.handler(call)
+                response = await operation.handler(call)
             else:
                 call.fields = await _fields(operation, call, receive)
-                said = read_as(call.fields, operation.takes) if call.fields else _nothing(operation.takes)
-                made = await operation.handler(call, said)
+                body = read_as(call.fields, operation.takes) if call.fields else _nothing(operation.takes)
+                response = await operation.handler(call, body)
         except HttpRefusal:
             if operation.looks_again:  # a caller with a revoked token gets that error and no other
                 await guard.principal(scope)
             raise
-        if made is not None:  # None: the handler has streamed its own answer
-            await self._send(send, *made)
+        if response is not None:  # None: the handler has streamed its own answer
+            await self._send(send, *response)
 
     async def _send(self, send: Send, status: int, made: Any, headers: Headers = ()) -> None:
         self._backend.metrics.count(status)
@@ -108,8 +108,8 @@ class Api:
         """Answer 503: nothing of the request was done."""
         if not isinstance(error, StoreBusy | StoreFull):
             _logger.error("the database failed: %s", error.message)
-        told = {"error": error.message, "hint": error.hint}
-        await self._send(send, 503, told, [(b"retry-after", b"5")])
+        body = {"error": error.message, "hint": error.hint}
+        await self._send(send, 503, body, [(b"retry-after", b"5")])
 
 
 async def _fields(operation: Operation, call: Exchange, receive: Receive) -> dict[str, Any]:
@@ -131,6 +131,6 @@ def _for_method(methods: Methods, method: str) -> Operation:
     operation = methods.get(method)
     if operation is None:
         allow = ", ".join(methods)
-        told = f"{method} is not answered here; use {allow}"
-        raise HttpRefusal(405, told, headers=[(b"allow", allow.encode())])
+        message = f"{method} is not answered here; use {allow}"
+        raise HttpRefusal(405, message, headers=[(b"allow", allow.encode())])
     return operation

@@ -72,12 +72,12 @@ async def decide_many(call: Exchange, asked: ManyBody) -> Answer:
 
 
 async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
-    who = call.who
-    if who.is_open:
+    caller = call.who
+    if caller.is_open:
         # In open mode no caller proves an identity; the name in the body is recorded, as the contract
         # specifies.
-        who = msgspec.structs.replace(who, name=name.strip() or "api")
-    outcome = await call.service.decide(ballot, who)
+        caller = msgspec.structs.replace(caller, name=name.strip() or "api")
+    outcome = await call.service.decide(ballot, caller)
     request = _request_of(outcome)
     if outcome.kind == "voted":
         quorum = describe(request.plan.quorum)
@@ -90,8 +90,8 @@ async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
 async def amend(call: Exchange, asked: AmendBody) -> Answer:
     """Change the details of a request. Only if the requester accepts edits."""
     try:
-        seen = call.request_id, asked.digest
-        outcome = await call.service.amend(seen, call.who, asked.details, asked.reason)
+        target = call.request_id, asked.digest
+        outcome = await call.service.amend(target, call.who, asked.details, asked.reason)
     except ValueError as error:
         raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     request = _request_of(outcome)

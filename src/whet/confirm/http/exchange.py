@@ -66,16 +66,16 @@ class Backend:
 
     def record(self, request: ConfirmRequest) -> bytes:
         """Return a record as JSON, encoded once for all readers until it changes."""
-        known = self._encoded.get(request.id)
-        if known is not None and known[0] is request:
-            return known[1]
-        made = encode(record(request))
-        self._encoded_bytes += len(made)
+        cached = self._encoded.get(request.id)
+        if cached is not None and cached[0] is request:
+            return cached[1]
+        body = encode(record(request))
+        self._encoded_bytes += len(body)
         if self._encoded_bytes > _MOST_ENCODED_BYTES:
             self._encoded.clear()
-            self._encoded_bytes: int = len(made)
-        self._encoded[request.id] = (request, made)
-        return made
+            self._encoded_bytes: int = len(body)
+        self._encoded[request.id] = (request, body)
+        return body
 
 
 class Exchange:

@@ -34,12 +34,12 @@ class ApiGuard:
 
     def approvers(self) -> list[str]:
         """Return the users of this machine that may decide without a token."""
-        return [who.name for who in self._peers.values() if who.role == "approve"]
+        return [caller.name for caller in self._peers.values() if caller.role == "approve"]
 
     def check_origin(self, scope: Scope) -> None:
         """Refuse (403) foreign hosts, origins and cross-site fetches."""
-        sent: dict[bytes, bytes] = dict(scope["headers"])  # none of these headers repeats
-        host, origin, site = sent.get(b"host", b""), sent.get(b"origin"), sent.get(b"sec-fetch-site")
+        headers: dict[bytes, bytes] = dict(scope["headers"])  # none of these headers repeats
+        host, origin, site = headers.get(b"host", b""), headers.get(b"origin"), headers.get(b"sec-fetch-site")
         if not self._any_host and host and _name(host) not in self._hosts:
             raise HttpRefusal(403, "this Host is not served here; name it with --allow-host")
         if origin and origin.partition(b"://")[2] != host:
@@ -62,8 +62,8 @@ class ApiGuard:
 
     async def principal(self, scope: Scope, *, is_remembered: bool = False) -> Caller:
         """Return the caller. Raises HttpRefusal: 401 without a valid token, 429 after too many failures."""
-        if (who := self.caller(scope, is_remembered=is_remembered)) is not None:
-            return who
+        if (caller := self.caller(scope, is_remembered=is_remembered)) is not None:
+            return caller
         if not header(scope, b"authorization").partition(" ")[0]:
             raise HttpRefusal(401, "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)
         client = scope.get("client")
@@ -92,5 +92,5 @@ def retry_after(wait_s: float) -> tuple[bytes, bytes]:
 @lru_cache(maxsize=64)  # a service has few names
 def _name(host: bytes) -> str:
     """Return the name in a Host header in lower case, or an empty string if it is invalid."""
-    found = HOST.fullmatch(host.decode("latin-1"))
-    return (found[1] or found[2]).lower() if found else ""
+    match = HOST.fullmatch(host.decode("latin-1"))
+    return (match[1] or match[2]).lower() if match else ""

@@ -61,12 +61,12 @@ class StreamPulse:
     def join(self, scope: Scope, send: Send, ring: Callable[[], None]) -> BeatingStream:
         """Start heartbeats for a stream, until `remove`."""
         self._next = (self._next + 1) % _GROUPS
-        one = BeatingStream(scope, send, ring, self._next)
-        self._groups[one.group].add(one)
+        stream = BeatingStream(scope, send, ring, self._next)
+        self._groups[stream.group].add(stream)
         self._count += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
-        return one
+        return stream
 
     def leave(self, one: BeatingStream) -> None:
         """Stop heartbeats for a stream."""
@@ -87,15 +87,15 @@ class StreamPulse:
     def beat(self, number: int) -> None:
         """Check the tokens of a group's streams, and write a heartbeat to each stream that may continue."""
         group = [*self._groups[number]]
-        for credentials in {one.credentials for one in group}:
-            same = [one for one in group if one.credentials == credentials]
+        for credentials in {stream.credentials for stream in group}:
+            same = [stream for stream in group if stream.credentials == credentials]
             try:
                 is_refused = self._guard.caller(same[0].scope) is None
             except StoreError:
                 continue  # the disk may be available again at the next heartbeat
-            for one in same:
-                one.is_refused = is_refused
+            for stream in same:
+                stream.is_refused = is_refused
                 if is_refused:
-                    one.ring()
+                    stream.ring()
                 else:
-                    one.beat()
+                    stream.beat()

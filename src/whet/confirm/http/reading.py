@@ -22,10 +22,10 @@ async def status(call: Exchange) -> Answer:
     request = _visible(call)
     wait_s = _wait_seconds(call.query)
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
-        found = await call.service.wait(request.id, wait_s, line_of(call.scope))
-        if found is None:
+        latest = await call.service.wait(request.id, wait_s, line_of(call.scope))
+        if latest is None:
             raise HttpRefusal(404, "there is no such request")
-        request = found
+        request = latest
     if call.who.role == "approve" and request.is_pending:
         await call.service.mark_viewed(request, call.who)
     return 200, await beside(request.length, call.backend.record, request)
@@ -41,24 +41,24 @@ async def grant(call: Exchange) -> Answer:
 
 async def listing(call: Exchange) -> Answer:
     """List requests. Newest first, paged with ?before=; a submitter sees its own."""
-    asked = call.query
-    wanted = asked.get("status", "")
-    if wanted and wanted not in STATUSES:
+    query = call.query
+    status_filter = query.get("status", "")
+    if status_filter and status_filter not in STATUSES:
         raise HttpRefusal(400, f"status must be one of: {', '.join(STATUSES)}")
-    limit = _limit(asked)
+    limit = _limit(query)
     owner = call.who.name if call.who.role == "submit" else ""
-    found = call.service.list(RequestFilter(wanted, owner, _before(asked), limit))
-    length = sum(one.length for one in found)
-    records = await beside(length, lambda: [shapes.record(one) for one in found])
-    return 200, shapes.RequestList(len(found), records, shapes.next_page(found, limit))
+    requests = call.service.list(RequestFilter(status_filter, owner, _before(query), limit))
+    length = sum(request.length for request in requests)
+    records = await beside(length, lambda: [shapes.record(request) for request in requests])
+    return 200, shapes.RequestList(len(requests), records, shapes.next_page(requests, limit))
 
 
 async def audit(call: Exchange) -> Answer:
     """List requests, newest first. In the contract's format, paged with ?before=."""
     limit = _limit(call.query)
-    found = call.service.list(RequestFilter(before_seq=_before(call.query), limit=limit))
-    entries = [shapes.audit_entry(one) for one in found]
-    return 200, shapes.AuditPage(len(found), entries, shapes.next_page(found, limit))
+    requests = call.service.list(RequestFilter(before_seq=_before(call.query), limit=limit))
+    entries = [shapes.audit_entry(request) for request in requests]
+    return 200, shapes.AuditPage(len(requests), entries, shapes.next_page(requests, limit))
 
 
 async def health(call: Exchange) -> Answer:

@@ -34,30 +34,30 @@ async def stream(call: Exchange) -> None:
     client disconnects, the token is revoked or the service stops."""
     service, guard, scope, send = call.service, call.backend.guard, call.scope, call.send
     after_id = _start(call)
-    wanted = _wanted(call.who, call.query.get("request", ""))
+    is_wanted_event = _wanted(call.who, call.query.get("request", ""))
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     await _write(send, b"retry: 1000\n: events after %d\n\n" % after_id)
     line = line_of(scope)
-    bell = StreamWakeup(service)
-    line.listen(bell.ring)
-    beating = call.backend.pulse.join(scope, send, bell.ring)
+    wakeup = StreamWakeup(service)
+    line.listen(wakeup.ring)
+    heartbeat = call.backend.pulse.join(scope, send, wakeup.ring)
     try:
-        while not (service.hub.is_closed or line.is_cut or beating.is_refused):
-            found = service.log.newer(after_id)
-            if found:
-                after_id = found[-1].id
-                if any(event.kind in _TOKENS for event in found):
+        while not (service.hub.is_closed or line.is_cut or heartbeat.is_refused):
+            events = service.log.newer(after_id)
+            if events:
+                after_id = events[-1].id
+                if any(event.kind in _TOKENS for event in events):
                     await guard.principal(scope)
-                body = b"".join(_chunk(event) for event in found if wanted(event))
+                body = b"".join(_chunk(event) for event in events if is_wanted_event(event))
                 if body:
                     await _write(send, body)
             else:
-                await bell.next()
+                await wakeup.next()
     except HttpRefusal:
         pass  # the token was revoked: the stream ends
     finally:
-        call.backend.pulse.leave(beating)
-        line.forget(bell.ring)
+        call.backend.pulse.leave(heartbeat)
+        line.forget(wakeup.ring)
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -64,8 +64,8 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
 
 def header(scope: Scope, name: bytes) -> str:
     """Return a header's value, or an empty string if it is absent."""
-    found: dict[bytes, bytes] = dict(reversed(scope["headers"]))  # the first value if a header repeats
-    return found[name].decode("latin-1") if name in found else ""
+    values: dict[bytes, bytes] = dict(reversed(scope["headers"]))  # the first value if a header repeats
+    return values[name].decode("latin-1") if name in values else ""
 
 
 def query(scope: Scope) -> dict[str, str]:
@@ -86,17 +86,17 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise HttpRefusal(400, f"Invalid JSON body: {str(error)[:200]}") from error
     if not isinstance(value, dict):
         raise HttpRefusal(400, "Invalid JSON body: not an object")
-    found = cast("dict[str, Any]", value)
-    if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT and _is_deeper(found, DEPTH_LIMIT):
+    fields = cast("dict[str, Any]", value)
+    if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT and _is_deeper(fields, DEPTH_LIMIT):
         raise HttpRefusal(400, f"Invalid JSON body: nested deeper than {DEPTH_LIMIT}")
-    return found
+    return fields
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a key stands twice in one object")
-    return found
+    return members
 
 
 def _float(text: str) -> float:
@@ -135,17 +135,17 @@ def read_as(fields: dict[str, Any], shape: type[T]) -> T:
     ignored.
     """
     try:
-        made = from_values(fields, shape)
+        result = from_values(fields, shape)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        raise HttpRefusal(400, f"{where.rstrip('`')}: {what}" if where else what) from error
-    known = shape.__struct_fields__
+        problem, _, location = str(error).partition(" - at `$.")
+        raise HttpRefusal(400, f"{location.rstrip('`')}: {problem}" if location else problem) from error
+    field_names = shape.__struct_fields__
     for name, value in fields.items():
-        if name not in known:
-            _check_name(name, known)
+        if name not in field_names:
+            _check_name(name, field_names)
         elif type(value) is str:
             _check_text(name, value)
-    return made
+    return result
 
 
 def _check_name(name: str, known: Sequence[str]) -> None:

@@ -45,13 +45,13 @@ class Buttons:
         """Return the buttons of an open request: approve if that is allowed, deny, and deny with a reason."""
         if not notice.is_open:
             return []
-        found: list[MessageButton] = []
+        buttons: list[MessageButton] = []
         if notice.may_approve:
-            found.append(MessageButton("✓ Approve", self._data("a", notice), "good"))
-        found.append(MessageButton("✗ Deny", self._data("d", notice), "bad"))
+            buttons.append(MessageButton("✓ Approve", self._data("a", notice), "good"))
+        buttons.append(MessageButton("✗ Deny", self._data("d", notice), "bad"))
         for number, reason in enumerate(self._reasons):
-            found.append(MessageButton(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "bad"))
-        return found
+            buttons.append(MessageButton(f"✗ {reason}"[:40], self._data(f"d{number}", notice), "bad"))
+        return buttons
 
     def read(self, data: str) -> Pressed | None:
         """Parse a press. Returns None if it can't be from one of our buttons."""

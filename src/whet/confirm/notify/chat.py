@@ -111,7 +111,7 @@ class ChatNotices:
 
 def card_of(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
     """Build a card from a notice. The link is in the text if no button opens it."""
-    said = (f"{notice.requester}: {notice.description}", notice.details)
+    texts = (f"{notice.requester}: {notice.description}", notice.details)
     is_dangerous = notice.risk.startswith("Dangerous")
     token = f"Token: {notice.principal or 'none (open mode)'}"
     lines = (notice.risk, notice.warning, notice.progress, notice.outcome, token)
@@ -131,7 +131,7 @@ def card_of(notice: RequestNotice, *, has_buttons: bool = True) -> MessageCard:
         warning=_warning(notice) if notice.is_open else "",
         address=address,
         mark=AGENT_MARK,
-        quoted=tuple(filter(None, said)),
+        quoted=tuple(filter(None, texts)),
     )
 
 

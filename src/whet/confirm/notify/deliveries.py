@@ -83,7 +83,7 @@ def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsO
     """
     newest = db.execute("SELECT max(id) FROM events").fetchone()
     items = rows_of(db, _NEWS_CELLS, _NEWS_FROM, _NEXT, (told_to(db), limit))
-    unheard: list[str] = []
+    without_channel: list[str] = []
     for event_id, *news in items:
         if not news:
             tell_unreadable(f"of event {event_id}", "a text of it can't be read")
@@ -99,14 +99,14 @@ def spread(db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsO
                 continue
             if not channels:
                 add(db, (event_id, kind, request_id, LOG), now_s, status="sent")
-                unheard.append(request_id)
+                without_channel.append(request_id)
         else:
             continue
         for channel in channels:
             add(db, (event_id, kind, request_id, channel), now_s)
     up_to = items[-1][0] if len(items) == limit else (newest[0] or 0) if newest else 0
     db.execute("INSERT OR REPLACE INTO facts VALUES ('told_to', ?)", (str(up_to),))
-    return SpreadResult(up_to, tuple(unheard))
+    return SpreadResult(up_to, tuple(without_channel))
 
 
 def _told(db: apsw.Connection, request_id: str) -> list[str]:
@@ -141,8 +141,8 @@ def take(db: apsw.Connection, channel: str, now_s: float) -> NotifyDelivery | No
     db.execute(
         "UPDATE deliveries SET run_after = ?, attempts = attempts + 1 WHERE id = ?", (now_s + LEASE_S, row[0])
     )
-    taken = NotifyDelivery(*row)
-    return msgspec.structs.replace(taken, attempts=taken.attempts + 1)
+    delivery = NotifyDelivery(*row)
+    return msgspec.structs.replace(delivery, attempts=delivery.attempts + 1)
 
 
 def next_due(db: apsw.Connection, channel: str) -> float | None:

@@ -73,7 +73,7 @@ class ConfirmNotifier:
         self._presses = Presses(service, people, self._seats)
         self._groups = UserGroups(service, channels, secrets, people)
         self._log = Log(deliveries.LOG)
-        names = [seat.channel.name for seat in self._seats]
+        names = [notifier.channel.name for notifier in self._seats]
         self._breakers = {name: Breaker() for name in (*names, deliveries.LOG)}
         self._deaf: dict[str, str] = {}
         self._wakes = {name: asyncio.Event() for name in self._breakers}
@@ -83,7 +83,7 @@ class ConfirmNotifier:
         """Work until cancelled, then close every connection."""
         # httpx2 logs every URL, and Telegram's contain the bot's token.
         logging.getLogger("httpx2").setLevel(logging.WARNING)
-        channels: list[NoticeChannel] = [*(seat.channel for seat in self._seats), self._log]
+        channels: list[NoticeChannel] = [*(notifier.channel for notifier in self._seats), self._log]
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._spread())
@@ -91,9 +91,9 @@ class ConfirmNotifier:
                     group.create_task(self._groups.run())
                 for channel in channels:
                     group.create_task(self._send(channel))
-                for seat in self._seats:
-                    if seat.heard_by == seat.channel.name:
-                        group.create_task(self._hear(seat.channel))
+                for notifier in self._seats:
+                    if notifier.heard_by == notifier.channel.name:
+                        group.create_task(self._hear(notifier.channel))
         finally:
             for channel in channels:
                 await channel.aclose()
@@ -101,20 +101,20 @@ class ConfirmNotifier:
     def states(self) -> list[ChannelState]:
         """Return the state of each channel."""
         now_s = asyncio.get_running_loop().time()
-        found: list[ChannelState] = []
-        for seat in self._seats:
-            name = seat.channel.name
+        result: list[ChannelState] = []
+        for notifier in self._seats:
+            name = notifier.channel.name
             breaker = self._breakers[name]
-            found.append(
+            result.append(
                 ChannelState(
                     name,
                     breaker.is_open,
                     breaker.reason,
                     breaker.wait_s(now_s),
-                    self._deaf.get(seat.heard_by, ""),
+                    self._deaf.get(notifier.heard_by, ""),
                 )
             )
-        return found
+        return result
 
     # --- from the audit log to deliveries
 
@@ -140,24 +140,24 @@ class ConfirmNotifier:
         ):
             self._seen = max(self._seen, newest)
             return False
-        done = await service.change(
+        result = await service.change(
             lambda tx: deliveries.spread(tx.connection, tx.now_s, _BATCH, self._channels_of)
         )
-        self._seen = done.up_to
+        self._seen = result.up_to
         if self._seats:
             for wake in self._wakes.values():
                 wake.set()
-        await self._tell_log(done.unheard)
-        return done.up_to < newest
+        await self._tell_log(result.unheard)
+        return result.up_to < newest
 
     async def _tell_log(self, request_ids: Sequence[str]) -> None:
         """Log the requests that no channel serves."""
         for request_id in request_ids[:_MOST_LOGGED]:
-            told = await self._read(request_id, "submitted", lambda _: True)
-            if told is not None:
-                await self._log.send(told[1])
-        if rest := request_ids[_MOST_LOGGED:]:
-            _LOG.warning("no channel reached a person: %d more wait: %s", len(rest), " ".join(rest))
+            content = await self._read(request_id, "submitted", lambda _: True)
+            if content is not None:
+                await self._log.send(content[1])
+        if others := request_ids[_MOST_LOGGED:]:
+            _LOG.warning("no channel reached a person: %d more wait: %s", len(others), " ".join(others))
 
     def _channels_of(self, kind: str, plan: ApprovalPlan, was_escalated: bool) -> Sequence[str]:
         groups = groups_in(plan.quorum)
@@ -205,20 +205,20 @@ class ConfirmNotifier:
 
     async def _deliver(self, channel: NoticeChannel, delivery: NotifyDelivery) -> None:
         service = self._service
-        places = service.database.read_now(
+        refs = service.database.read_now(
             lambda db: deliveries.where_sent(db, delivery.request_id, channel.name)
         )
-        told = await self._read(
-            delivery.request_id, delivery.kind, lambda request: _is_news(delivery, request, places, channel)
+        content = await self._read(
+            delivery.request_id, delivery.kind, lambda request: _is_news(delivery, request, refs, channel)
         )
-        if told is None:
+        if content is None:
             await service.change(lambda tx: deliveries.end(tx.connection, delivery, "dropped", tx.now_s))
             return
-        request, notice = told
+        request, notice = content
         breaker = self._breakers[channel.name]
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S * 2 + 5):
-                ref = await _hand_over(channel, notice, delivery, places)
+                ref = await _hand_over(channel, notice, delivery, refs)
         except (SendFailed, TimeoutError) as error:
             failure = error if isinstance(error, SendFailed) else SendFailed("it did not come back in time")
             # A single rejected message does not mean that the channel is broken; a rejected token does.
@@ -308,8 +308,8 @@ async def _hand_over(
 ) -> str:
     if delivery.kind in deliveries.NEWS:
         return await channel.send(notice)
-    for where in places:
-        await channel.update(where, notice)
+    for message_ref in places:
+        await channel.update(message_ref, notice)
     return ""
 
 

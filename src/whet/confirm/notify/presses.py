@@ -30,26 +30,28 @@ class Presses:
 
     async def __call__(self, press: Incoming) -> str:
         """Handle a press and describe the outcome, which is durable by then."""
-        chats = [seat for seat in self._seats if seat.heard_by == press.place.channel]
+        chats = [notifier for notifier in self._seats if notifier.heard_by == press.place.channel]
         kind = chats[0].kind
-        pressed = next((read for seat in chats if (read := seat.buttons.read(press.text))), None)
+        pressed = next(
+            (candidate for notifier in chats if (candidate := notifier.buttons.read(press.text))), None
+        )
         request = None
         if pressed is not None and SHAPE.fullmatch(pressed.request_id):
             request = self._service.get(pressed.request_id)
         if pressed is None or request is None:
             return "This button belongs to no request that is known here."
-        who = self._who(kind, press.place.user)
-        if who is None:
+        caller = self._who(kind, press.place.user)
+        if caller is None:
             return await self._refuse(kind, press, request)
         buttons = next((s.buttons for s in chats if s.buttons.is_ours(pressed, request.digest)), None)
         if buttons is None:
-            return await self._not_bound(kind, press, request, who)
+            return await self._not_bound(kind, press, request, caller)
         verdict, reason = buttons.meaning(pressed)
         if verdict == "approve" and self._hides(request):
             return "A part of this is hidden in messages: see it on the page to approve it."
         # The digest that the button was made for, not the current one: the decision compares the two.
         ballot = DecisionInput(request.id, verdict, reason, request.digest)
-        return _reply(await self._service.decide(ballot, who))
+        return _reply(await self._service.decide(ballot, caller))
 
     def _hides(self, request: ConfirmRequest) -> bool:
         """Return whether no message can show the whole request. An older button may still exist."""

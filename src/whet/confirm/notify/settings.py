@@ -109,24 +109,28 @@ def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
 
 def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:
     """Create the channels, those with buttons first, otherwise in the file's order. Raises ConfigError."""
-    seats: list[ConfiguredNotifier] = []
+    notifiers: list[ConfiguredNotifier] = []
     bots: dict[tuple[object, ...], Channel] = {}
     for entry in sorted(text.channel, key=lambda found: found.kind in _ONE_WAY):
         name = entry.name or entry.kind
-        if not _NAME.fullmatch(name) or name == "log" or any(seat.channel.name == name for seat in seats):
+        if (
+            not _NAME.fullmatch(name)
+            or name == "log"
+            or any(notifier.channel.name == name for notifier in notifiers)
+        ):
             raise ConfigError(
                 f"channel name {name!r} can't be used",
                 hint="small letters, digits, . _ -; each name once; not `log`",
             )
         buttons = Buttons(key, name, entry.deny_reasons)
-        heard_by = name
+        listener = name
         if entry.kind in _ONE_WAY:
             channel = _one_way(entry, name, secrets)
         else:
             bot = _bot(entry, name, secrets, bots)
-            channel, heard_by = ChatNotices(name, bot, str(entry.chat), buttons), bot.name
-        seats.append(ConfiguredNotifier(channel, entry.kind, buttons, frozenset(entry.groups), heard_by))
-    return seats
+            channel, listener = ChatNotices(name, bot, str(entry.chat), buttons), bot.name
+        notifiers.append(ConfiguredNotifier(channel, entry.kind, buttons, frozenset(entry.groups), listener))
+    return notifiers
 
 
 def _bot(

@@ -93,18 +93,18 @@ def _outcome(request: ConfirmRequest) -> str:
     if request.is_pending:
         return ""
     by = one_line(request.resolved_by, REQUESTER_LIMIT)[0]
-    who = f" by {by}" if by and not by.startswith("system:") else ""
+    author = f" by {by}" if by and not by.startswith("system:") else ""
     at = f" at {clock_time(request.resolved_at)}" if request.resolved_at else ""
     reason = f"; reason: {one_line(request.reason, REASON_LIMIT)[0]}" if request.reason else ""
-    return f"{request.status.replace('_', ' ').capitalize()}{who}{at}{reason}."
+    return f"{request.status.replace('_', ' ').capitalize()}{author}{at}{reason}."
 
 
 def _progress(request: ConfirmRequest, votes: Sequence[Vote]) -> str:
     plan = request.plan
     if not request.is_pending or describe(plan.quorum) == "1 of anyone":
         return ""
-    said = [f"{one_line(vote.principal, 40)[0]} {_WORDS[vote.verdict]}" for vote in votes]
-    return f"Takes {describe(plan.quorum)}. So far: {', '.join(said) or 'nobody'}."
+    verdicts = [f"{one_line(vote.principal, 40)[0]} {_WORDS[vote.verdict]}" for vote in votes]
+    return f"Takes {describe(plan.quorum)}. So far: {', '.join(verdicts) or 'nobody'}."
 
 
 _WORDS = {"approve": "approved", "deny": "denied"}

@@ -36,7 +36,7 @@ class UserGroups:
         self._service = service
         self._people = people
         self._http: VendorHttp | None = None
-        entry = next((one for one in channels.channel if one.kind == "slack"), None)
+        entry = next((channel for channel in channels.channel if channel.kind == "slack"), None)
         if entry is not None:
             token = secret_of(
                 entry.name or "slack", entry.settings.get("token_env", "SLACK_BOT_TOKEN"), secrets
@@ -51,13 +51,13 @@ class UserGroups:
 
     async def run(self) -> None:
         """Fetch until cancelled."""
-        loop, asked, next_s = asyncio.get_running_loop(), set[str](), 0.0
+        loop, fetched, next_s = asyncio.get_running_loop(), set[str](), 0.0
         try:
             while True:
-                named = self.named()
-                if named and (named - asked or loop.time() >= next_s):
-                    asked, next_s = named, loop.time() + _EVERY_S
-                    for group in sorted(named):
+                groups = self.named()
+                if groups and (groups - fetched or loop.time() >= next_s):
+                    fetched, next_s = groups, loop.time() + _EVERY_S
+                    for group in sorted(groups):
                         await self._ask(group)
                 await asyncio.sleep(_LOOK_S)
         finally:
@@ -67,12 +67,12 @@ class UserGroups:
     def named(self) -> set[str]:
         """Return the Slack user groups that the policy names."""
         groups = self._service.policy_file.policy.groups.values()
-        return {one for people in groups for one in people if one.startswith(PREFIX)}
+        return {member for people in groups for member in people if member.startswith(PREFIX)}
 
     async def _ask(self, group: str) -> None:
         try:
             ids = await self._members(group.removeprefix(PREFIX))
-            names = [name for one in ids if (name := self._people.name("slack", one)) is not None]
+            names = [name for user_id in ids if (name := self._people.name("slack", user_id)) is not None]
             until_s = self._service.timeline.now_s() + _HOLDS_S
             await self._service.change(lambda tx: stand_ins.set_members(tx, group, names, until_s))
         except (SendFailed, StoreError) as error:
@@ -82,7 +82,7 @@ class UserGroups:
         if self._http is None:
             raise SendFailed("the channels file has no channel of kind slack", is_final=True)
         answer = await self._http.call("GET", f"/usergroups.users.list?usergroup={quote(group, safe='')}")
-        found = answer.read(SlackAnswer)
-        if answer.status != 200 or found is None or not found.ok:
-            raise refused("Slack", answer, found.error if found is not None else "no answer")
-        return found.users
+        reply = answer.read(SlackAnswer)
+        if answer.status != 200 or reply is None or not reply.ok:
+            raise refused("Slack", answer, reply.error if reply is not None else "no answer")
+        return reply.users

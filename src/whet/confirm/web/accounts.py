@@ -36,8 +36,8 @@ class TokenAccounts:
         """Return the account of a token that may approve, audit or administer. Raises TooManyAttempts."""
         if self._is_open:
             return Account(_OPEN_KEY, OPEN.name, frozenset((OPEN.role,)))
-        who = self._service.authenticate(token.strip())
-        if who is None:
+        caller = self._service.authenticate(token.strip())
+        if caller is None:
             now_s = self._service.timeline.now_s()
             if wait_s := self._throttle.failed(client, now_s):
                 raise TooManyAttempts(math.ceil(wait_s))
@@ -45,17 +45,17 @@ class TokenAccounts:
             if self._throttle.recent(client, now_s) in (1, _MOST_FAILURES):
                 await self._service.record("login_failed", data={"client": client, "where": "page"})
             return None
-        if not who.may("approve", "audit"):
-            return Account("", who.name, frozenset((who.role,)))
+        if not caller.may("approve", "audit"):
+            return Account("", caller.name, frozenset((caller.role,)))
         await self._service.record(
-            "login", principal=who.name, data={"client": client, "token": who.token_id}
+            "login", principal=caller.name, data={"client": client, "token": caller.token_id}
         )
-        return Account(who.token_id, who.name, frozenset((who.role,)))
+        return Account(caller.token_id, caller.name, frozenset((caller.role,)))
 
     async def find(self, key: str) -> Account | None:
         """Return the account again, or None if its token was revoked or has expired."""
-        who = self.principal(key)
-        return Account(key, who.name, frozenset((who.role,))) if who else None
+        caller = self.principal(key)
+        return Account(key, caller.name, frozenset((caller.role,))) if caller else None
 
     def principal(self, key: str) -> Caller | None:
         """Return the service's caller for an account, or None."""
@@ -67,8 +67,8 @@ class TokenAccounts:
                 lambda db: people.find(db, key.removeprefix(PREFIX), now_s)
             )
         row = self._service.database.read_one(TOKENS.by_id, (key,))
-        who = as_principal(row, self._service.timeline.now_s())
-        return None if who is None or who.role == "submit" else who
+        caller = as_principal(row, self._service.timeline.now_s())
+        return None if caller is None or caller.role == "submit" else caller
 
     def who(self, visit: Visit) -> Caller:
         """Return the caller for a visitor. A visitor whose account no longer exists may only read."""
@@ -98,8 +98,8 @@ class SessionRows:
             return None
         signed = LoginSession(*row)  # type: ignore[arg-type]
         key, _, mac = signed.account_key.rpartition(" ")
-        found = msgspec.structs.replace(signed, account_key=key)
-        return found if hmac.compare_digest(self._mac(found).encode(), mac.encode()) else None
+        session = msgspec.structs.replace(signed, account_key=key)
+        return session if hmac.compare_digest(self._mac(session).encode(), mac.encode()) else None
 
     async def drop(self, id_hash: str) -> None:
         """Delete a session; durable on return."""

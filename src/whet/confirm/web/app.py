@@ -70,50 +70,52 @@ def make_page(
     is_open, provider = terms.is_open, terms.provider
     label = "" if provider is None or is_open else provider.settings.label
 
-    said = {
+    filters = {
         "duration": view.duration,
         "provider": _always(label),
         "same_user": _always("" if terms.is_separate else SAME_USER),
     }
-    pages = SiteTemplates("whet.confirm.web", assets, said)
+    pages = SiteTemplates("whet.confirm.web", assets, filters)
     accounts = TokenAccounts(service, is_open=is_open)
     sessions = Sessions(accounts, SessionRows(service), SystemClock(), where, f"whet_confirm_{terms.port}")
-    door = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
-    desk = RequestPages(service, pages, accounts, notifier)
-    past = AuditPages(service, pages, AuditWatch(service))
+    login = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
+    request_pages = RequestPages(service, pages, accounts, notifier)
+    audit_pages = AuditPages(service, pages, AuditWatch(service))
     keyring = PasskeyPages(service, pages, accounts)
     several = SeveralPages(service, pages, accounts)
     live = RequestStream(service, sessions)
     routes = [
-        Route("/", door.inside(desk.home)),
-        Route("/r/{id}", door.inside(desk.record)),
-        Route("/r/{id}/decide", door.posted(desk.decide), methods=["POST"]),
-        Route("/r/{id}/reveal", door.posted(desk.reveal), methods=["POST"]),
-        Route("/r/{id}/amend", door.posted(desk.amend), methods=["POST"]),
-        Route("/passkeys", door.inside(keyring.show), methods=["GET"]),
-        Route("/passkeys", door.posted(keyring.enrol), methods=["POST"]),
-        Route("/several", door.inside(several.show), methods=["GET"]),
-        Route("/several", door.posted(several.decide), methods=["POST"]),
-        Route("/history", door.inside(past.history)),
-        Route("/log", door.inside(past.log), methods=["GET"]),
-        Route("/log", door.posted(past.log), methods=["POST"]),
+        Route("/", login.inside(request_pages.home)),
+        Route("/r/{id}", login.inside(request_pages.record)),
+        Route("/r/{id}/decide", login.posted(request_pages.decide), methods=["POST"]),
+        Route("/r/{id}/reveal", login.posted(request_pages.reveal), methods=["POST"]),
+        Route("/r/{id}/amend", login.posted(request_pages.amend), methods=["POST"]),
+        Route("/passkeys", login.inside(keyring.show), methods=["GET"]),
+        Route("/passkeys", login.posted(keyring.enrol), methods=["POST"]),
+        Route("/several", login.inside(several.show), methods=["GET"]),
+        Route("/several", login.posted(several.decide), methods=["POST"]),
+        Route("/history", login.inside(audit_pages.history)),
+        Route("/log", login.inside(audit_pages.log), methods=["GET"]),
+        Route("/log", login.posted(audit_pages.log), methods=["POST"]),
         Route("/live", live.serve),
-        Route("/login", door.login, methods=["GET", "POST"]),
-        Route("/logout", door.posted(door.logout), methods=["POST"]),
+        Route("/login", login.login, methods=["GET", "POST"]),
+        Route("/logout", login.posted(login.logout), methods=["POST"]),
         Route("/static/{name}", assets.serve),
     ]
 
     if provider is not None and not is_open:
-        way = ProviderPages(service, provider, sessions, pages)
-        routes += [Route("/oidc/start", way.start), Route("/oidc/callback", way.callback)]
+        oidc_pages = ProviderPages(service, provider, sessions, pages)
+        routes += [Route("/oidc/start", oidc_pages.start), Route("/oidc/callback", oidc_pages.callback)]
 
     async def not_found(request: Http, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return door.problem(status, "There is no such page." if status == 404 else "That can't be done here.")
+        return login.problem(
+            status, "There is no such page." if status == 404 else "That can't be done here."
+        )
 
     async def unstored(request: Http, error: Exception) -> Response:
         reason = error.message if isinstance(error, StoreError) else "the database failed"
-        return door.problem(503, f"{_WORDS.undone}: {reason}.")
+        return login.problem(503, f"{_WORDS.undone}: {reason}.")
 
     site = Starlette(routes=routes, exception_handlers={HTTPException: not_found, StoreError: unstored})
     return SiteGuard(site, where)

@@ -90,25 +90,28 @@ class Sight(msgspec.Struct, frozen=True):
 
 def rows(details: Mapping[str, Any], sight: Sight) -> list[ArgumentRow]:
     """Return the arguments, the most important first: changes, then commands and paths, then the others."""
-    shown = sight.details(details)
-    found: list[ArgumentRow] = []
+    visible_details = sight.details(details)
+    result: list[ArgumentRow] = []
     used: set[str] = set()
     for before, after in _PAIRS:
-        old, new = shown.get(before), shown.get(after)
+        old, new = visible_details.get(before), visible_details.get(after)
         if not isinstance(old, str) or not isinstance(new, str):
             continue
         # With all unchanged lines: the agent only claims that they stay as they are, and they may be
         # executed.
         if lines := changes(old, new, sight, around=_MOST_DIFF_LINES):
-            found.append(_diff_row(f"{before} → {after}", lines))
+            result.append(_diff_row(f"{before} → {after}", lines))
             used |= {before, after}
     for name in _PATCHES:
-        value = shown.get(name)
+        value = visible_details.get(name)
         if isinstance(value, str) and ("\n+" in value or "\n-" in value):
-            found.append(_diff_row(name, _patch(value, sight)))
+            result.append(_diff_row(name, _patch(value, sight)))
             used.add(name)
-    order = sorted((n for n in shown if n not in used), key=lambda n: (_rank(n), list(shown).index(n)))
-    return found + [_row(name, shown[name], sight) for name in order]
+    order = sorted(
+        (n for n in visible_details if n not in used),
+        key=lambda n: (_rank(n), list(visible_details).index(n)),
+    )
+    return result + [_row(name, visible_details[name], sight) for name in order]
 
 
 def changes(old: str, new: str, sight: Sight, *, around: int = 3) -> tuple[ArgumentDiffLine, ...]:
@@ -116,8 +119,8 @@ def changes(old: str, new: str, sight: Sight, *, around: int = 3) -> tuple[Argum
     before, after = sight.of(old).split("\n"), sight.of(new).split("\n")
     if len(before) + len(after) > _MOST_DIFF_LINES:
         # Comparing is quadratic at worst, so a very long change is shown whole, old then new.
-        gone = [ArgumentDiffLine("removed", "-", line) for line in before]
-        return (*gone, *(ArgumentDiffLine("added", "+", line) for line in after))
+        removed = [ArgumentDiffLine("removed", "-", line) for line in before]
+        return (*removed, *(ArgumentDiffLine("added", "+", line) for line in after))
     lines = list(difflib.unified_diff(before, after, lineterm="", n=around))[2:]
     return tuple(_marked(line) for line in lines)
 
@@ -133,12 +136,12 @@ def _rank(name: str) -> int:
 
 def _row(name: str, value: object, sight: Sight) -> ArgumentRow:
     text = value if isinstance(value, str) else _written(value)
-    shown = sight.of(text)
-    lines = shown.count("\n") + 1
-    is_long = len(shown) > _SHORT_CHARS or lines > _SHORT_LINES
-    is_block = lines > 1 or len(shown) > 70 or name in ("command", "cmd", "sql", "query", "code")
+    visible_text = sight.of(text)
+    lines = visible_text.count("\n") + 1
+    is_long = len(visible_text) > _SHORT_CHARS or lines > _SHORT_LINES
+    is_block = lines > 1 or len(visible_text) > 70 or name in ("command", "cmd", "sql", "query", "code")
     size = f"{lines:,} lines, {len(text):,} characters" if is_long else ""
-    return ArgumentRow(sight.of(name), shown, is_block=is_block, is_folded=is_long, size=size)
+    return ArgumentRow(sight.of(name), visible_text, is_block=is_block, is_folded=is_long, size=size)
 
 
 def _written(value: object) -> str:
@@ -160,11 +163,11 @@ def _diff_row(name: str, lines: tuple[ArgumentDiffLine, ...]) -> ArgumentRow:
 
 
 def _patch(text: str, sight: Sight) -> tuple[ArgumentDiffLine, ...]:
-    found: list[ArgumentDiffLine] = []
+    lines: list[ArgumentDiffLine] = []
     for line in sight.of(text).split("\n"):
         is_head = line.startswith(("+++", "---", "diff ", "index "))
-        found.append(ArgumentDiffLine("place", " ", line) if is_head else _marked(line))
-    return tuple(found)
+        lines.append(ArgumentDiffLine("place", " ", line) if is_head else _marked(line))
+    return tuple(lines)
 
 
 def _marked(line: str) -> ArgumentDiffLine:

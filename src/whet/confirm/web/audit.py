@@ -32,11 +32,11 @@ class AuditWatch:
         """Return the newest check, made now if the log is short or `is_asked`, or None if it was never
         checked."""
         async with self._lock:
-            known, now_s = self._known, self._service.timeline.now_s()
+            last, now_s = self._known, self._service.timeline.now_s()
             is_quick = self._service.log.state().size <= QUICK_EVENTS
-            if (is_quick or is_asked) and (known is None or now_s - known.at_s > _FRESH_S):
-                own = self._service.key  # the private key too: only it can check data that is not signed yet
-                keys = {**self._service.public_keys, own.id: own}
+            if (is_quick or is_asked) and (last is None or now_s - last.at_s > _FRESH_S):
+                key = self._service.key  # the private key too: only it can check data that is not signed yet
+                keys = {**self._service.public_keys, key.id: key}
                 report = await self._service.database.read_long(lambda db: verify(db, keys))
                 self._known = Verified(report, now_s)
             return self._known

@@ -34,15 +34,17 @@ class PasskeyPages:
     async def enrol(self, request: Http, visit: Visit) -> Response:
         """Store a new passkey. A person with a second factor must enter its code; a further passkey requires
         one."""
-        who, form = self._accounts.principal(visit.account.key), request.state.form
-        if who is None or who.is_open or not who.may("approve"):
+        caller, form = self._accounts.principal(visit.account.key), request.state.form
+        if caller is None or caller.is_open or not caller.may("approve"):
             return await self._answer(request, visit, "Only people who approve have passkeys.", 403)
         text, code = form.get("passkey", "")[:MOST_PROOF_CHARS], form.get("code", "")[:32]
         site, csrf = site_of(request), visit.session.csrf
         problem = await asyncio.to_thread(_missing)
         if not problem:
             problem = await self._service.change(
-                lambda tx: _unproved(tx, who.name, code) or passkeys.enrol(tx, who.name, text, csrf, site)
+                lambda tx: (
+                    _unproved(tx, caller.name, code) or passkeys.enrol(tx, caller.name, text, csrf, site)
+                )
             )
         if problem:
             return await self._answer(request, visit, f"Nothing was kept: {problem}.", 403)
@@ -50,16 +52,16 @@ class PasskeyPages:
 
     async def _answer(self, request: Http, visit: Visit, problem: str = "", status: int = 200) -> Response:
         name = visit.account.name
-        known = self._service.database.read_now(lambda db: passkeys.of(db, name))
+        passkey_ids = self._service.database.read_now(lambda db: passkeys.of(db, name))
         has_code = self._service.database.read_now(lambda db: name in factors.names(db))
         problem = problem or await asyncio.to_thread(_missing)
         url = request.url
         site = PasskeyOrigin(f"{url.scheme}://{url.netloc}")
         options = ""
         if not problem or status != 200:
-            given = passkeys.enrolling_options(name, visit.session.csrf, site, known)
-            options = msgspec.json.encode(given).decode()
-        values = {"known": known, "has_code": has_code, "options": options, "problem": problem}
+            enrolment = passkeys.enrolling_options(name, visit.session.csrf, site, passkey_ids)
+            options = msgspec.json.encode(enrolment).decode()
+        values = {"known": passkey_ids, "has_code": has_code, "options": options, "problem": problem}
         return self._pages.answer("passkeys.html", status, visit=visit, **values)
 
 

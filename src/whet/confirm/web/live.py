@@ -39,9 +39,11 @@ class RequestStream:
             return Response(media_type="text/event-stream")
         if self._open >= _MOST_STREAMS:
             return Response(status_code=503, headers={"retry-after": "5"})
-        asked = typed_number(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        requested_id = typed_number(
+            request.headers.get("last-event-id") or request.query_params.get("after", "")
+        )
         newest = self._service.hub.last_id
-        after = newest if asked is None else min(asked, newest)
+        after = newest if requested_id is None else min(requested_id, newest)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(
             self._stream(request, after), media_type="text/event-stream", headers=headers
@@ -55,15 +57,15 @@ class RequestStream:
             while not hub.is_closed:
                 future = hub.next_event()
                 try:
-                    found = self._service.log.history(after_id=after)
-                    if not found:
+                    events = self._service.log.history(after_id=after)
+                    if not events:
                         await asyncio.wait((future,), timeout=_BEAT_S)
-                        found = self._service.log.history(after_id=after)
+                        events = self._service.log.history(after_id=after)
                     # A session that ended meanwhile gets no more events, even if they arrive all the time.
                     if await self._sessions.visit(request) is None:
                         return
-                    after = found[-1].id if found else after
-                    yield _written(found) if found else b": still here\n\n"
+                    after = events[-1].id if events else after
+                    yield _written(events) if events else b": still here\n\n"
                 finally:
                     hub.forget(future)
         finally:

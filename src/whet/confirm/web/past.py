@@ -31,24 +31,24 @@ class AuditPages:
 
     async def history(self, request: Http, visit: Visit) -> Response:
         """Show requests, newest first: all, or those with a status or containing some words."""
-        asked = request.query_params
-        query = asked.get("q", "").strip()[:_MOST_QUERY]
-        status = asked.get("status", "")
+        params = request.query_params
+        query = params.get("q", "").strip()[:_MOST_QUERY]
+        status = params.get("status", "")
         status = status if status in STATUSES else ""
-        before_seq = typed_number(asked.get("before", "")) or 0
+        before_seq = typed_number(params.get("before", "")) or 0
         now_s = self._service.timeline.now_s()
-        found = await self._service.database.read_long(
+        matches = await self._service.database.read_long(
             lambda db: search(db, query, requests.RequestFilter(status, "", before_seq, _PAGE + 1), now_s)
         )
         return self._pages.answer(
             "history.html",
             visit=visit,
             count=self._service.count_pending(),
-            cards=[view.card(one, now_s) for one in found[:_PAGE]],
+            cards=[view.card(match, now_s) for match in matches[:_PAGE]],
             q=query,
             wanted=status,
             statuses=STATUSES,
-            more=found[_PAGE - 1].seq if len(found) > _PAGE else 0,
+            more=matches[_PAGE - 1].seq if len(matches) > _PAGE else 0,
             is_first=not before_seq,
         )
 
@@ -77,15 +77,15 @@ def search(
     words = query.casefold().split()[:8]
     if not words:
         return [*requests.select(db, wanted, now_s)]
-    found: list[ConfirmRequest] = []
+    matches: list[ConfirmRequest] = []
     step = msgspec.structs.replace(wanted, limit=_STEP)
-    while len(found) < wanted.limit:
+    while len(matches) < wanted.limit:
         page = [*requests.select(db, step, now_s)]
-        found += [one for one in page if _has(one, words)]
+        matches += [request for request in page if _has(request, words)]
         if len(page) < _STEP:
             break
         step = msgspec.structs.replace(step, before_seq=page[-1].seq)
-    return found[: wanted.limit]
+    return matches[: wanted.limit]
 
 
 def _has(request: ConfirmRequest, words: list[str]) -> bool:

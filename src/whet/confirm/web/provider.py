@@ -49,7 +49,7 @@ class ProviderPages:
     async def start(self, request: Http) -> Response:
         """Send a person to the provider."""
         now_s = self._service.timeline.now_s()
-        self._gone = {state: one for state, one in self._gone.items() if one.ends_s > now_s}
+        self._gone = {state: login for state, login in self._gone.items() if login.ends_s > now_s}
         try:
             attempt = await self._provider.begin()
         except SignInRefused as error:
@@ -69,21 +69,21 @@ class ProviderPages:
 
     async def callback(self, request: Http) -> Response:
         """Log in a person who returns from the provider."""
-        gone = self._gone.pop(request.query_params.get("state", ""), None)
+        login = self._gone.pop(request.query_params.get("state", ""), None)
         number = request.cookies.get(_COOKIE, "")
-        if gone is None or gone.ends_s <= self._service.timeline.now_s():
+        if login is None or login.ends_s <= self._service.timeline.now_s():
             return self._problem("This sign-in was not begun here, or is too old.")
-        if not hmac.compare_digest(gone.browser, _hash(number)):
+        if not hmac.compare_digest(login.browser, _hash(number)):
             return self._problem("This sign-in was begun in another browser.")
         code = request.query_params.get("code", "")
         issuer = self._provider.settings.issuer
         if request.query_params.get("iss", issuer) != issuer:  # RFC 9207: another provider's answer
             return self._problem("This answer is another provider's.")
         if not code:
-            said = request.query_params.get("error", "nothing")[:100]
-            return self._problem(f"The provider did not let you in: {said}.")
+            reason = request.query_params.get("error", "nothing")[:100]
+            return self._problem(f"The provider did not let you in: {reason}.")
         try:
-            person = await self._provider.finish(gone.attempt, code)
+            person = await self._provider.finish(login.attempt, code)
         except SignInRefused as error:
             await self._service.record("login_failed", data={"where": "provider", "why": error.message[:200]})
             return self._problem(f"You are not signed in: {error.message}.")
@@ -92,7 +92,7 @@ class ProviderPages:
         if problem:
             return self._problem(f"You are not signed in: {problem}.")
         # Browsers don't send a strict cookie with a redirect from another site, so our own page reloads.
-        response = self._pages.answer("bounce.html", url=gone.target)
+        response = self._pages.answer("bounce.html", url=login.target)
         response.delete_cookie(_COOKIE, path="/oidc")
         account = Account(f"{PREFIX}{person.name}", person.name, frozenset((person.role,)))
         await self._sessions.begin(request, account, response)

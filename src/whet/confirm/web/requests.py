@@ -53,36 +53,43 @@ class RequestPages:
 
     async def record(self, request: Http, visit: Visit) -> Response:
         """Show one request, pending or past, and record that it was viewed."""
-        found = self._find(request)
-        if found is None:
+        confirmation = self._find(request)
+        if confirmation is None:
             return self._problem(404, visit, "There is no such request.")
-        who = self._accounts.who(visit)
-        if found.is_pending and who.may("approve"):
-            await self._service.mark_viewed(found, who)
-        return await self._answer(visit, found)
+        caller = self._accounts.who(visit)
+        if confirmation.is_pending and caller.may("approve"):
+            await self._service.mark_viewed(confirmation, caller)
+        return await self._answer(visit, confirmation)
 
     async def decide(self, request: Http, visit: Visit) -> Response:
         """Decide from the form; high-risk approvals need a second confirmation."""
-        found, form, who = self._find(request), request.state.form, self._accounts.who(visit)
+        confirmation, form, caller = self._find(request), request.state.form, self._accounts.who(visit)
         verdict, reason, digest = form.get("verdict"), form.get("reason", "").strip(), form.get("digest", "")
-        if found is None:
+        if confirmation is None:
             return self._problem(404, visit, "There is no such request.")
         if verdict not in ("approve", "deny") or len(digest) != 64 or len(reason) > _MOST_REASON:
             return self._problem(400, visit, "Nothing was decided: the form is not complete.")
-        if not who.may("approve"):
+        if not caller.may("approve"):
             return self._problem(403, visit, "Nothing was decided: you may look, not decide.")
-        if verdict == "approve" and view.is_unseen(self._service, found, who):
+        if verdict == "approve" and view.is_unseen(self._service, confirmation, caller):
             text = "Not decided. A part of this was not shown to you: have it shown first."
-            return await self._answer(visit, found, status=409, problem=text)
-        plan = found.plan
-        takes_more = verdict == "approve" and (found.is_high_risk or plan.needs_factor or plan.needs_passkey)
-        if takes_more and found.is_pending and digest == found.digest and form.get("sure") != "yes":
-            return await self._sure(visit, found, reason)
+            return await self._answer(visit, confirmation, status=409, problem=text)
+        plan = confirmation.plan
+        takes_more = verdict == "approve" and (
+            confirmation.is_high_risk or plan.needs_factor or plan.needs_passkey
+        )
+        if (
+            takes_more
+            and confirmation.is_pending
+            and digest == confirmation.digest
+            and form.get("sure") != "yes"
+        ):
+            return await self._sure(visit, confirmation, reason)
         passkey = form.get("passkey", "")[:MOST_PROOF_CHARS]
         if passkey:
             await asyncio.to_thread(passkeys.load)
         ballot = DecisionInput(
-            found.id,
+            confirmation.id,
             verdict,
             reason,
             digest,
@@ -91,18 +98,18 @@ class RequestPages:
             passkey=passkey,
             origin=site_of(request).origin,
         )
-        outcome = await self._service.decide(ballot, who)
+        outcome = await self._service.decide(ballot, caller)
         if outcome.kind in ("code", "passkey"):
-            return await self._sure(visit, outcome.request or found, reason, outcome.message)
-        return await self._after(outcome, found, visit)
+            return await self._sure(visit, outcome.request or confirmation, reason, outcome.message)
+        return await self._after(outcome, confirmation, visit)
 
     async def reveal(self, request: Http, visit: Visit) -> Response:
         """Record that a possible approver asked for the hidden parts of a request, then reveal them."""
-        found, who = self._find(request), self._accounts.who(visit)
-        if found is None or not who.may("approve"):
+        confirmation, caller = self._find(request), self._accounts.who(visit)
+        if confirmation is None or not caller.may("approve"):
             return self._problem(403, visit, "You can't see more of this request.")
-        await sight.reveal(self._service, found.id, who)
-        return RedirectResponse(f"/r/{found.id}", 303)
+        await sight.reveal(self._service, confirmation.id, caller)
+        return RedirectResponse(f"/r/{confirmation.id}", 303)
 
     async def _sure(self, visit: Visit, found: ConfirmRequest, reason: str, problem: str = "") -> Response:
         """Ask for a second confirmation, with the second factor if required; ask again after a wrong code."""
@@ -118,29 +125,31 @@ class RequestPages:
     def _asking(self, found: ConfirmRequest, visit: Visit) -> str:
         """Return the options for the browser's authenticator as JSON, or an empty string if the person has no
         passkey."""
-        known = self._service.database.read_now(lambda db: passkeys.of(db, self._accounts.who(visit).name))
+        passkey_ids = self._service.database.read_now(
+            lambda db: passkeys.of(db, self._accounts.who(visit).name)
+        )
         challenge = base64url(passkeys.challenge_of("approve", found.digest))
-        asked = {
+        options = {
             "challenge": challenge,
-            "allowCredentials": [{"type": "public-key", "id": one} for one in known],
+            "allowCredentials": [{"type": "public-key", "id": passkey_id} for passkey_id in passkey_ids],
             "userVerification": "required",
         }
-        return msgspec.json.encode(asked).decode() if known else ""
+        return msgspec.json.encode(options).decode() if passkey_ids else ""
 
     async def amend(self, request: Http, visit: Visit) -> Response:
         """Change the details of a request whose submitter accepts edits; it must be approved again."""
-        found, who = self._find(request), self._accounts.who(visit)
-        if found is None or not who.may("approve"):
+        confirmation, caller = self._find(request), self._accounts.who(visit)
+        if confirmation is None or not caller.may("approve"):
             return self._problem(403, visit, "Nothing was changed: you can't decide on this request.")
         try:
             details = parse_object(request.state.form.get("details", "").encode())
-            seen = found.id, request.state.form.get("digest", "")
-            outcome = await self._service.amend(seen, who, details)
+            target = confirmation.id, request.state.form.get("digest", "")
+            outcome = await self._service.amend(target, caller, details)
         except (HttpRefusal, ValueError) as error:  # parsed as strictly as in the API
             return self._problem(400, visit, f"Nothing was changed: the details can't be taken: {error}.")
         if outcome.kind == "changed":
             return self._problem(409, visit, "Nothing was changed: the request is not what you looked at.")
-        return await self._after(outcome, found, visit)
+        return await self._after(outcome, confirmation, visit)
 
     async def _after(self, outcome: RequestOutcome, found: ConfirmRequest, visit: Visit) -> Response:
         if outcome.kind in ("decided", "voted", "amended"):
@@ -157,11 +166,11 @@ class RequestPages:
         pending = self._service.list(RequestFilter("pending", limit=MOST_PENDING))
         pending.sort(key=lambda found: found.expires_at)
         is_home = chosen is None
-        shown = chosen or (pending[0] if pending else None)
+        selected = chosen or (pending[0] if pending else None)
         values: dict[str, object] = {
             "cards": [view.card(found, now_s) for found in pending],
             "count": self._service.count_pending(),
-            "detail": await self._detail(shown, self._accounts.who(visit)) if shown else None,
+            "detail": await self._detail(selected, self._accounts.who(visit)) if selected else None,
             "is_home": is_home,
             "problem": problem,
             "channels": self._notifier.states(),
@@ -171,8 +180,8 @@ class RequestPages:
     async def _detail(self, request: ConfirmRequest, who: Caller) -> dict[str, Any]:
         service = self._service
         seen_at = service.database.read_now(lambda db: viewed_at(db, request.id, who.name))
-        now_s, written = service.timeline.now_s(), service.policy_file.policy
-        policy = service.database.read_now(lambda db: seated(db, written, now_s, request.principal))
+        now_s, base_policy = service.timeline.now_s(), service.policy_file.policy
+        policy = service.database.read_now(lambda db: seated(db, base_policy, now_s, request.principal))
         viewer = view.Viewer(
             who,
             policy,
@@ -180,11 +189,13 @@ class RequestPages:
             seen_at,
             sight.revealed(service, request.id, who),
         )
-        told = service.database.read_now(lambda db: deliveries.of_request(db, request.id))
+        delivery_rows = service.database.read_now(lambda db: deliveries.of_request(db, request.id))
         events = service.log.history(request_id=request.id)
         reading = sight.reading(service, request)
         votes = service.votes(request.id)
-        return await beside(request.length, view.detail, request, viewer, votes, told, events, reading)
+        return await beside(
+            request.length, view.detail, request, viewer, votes, delivery_rows, events, reading
+        )
 
     def _page(self, template: str, visit: Visit, values: dict[str, object], status: int) -> Response:
         now_s = self._service.timeline.now_s()

@@ -39,30 +39,30 @@ class SeveralPages:
 
     async def decide(self, request: Http, visit: Visit) -> Response:
         """Decide on each ticked request, and report those that failed."""
-        form, who = request.state.form, self._accounts.who(visit)
+        form, caller = request.state.form, self._accounts.who(visit)
         verdict, reason = form.get("verdict"), form.get("reason", "").strip()
         ticked = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
         if verdict not in ("approve", "deny") or len(reason) > _MOST_REASON or len(ticked) > _MOST:
             return self._answer(visit, 400, "Nothing was decided: the form is not complete.")
-        if not ticked or not who.may("approve"):
+        if not ticked or not caller.may("approve"):
             return self._answer(
                 visit, 403 if ticked else 400, "Nothing was decided: tick what you decide on."
             )
-        said: list[dict[str, str]] = []
+        results: list[dict[str, str]] = []
         for request_id, digest in ticked.items():
             try:
-                found = self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
+                confirmation = self._service.get(request_id) if SHAPE.fullmatch(request_id) else None
             except StoreCorrupt as error:  # the other ticked requests are still decided
-                said.append(
+                results.append(
                     {"id": request_id, "action": request_id, "message": f"Not decided: {error.message}."}
                 )
                 continue
-            if found is not None:
-                action, message = await self._one(found, DecisionInput(
-                    found.id, verdict, reason, digest or "-", via_web=True, is_one_of_many=True
-                ), who)  # fmt: skip
-                said.append({"id": found.id, "action": action, "message": message})
-        return self._answer(visit, said=said)
+            if confirmation is not None:
+                action, message = await self._one(confirmation, DecisionInput(
+                    confirmation.id, verdict, reason, digest or "-", via_web=True, is_one_of_many=True
+                ), caller)  # fmt: skip
+                results.append({"id": confirmation.id, "action": action, "message": message})
+        return self._answer(visit, said=results)
 
     async def _one(self, found: ConfirmRequest, ballot: DecisionInput, who: Caller) -> tuple[str, str]:
         action = view.card(found, 0.0)["action"]
@@ -76,10 +76,10 @@ class SeveralPages:
     def _answer(
         self, visit: Visit, status: int = 200, problem: str = "", said: list[dict[str, str]] | None = None
     ) -> Response:
-        now_s, who = self._service.timeline.now_s(), self._accounts.who(visit)
+        now_s, caller = self._service.timeline.now_s(), self._accounts.who(visit)
         pending = self._service.list(RequestFilter("pending", limit=200))
         pending.sort(key=lambda one: one.expires_at)
-        rows = [self._row(one, who, now_s) for one in pending]
+        rows = [self._row(one, caller, now_s) for one in pending]
         values = {"rows": rows, "problem": problem, "said": said or []}
         return self._pages.answer("several.html", status, visit=visit, **values)
 

@@ -106,25 +106,27 @@ def detail(
 ) -> dict[str, Any]:
     """Return everything on a request's own page."""
     details = details_of(request.details_json)
-    sight = Sight(viewer.policy.redact, is_whole=viewer.revealed == request.digest)
-    unseen = [] if sight.is_whole else unseen_of(request, viewer.policy)
+    disclosure = Sight(viewer.policy.redact, is_whole=viewer.revealed == request.digest)
+    unseen = [] if disclosure.is_whole else unseen_of(request, viewer.policy)
     plan = request.plan
     edits: tuple[ArgumentDiffLine, ...] = ()
     if request.original_json and request.original_json != request.details_json:
-        edits = changes(document(details_of(request.original_json), sight), document(details, sight), sight)
+        edits = changes(
+            document(details_of(request.original_json), disclosure), document(details, disclosure), disclosure
+        )
     return dict(
         card=card(request, viewer.now_s),
-        description=sight.of(request.description, MOST_TEXT),
-        rows=rows(details, sight),
-        json_text=document(details, sight),
+        description=disclosure.of(request.description, MOST_TEXT),
+        rows=rows(details, disclosure),
+        json_text=document(details, disclosure),
         edit_text="" if unseen else editable(details),
         warning=look_closely(request),
         unseen=unseen,
         reading=reading,
         digest=request.digest,
-        action=sight.line(request.action),
-        requester=sight.line(request.requester),
-        session_key=sight.line(request.session_key),
+        action=disclosure.line(request.action),
+        requester=disclosure.line(request.requester),
+        session_key=disclosure.line(request.session_key),
         rule=one_line(plan.rule, 80)[0],
         needs=describe(plan.quorum),
         is_quorum=describe(plan.quorum) != "1 of anyone",
@@ -163,17 +165,18 @@ def is_unseen(service: ConfirmService, request: ConfirmRequest, who: Caller) -> 
 def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
     """Return why this person can't decide, or an empty string if they can. The service checks again when they
     try."""
-    who, plan = viewer.who, request.plan
+    caller, plan = viewer.who, request.plan
     if not request.is_pending:
         return "It is over."
-    if not who.may("approve"):
-        return f"You are signed in as {who.name}, who may look but not decide."
-    if who.is_open:
+    if not caller.may("approve"):
+        return f"You are signed in as {caller.name}, who may look but not decide."
+    if caller.is_open:
         return ""
-    if is_same_person(who.name, request.principal):
+    if is_same_person(caller.name, request.principal):
         return "You asked for this yourself, so somebody else must decide."
     if not (
-        viewer.policy.may_approve(plan, who.name) and counts_for(plan.quorum, who.name, viewer.policy.groups)
+        viewer.policy.may_approve(plan, caller.name)
+        and counts_for(plan.quorum, caller.name, viewer.policy.groups)
     ):
         return f"This one is for others to decide: {describe(plan.quorum)}."
     return ""
@@ -186,12 +189,12 @@ def moment(at_s: float | None) -> str:
 
 def duration(seconds: float) -> str:
     """Format a duration briefly: 4:05, 2 h 10 min, 3 d."""
-    whole = int(seconds)
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02d}"
-    if whole < 48 * 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86400} d"
+    total_s = int(seconds)
+    if total_s < 3600:
+        return f"{total_s // 60}:{total_s % 60:02d}"
+    if total_s < 48 * 3600:
+        return f"{total_s // 3600} h {total_s % 3600 // 60:02d} min"
+    return f"{total_s // 86400} d"
 
 
 def _ballot(vote: Vote) -> dict[str, Any]:
@@ -202,12 +205,12 @@ def _ballot(vote: Vote) -> dict[str, Any]:
 
 def _told(row: NotifyDelivery) -> dict[str, Any]:
     """Describe how far a channel is with a delivery."""
-    found: dict[str, Any] = dict(channel=row.channel, kind=row.kind, at=moment(row.updated_at))
+    values: dict[str, Any] = dict(channel=row.channel, kind=row.kind, at=moment(row.updated_at))
     if row.channel == LOG:
         word = "no channel reached a person; only the log has it"
-        return found | dict(status="dead", word=word, error="", attempts=1)
+        return values | dict(status="dead", word=word, error="", attempts=1)
     word = _DELIVERY_WORDS.get(row.status, row.status)
-    return found | dict(status=row.status, word=word, error=visible(row.error, 300), attempts=row.attempts)
+    return values | dict(status=row.status, word=word, error=visible(row.error, 300), attempts=row.attempts)
 
 
 def happened(event: AuditEvent) -> dict[str, Any]:
@@ -222,8 +225,8 @@ def happened(event: AuditEvent) -> dict[str, Any]:
         for name in ("verdict", "status", "channel", "why", "result", "reason")
         if data.get(name)
     ]
-    said = f"{word} ({visible(', '.join(extra), 300)})" if extra else word
-    return dict(at=moment(event.at), word=said, who=one_line(event.principal, 60)[0])
+    text = f"{word} ({visible(', '.join(extra), 300)})" if extra else word
+    return dict(at=moment(event.at), word=text, who=one_line(event.principal, 60)[0])
 
 
 def _outcome(request: ConfirmRequest) -> str:

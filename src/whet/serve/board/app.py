@@ -75,13 +75,13 @@ class Dashboard:
     def routes(self) -> list[Route]:
         """Return the routes."""
         inside, posted = self.door.inside, self.door.posted
-        home, past, learning, proof = self._home, self._past, self._learning, self._proof
-        shows = {
+        home, history, learning, proof = self._home, self._past, self._learning, self._proof
+        pages = {
             "/": home.home,
             "/costs": home.costs,
             "/confirmations": home.confirmations,
-            "/sessions": past.sessions,
-            "/sessions/{id}": past.session,
+            "/sessions": history.sessions,
+            "/sessions/{id}": history.session,
             "/sessions/{id}/time": self._time.session,
             "/learning": learning.ledger,
             "/learning/timeline": learning.timeline,
@@ -94,7 +94,7 @@ class Dashboard:
             "/warm/{name}": proof.template,
             "/reviews": proof.reviews,
         }
-        does = {
+        forms = {
             "/sessions/{id}/stop": self._desk.stop,
             "/sessions/{id}/fork": self._desk.fork,
             "/sessions/{id}/rewind": self._desk.rewind,
@@ -105,8 +105,8 @@ class Dashboard:
             "/logout": self.door.logout,
         }
         return [
-            *(Route(path, inside(page), methods=["GET"]) for path, page in shows.items()),
-            *(Route(path, posted(form), methods=["POST"]) for path, form in does.items()),
+            *(Route(path, inside(page), methods=["GET"]) for path, page in pages.items()),
+            *(Route(path, posted(form), methods=["POST"]) for path, form in forms.items()),
             *(
                 Route(path, posted(form, MOST_UPLOAD_BYTES), methods=["POST"])
                 for path, form in (

@@ -66,7 +66,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 def days_back(today: date, days: int) -> list[str]:
     """Return the days up to today, oldest first, in the store's format."""
-    return [(today - timedelta(days=back)).isoformat() for back in range(days - 1, -1, -1)]
+    return [(today - timedelta(days=days_ago)).isoformat() for days_ago in range(days - 1, -1, -1)]
 
 
 def stacked(
@@ -91,8 +91,8 @@ def stacked(
             height = values[index] * scale
             if height > 0:
                 y -= height
-                place = _LEFT + index * slot + slot * 0.14
-                bars.append(Bar(round(place, 2), round(y, 2), round(slot * 0.72, 2), round(height, 2), kind))
+                x = _LEFT + index * slot + slot * 0.14
+                bars.append(Bar(round(x, 2), round(y, 2), round(slot * 0.72, 2), round(height, 2), kind))
     said = said or [
         f"{day}: " + ", ".join(f"{write(values[index])} {name}" for _, name, values in series)
         for index, day in enumerate(days)
@@ -105,14 +105,14 @@ def stacked(
 def line(title: str, days: Sequence[str], values: Sequence[float | None], name: str) -> Chart:
     """Draw shares between 0 and 1 as a line; days without a value are left out."""
     slot, scale = _slot(len(days)), HEIGHT - _TOP - _BOTTOM
-    known = [
+    coordinates = [
         (_LEFT + (index + 0.5) * slot, HEIGHT - _BOTTOM - value * scale)
         for index, value in enumerate(values)
         if value is not None
     ]
-    dots = [Dot(round(x, 2), round(y, 2)) for x, y in known]
-    path = " ".join(f"{x:.2f},{y:.2f}" for x, y in known)
-    said = [
+    dots = [Dot(round(x, 2), round(y, 2)) for x, y in coordinates]
+    path = " ".join(f"{x:.2f},{y:.2f}" for x, y in coordinates)
+    tooltips = [
         f"{day}: {value:.0%} {name}" if value is not None else f"{day}: no requests"
         for day, value in zip(days, values, strict=True)
     ]
@@ -123,7 +123,7 @@ def line(title: str, days: Sequence[str], values: Sequence[float | None], name: 
         lambda share: f"{share:.0%}",
         path=path,
         dots=dots,
-        said=said,
+        said=tooltips,
         series=[("hit", name)],
     )
 

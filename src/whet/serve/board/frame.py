@@ -33,13 +33,17 @@ class Frame:
     def head(self) -> Head:
         """Return the counts for the head."""
         counts = self.app.database.read_now(lambda db: ledger.counts(db, ""))
-        waiting = sum(counts.get(state, 0) for state in news.WAITING)
-        return Head(len(self.turns.questions.pending()), waiting, len(self.turns.running))
+        inbox = sum(counts.get(state, 0) for state in news.WAITING)
+        return Head(len(self.turns.questions.pending()), inbox, len(self.turns.running))
 
     def questions(self, session_id: str) -> list[PendingQuestion]:
         """Return the questions that wait in a session and its helpers."""
         pending, root_of = self.turns.questions.pending(), self.app.gate.root_of
-        return [one for one in pending if session_id in (one.session_id, root_of(one.session_id))]
+        return [
+            question
+            for question in pending
+            if session_id in (question.session_id, root_of(question.session_id))
+        ]
 
     def page(self, template: str, visit: Visit, /, status: int = 200, **values: object) -> HTMLResponse:
         """Render a page for the person who is logged in."""

@@ -38,53 +38,53 @@ class HomePages:
     async def answer(self, request: Request, visit: Visit) -> Response:
         """Answer a waiting question, then return to the session's page that it came from."""
         form = request.state.form
-        back, draft = form.get("back", ""), form.get("draft")
+        session_id, draft = form.get("back", ""), form.get("draft")
         try:
             answer, _, scope = form.get("answer", "").strip().partition(":")
             if not scope.isdecimal():  # an answer in words may contain a colon
                 answer, scope = form.get("answer", "").strip(), "0"
-            given = Given(
+            reply = Given(
                 reason=form.get("reason", "").strip(),
                 scope=int(scope[:3]),
                 draft=None if draft is None else draft.replace("\r\n", "\n"),
                 digest=form.get("digest", ""),
             )
-            await self._frame.turns.questions.answer(request.path_params["id"], answer, given)
+            await self._frame.turns.questions.answer(request.path_params["id"], answer, reply)
         except WhetError as error:
-            made = as_api_error(error)
-            if back:
-                raise ApiError(made.status, f"Nothing was decided: {made.message}.") from error
-            return await self._home(visit, made.status, f"Nothing was decided: {error}.")
-        return RedirectResponse(f"/sessions/{quote(back)}#end" if back else "/", 303)
+            api_error = as_api_error(error)
+            if session_id:
+                raise ApiError(api_error.status, f"Nothing was decided: {api_error.message}.") from error
+            return await self._home(visit, api_error.status, f"Nothing was decided: {error}.")
+        return RedirectResponse(f"/sessions/{quote(session_id)}#end" if session_id else "/", 303)
 
     async def costs(self, request: Request, visit: Visit) -> Response:
         """Show a month of tokens, money and cache hits, by day, model, interface and kind."""
         since = self._since(_LONG_DAYS)
 
         def read(db: apsw.Connection) -> dict[str, list[Spending]]:
-            return {what: costs.spent_by(db, what, since) for what in ("day", "model", "source", "kind")}
+            return {group: costs.spent_by(db, group, since) for group in ("day", "model", "source", "kind")}
 
-        found = await self._frame.app.database.read(read)
+        spending = await self._frame.app.database.read(read)
         return self._frame.page(
             "costs.html",
             visit,
             here="costs",
-            charts=self._charts(found["day"], _LONG_DAYS),
-            groups=[(what, found[what]) for what in ("model", "source", "kind")],
-            total=_total(found["day"]),
+            charts=self._charts(spending["day"], _LONG_DAYS),
+            groups=[(group, spending[group]) for group in ("model", "source", "kind")],
+            total=_total(spending["day"]),
             days=_LONG_DAYS,
         )
 
     async def confirmations(self, request: Request, visit: Visit) -> Response:
         """Show who decided on calls, and the address of the confirmation service."""
         since = self._since(_LONG_DAYS)
-        found: list[Decided] = await self._frame.app.database.read(lambda db: costs.decided_by(db, since))
+        decisions: list[Decided] = await self._frame.app.database.read(lambda db: costs.decided_by(db, since))
         settings = self._frame.app.settings
         return self._frame.page(
             "confirmations.html",
             visit,
             here="confirmations",
-            decided=found,
+            decided=decisions,
             service=settings.confirm.url,
             mode=settings.approval.mode,
             questions=self._frame.turns.questions.pending(),
@@ -98,42 +98,42 @@ class HomePages:
         running_ids = frame.turns.running  # read here, because `read` runs in another thread
 
         def read(db: apsw.Connection) -> tuple[list[Spending], list[TreeRow], DaySpending, str]:
-            running = [sessions.get(db, one) for one in running_ids]
+            running = [sessions.get(db, session_id) for session_id in running_ids]
             latest = [row for row in sessions.list_sessions(db, 8) if row.id not in running_ids]
             listed = forks.as_trees(db, [*running, *latest][:8])
             line = news.read(db).line_with("the inbox", "what was learned")
             return costs.spent_by(db, "day", since), listed, reviews.spent_since(db, today), line
 
-        days, latest, spent, told = await frame.app.database.read(read)
+        days, latest, spent, inbox_line = await frame.app.database.read(read)
         return frame.page(
             "home.html",
             visit,
             status,
             here="home",
             problem=problem,
-            told=told,
+            told=inbox_line,
             questions=frame.turns.questions.pending(),
             latest=latest,
             running=set(running_ids),
             charts=self._charts(days, _DAYS),
-            today=next((one for one in days if one.label == today), None),
+            today=next((day for day in days if day.label == today), None),
             spent=spent,
         )
 
     def _charts(self, found: list[Spending], days: int) -> list[charts.Chart]:
         labels = charts.days_back(self._frame.app.clock.now().date(), days)
-        by_day = {one.label: one for one in found}
+        by_day = {row.label: row for row in found}
 
         def values(read: str) -> list[float]:
             return [float(getattr(by_day[day], read)) if day in by_day else 0.0 for day in labels]
 
         cached = values("cache_read_tokens")
-        fresh = [whole - part for whole, part in zip(values("prompt_tokens"), cached, strict=True)]
+        fresh = [total - part for total, part in zip(values("prompt_tokens"), cached, strict=True)]
         hits = [
             by_day[day].cache_hit_ratio if day in by_day and by_day[day].prompt_tokens else None
             for day in labels
         ]
-        made = [
+        drawn = [
             charts.stacked(
                 "Tokens",
                 labels,
@@ -146,9 +146,9 @@ class HomePages:
             ),
             charts.line("Prompt cache", labels, hits, "of the prompts from the cache"),
         ]
-        if any(one.cost_usd for one in found):
-            made.append(charts.stacked("Cost", labels, [("cost", "spent", values("cost_usd"))], shown.cost))
-        return made
+        if any(row.cost_usd for row in found):
+            drawn.append(charts.stacked("Cost", labels, [("cost", "spent", values("cost_usd"))], shown.cost))
+        return drawn
 
     def _since(self, days: int) -> str:
         return iso(self._frame.app.clock.now() - timedelta(days=days - 1))[:10]
@@ -157,10 +157,10 @@ class HomePages:
 def _total(days: list[Spending]) -> Spending:
     return Spending(
         "all",
-        sum(one.turns for one in days),
-        sum(one.prompt_tokens for one in days),
-        sum(one.cache_read_tokens for one in days),
-        sum(one.output_tokens for one in days),
-        sum(one.cost_usd for one in days),
-        sum(one.unpriced for one in days),
+        sum(day.turns for day in days),
+        sum(day.prompt_tokens for day in days),
+        sum(day.cache_read_tokens for day in days),
+        sum(day.output_tokens for day in days),
+        sum(day.cost_usd for day in days),
+        sum(day.unpriced for day in days),
     )

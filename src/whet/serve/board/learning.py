@@ -54,16 +54,16 @@ class LearningPages:
 
     async def ledger(self, request: Request, visit: Visit) -> Response:
         """List changes, newest first."""
-        asked = request.query_params
-        limit = min(asked_number(asked.get("n", "")) or _PAGE, _MOST)
+        params = request.query_params
+        limit = min(asked_number(params.get("n", "")) or _PAGE, _MOST)
         filters: LedgerFilter = {"profile": ""}
-        kind, state = asked.get("kind", ""), asked.get("state", "")
-        for known in _KINDS:
-            if known == kind:
-                filters["kind"] = known
-        for one in _STATES:
-            if one == state:
-                filters["states"] = (one,)
+        kind, state = params.get("kind", ""), params.get("state", "")
+        for listed_kind in _KINDS:
+            if listed_kind == kind:
+                filters["kind"] = listed_kind
+        for listed_state in _STATES:
+            if listed_state == state:
+                filters["states"] = (listed_state,)
         rows = await self._rows(limit + 1, filters)
         return self._frame.page(
             "learning.html",
@@ -73,7 +73,7 @@ class LearningPages:
             more=limit + _PAGE if len(rows) > limit else 0,
             kind=filters.get("kind", ""),
             state=state if "states" in filters else "",
-            states=[one for one in _STATES if one != "staged"],
+            states=[listed_state for listed_state in _STATES if listed_state != "staged"],
             who=WHO,
         )
 
@@ -81,14 +81,14 @@ class LearningPages:
         """Show the waiting changes and the refused ones in full, and mark them as reported to the owner."""
         rows = await self._rows(200, {"profile": "", "states": news.WAITING})
         refused: list[LedgerRow] = await self._frame.app.database.read(news.refusals)
-        found = await self._frame.app.database.append(news.tell)
+        changes = await self._frame.app.database.append(news.tell)
         return self._frame.page(
             "inbox.html",
             visit,
             here="inbox",
             rows=[_whole(row) for row in rows],
             refused=[_whole(row) for row in refused],
-            told=found.line_with("below", "/learning"),
+            told=changes.line_with("below", "/learning"),
             who=WHO,
             problem="",
         )
@@ -100,9 +100,13 @@ class LearningPages:
     async def notes(self, request: Request, visit: Visit) -> Response:
         """Show the notes files as new sessions read them, with the effect of each note."""
         files = await self._desk.reader.notes()
-        found = await of_desk(self._desk, ("memory", "user"))
+        all_effects = await of_desk(self._desk, ("memory", "user"))
         return self._frame.page(
-            "notes.html", visit, here="learning", files=files, effects=[one for one in found if one.current]
+            "notes.html",
+            visit,
+            here="learning",
+            files=files,
+            effects=[effect for effect in all_effects if effect.current],
         )
 
     async def timeline(self, request: Request, visit: Visit) -> Response:
@@ -110,8 +114,8 @@ class LearningPages:
         limit = min(asked_number(request.query_params.get("n", "")) or _PAGE, _MOST)
         rows = await self._rows(limit + 1, {"profile": "", "states": _LEARNED})
         effects = {
-            (one.item.kind, one.item.name): one
-            for one in await of_desk(self._desk, ("memory", "user", "skill"))
+            (effect.item.kind, effect.item.name): effect
+            for effect in await of_desk(self._desk, ("memory", "user", "skill"))
         }
         days: dict[str, list[LearnedMoment]] = {}
         for row in rows[:limit]:
@@ -150,8 +154,8 @@ class LearningPages:
             raise
         except WhetError as error:
             return await self._change(visit, row_id, 409, f"Nothing was changed: {error}")
-        back = request.state.form.get("back", "")
-        if back == "inbox":
+        return_to = request.state.form.get("back", "")
+        if return_to == "inbox":
             return RedirectResponse("/inbox", 303)
         return RedirectResponse(f"/learning/{row.id}", 303)
 

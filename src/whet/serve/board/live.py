@@ -58,11 +58,11 @@ class DashboardStream:
         return Stream(source)
 
     async def _wait(self, news: asyncio.Event, gone: asyncio.Future[None]) -> bool:
-        told = asyncio.ensure_future(news.wait())
+        waiter = asyncio.ensure_future(news.wait())
         try:
-            await asyncio.wait((told, gone), timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((waiter, gone), timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            told.cancel()
+            waiter.cancel()
         return news.is_set()
 
     def _heard(self, session_id: str, event: Event) -> None:

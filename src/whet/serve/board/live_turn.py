@@ -50,9 +50,9 @@ class LiveText:
         if "\n" not in text or (_BEGIN in self._open and _END not in self._open):
             return
         done, _, self._open = self._open.rpartition("\n")
-        shown = visible(done, _MOST_SHOWN) + "\n"
-        self._whole.append(shown)
-        self._size += len(shown)
+        visible_text = visible(done, _MOST_SHOWN) + "\n"
+        self._whole.append(visible_text)
+        self._size += len(visible_text)
 
     @property
     def size(self) -> int:
@@ -68,9 +68,9 @@ class LiveText:
                 break
             start -= len(piece)
             parts.append(piece)
-        whole = "".join(reversed(parts))[max(0, known - start) :]
+        complete = "".join(reversed(parts))[max(0, known - start) :]
         growing = _GROWING.search(self._open)
-        return whole, visible(self._open[: growing.start()] if growing else self._open, _MOST_SHOWN)
+        return complete, visible(self._open[: growing.start()] if growing else self._open, _MOST_SHOWN)
 
 
 class LiveCall(msgspec.Struct):
@@ -133,10 +133,10 @@ class LiveTurn:
 
 def _about(arguments: str) -> str:
     try:
-        found = from_json(arguments or "{}", dict[str, object])
+        fields = from_json(arguments or "{}", dict[str, object])
     except NOT_JSON:
         return ""
-    return " ".join(visible(subject_of(found)[:400], 400).split())[:160]
+    return " ".join(visible(subject_of(fields)[:400], 400).split())[:160]
 
 
 class LiveTurns:

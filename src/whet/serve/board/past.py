@@ -77,14 +77,14 @@ class HistoryPages:
 
     async def sessions(self, request: Request, visit: Visit) -> Response:
         """List sessions, or search hits in them."""
-        asked = request.query_params
-        query, before = asked.get("q", "").strip()[:200], asked.get("before", "")[:40]
+        params = request.query_params
+        query, before = params.get("q", "").strip()[:200], params.get("before", "")[:40]
         database = self._frame.app.database
         hits: list[Hit] = await search.find(database, query, 50) if query else []
 
         def read(db: apsw.Connection) -> tuple[list[TreeRow], str]:
-            found = sessions.list_sessions(db, _PAGE + 1, before=before, query=query)
-            return forks.as_trees(db, found[:_PAGE]), found[_PAGE - 1].last_active if found[_PAGE:] else ""
+            rows = sessions.list_sessions(db, _PAGE + 1, before=before, query=query)
+            return forks.as_trees(db, rows[:_PAGE]), rows[_PAGE - 1].last_active if rows[_PAGE:] else ""
 
         rows, more = await database.read(read)
         return self._frame.page(
@@ -112,18 +112,18 @@ class HistoryPages:
         `problem` is the error of a request on the page. `notice` is the outcome of a rewind, or its plan
         if `asks` is set, which is the turn to go back to.
         """
-        session_id, asked = request.path_params["id"], request.query_params
+        session_id, params = request.path_params["id"], request.query_params
 
         def read(db: apsw.Connection) -> dict[str, Any]:
             row = sessions.get(db, session_id)
             last = replay.last_seq(db, session_id)
-            span = _span(asked, last)
-            found = replay.entries(db, session_id, span.first, span.limit)
-            turns = replay.turns(db, session_id, found[0].turn, found[-1].turn) if found else {}
+            span = _span(params, last)
+            values = replay.entries(db, session_id, span.first, span.limit)
+            turns = replay.turns(db, session_id, values[0].turn, values[-1].turn) if values else {}
             return {
                 "row": row,
                 "span": span,
-                "entries": _shown(found, turns, _receipts(db, session_id, found)),
+                "entries": _shown(values, turns, _receipts(db, session_id, values)),
                 "last": last,
                 "turn": replay.last_turn(db, session_id),
                 "helpers": helper_rows.seen(db, session_id),
@@ -132,10 +132,10 @@ class HistoryPages:
                 "learned": _learned(db, session_id),
             }
 
-        found = await self._frame.app.database.read(read)
+        values = await self._frame.app.database.read(read)
         plan = await planning.state_of(self._frame.app, session_id)
-        span: ShownSpan = found["span"]
-        shown_to = found["entries"][-1].entry.seq if found["entries"] else span.first - 1
+        span: ShownSpan = values["span"]
+        shown_to = values["entries"][-1].entry.seq if values["entries"] else span.first - 1
         frame, live = self._frame, self._live.of(session_id)
         is_running = frame.turns.is_running(session_id)
         failed = self._live.problem(session_id)
@@ -147,17 +147,17 @@ class HistoryPages:
             at=span.at,
             shown_to=shown_to,
             older=max(1, span.first - span.limit) if span.first > 1 and not span.at else 0,
-            newer=shown_to + 1 if shown_to < found["last"] and not span.at else 0,
+            newer=shown_to + 1 if shown_to < values["last"] and not span.at else 0,
             plan=plan,
             is_running=is_running,
-            is_elsewhere=not is_running and found["turn"] is not None and not found["turn"].ended,
+            is_elsewhere=not is_running and values["turn"] is not None and not values["turn"].ended,
             live=live if is_running else None,
             questions=frame.questions(session_id),
             problem=shown.text(problem.message) if problem else failed,
             most=_MOST_ENTRIES,
             told=shown.text(told),
             asks=asks,
-            **found,
+            **values,
         )
 
 
@@ -178,8 +178,8 @@ def _learned(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
 def _receipts(db: apsw.Connection, session_id: str, found: list[ReplayEntry]) -> dict[int, TurnReceipt]:
     """Return the receipts of the turns whose answers are among the entries."""
     key = sessions.key_of(db, session_id)
-    made = {one.turn: facts.receipt(db, key, one.turn) for one in found if _is_answer(one)}
-    return {turn: receipt for turn, receipt in made.items() if receipt is not None}
+    receipts = {entry.turn: facts.receipt(db, key, entry.turn) for entry in found if _is_answer(entry)}
+    return {turn: receipt for turn, receipt in receipts.items() if receipt is not None}
 
 
 def _is_answer(entry: ReplayEntry) -> bool:
@@ -189,8 +189,8 @@ def _is_answer(entry: ReplayEntry) -> bool:
 def _shown(
     found: list[ReplayEntry], turns: dict[int, ReplayedTurn], receipts: dict[int, TurnReceipt]
 ) -> list[ShownMessage]:
-    made: list[ShownMessage] = []
-    asked: dict[str, tuple[PageCall, list[PageCall]]] = {}
+    messages: list[ShownMessage] = []
+    open_calls: dict[str, tuple[PageCall, list[PageCall]]] = {}
     before = -1
     for entry in found:
         message = entry.message
@@ -199,10 +199,10 @@ def _shown(
         text = shown.text(message.text)
         called = [(call.id, _call(call)) for call in message.tool_calls]
         calls = [call for _, call in called]
-        answered = asked.pop(message.tool_call_id, None) if message.role == "tool" else None
+        answered = open_calls.pop(message.tool_call_id, None) if message.role == "tool" else None
         if answered is not None:
             answered[1].remove(answered[0])
-        made.append(
+        messages.append(
             ShownMessage(
                 entry,
                 text,
@@ -214,9 +214,9 @@ def _shown(
                 receipts.get(entry.turn) if _is_answer(entry) else None,
             )
         )
-        asked |= {id_: (call, calls) for id_, call in called}
+        open_calls |= {id_: (call, calls) for id_, call in called}
         before = entry.turn
-    return made
+    return messages
 
 
 def _call(call: ToolCall) -> PageCall:
@@ -224,13 +224,13 @@ def _call(call: ToolCall) -> PageCall:
     arguments unchanged."""
     name = shown.line(call.name, 60)
     try:
-        found = from_json(call.arguments, dict[str, Any])
+        arguments = from_json(call.arguments, dict[str, Any])
     except NOT_JSON:
         return PageCall(name, "", shown.text(call.arguments, _MOST_ARGUMENTS))
-    subject = subject_of(found)
+    subject = subject_of(arguments)
     rows: list[Row] = []
-    left: list[str] = []
-    for key, value in found.items():
+    other_lines: list[str] = []
+    for key, value in arguments.items():
         if key in ("diff", "patch") and isinstance(value, str) and "\n" in value:
             rows += [_diff_row(line) for line in shown.text(value, _MOST_ARGUMENTS).strip("\n").split("\n")]
         elif key in ("content", "new_string", "old_string") and isinstance(value, str):
@@ -238,9 +238,9 @@ def _call(call: ToolCall) -> PageCall:
             lines = shown.text(value, _MOST_ARGUMENTS).removesuffix("\n").split("\n")
             rows += [row_of(sign + line) for line in lines]
         elif value != subject or len(subject) > _ABOUT_CHARS or "\n" in subject:
-            left.append(f"{key}: {_value(value)}")
-    about = shown.line(subject, _ABOUT_CHARS)
-    return PageCall(name, about, shown.text("\n".join(left), _MOST_ARGUMENTS), tuple(rows))
+            other_lines.append(f"{key}: {_value(value)}")
+    subject_line = shown.line(subject, _ABOUT_CHARS)
+    return PageCall(name, subject_line, shown.text("\n".join(other_lines), _MOST_ARGUMENTS), tuple(rows))
 
 
 def _diff_row(line: str) -> Row:
@@ -260,6 +260,6 @@ def _marked(snippet: str) -> list[tuple[bool, str]]:
         if not number:
             pieces.append((False, part))
             continue
-        hit, _, rest = part.partition(search.MARK_CLOSE)
-        pieces += [(True, hit), (False, rest)]
+        hit, _, tail = part.partition(search.MARK_CLOSE)
+        pieces += [(True, hit), (False, tail)]
     return [(is_hit, shown.text(text, 400)) for is_hit, text in pieces if text]

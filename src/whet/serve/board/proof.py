@@ -33,7 +33,9 @@ class Proof:
         """List skills with their number of loads and the outcomes of sessions with them."""
         infos = await asyncio.to_thread(self._desk.library.all)
         uses = await self._frame.app.database.read(lambda db: learned.use_counts(db, ""))
-        effects = {one.item.name: one for one in await of_desk(self._desk, ("skill",)) if one.current}
+        effects = {
+            effect.item.name: effect for effect in await of_desk(self._desk, ("skill",)) if effect.current
+        }
         rows = [(info, uses.get(info.name, 0), effects.get(info.name)) for info in infos]
         return self._frame.page(
             "skills.html", visit, here="skills", rows=rows, least=LEAST_SESSIONS, compared=_compared
@@ -63,10 +65,10 @@ class Proof:
     async def template(self, request: Request, visit: Visit) -> Response:
         """Show a template's examples."""
         try:
-            found = await asyncio.to_thread(self._warm.load, request.path_params["name"])
+            warm_template = await asyncio.to_thread(self._warm.load, request.path_params["name"])
         except ConfigError as error:
             raise NotFound(error.message, hint=error.hint) from error
-        return self._frame.page("template.html", visit, here="warm", template=found)
+        return self._frame.page("template.html", visit, here="warm", template=warm_template)
 
     async def reviews(self, request: Request, visit: Visit) -> Response:
         """List reviews with their reasons, outcomes and costs."""
@@ -85,7 +87,7 @@ def _review(row: ReviewRow) -> dict[str, Any]:
         why = ", ".join(order.reasons)
     except WhetError:
         why = ""
-    told = row.summary.partition(": ")[2]
-    if not told and row.state == "done" and not row.note:
-        told = "nothing to save"
-    return {"row": row, "why": why, "outcome": " · ".join(filter(None, (told, row.note)))}
+    outcome = row.summary.partition(": ")[2]
+    if not outcome and row.state == "done" and not row.note:
+        outcome = "nothing to save"
+    return {"row": row, "why": why, "outcome": " · ".join(filter(None, (outcome, row.note)))}

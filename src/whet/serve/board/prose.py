@@ -56,18 +56,18 @@ def runs(text: str) -> tuple[TextRun, ...]:
     """Split a text into runs: code between backticks, strong text between double asterisks, plain text."""
     if "`" not in text and "**" not in text:
         return (TextRun(text),) if text else ()
-    made: list[TextRun] = []
+    pieces: list[TextRun] = []
     at = 0
-    for found in _RUN.finditer(text):
-        if found.start() > at:
-            made.append(TextRun(text[at : found.start()]))
-        made.append(
-            TextRun(found["code"].strip(), "code") if found["code"] else TextRun(found["strong"], "strong")
+    for match in _RUN.finditer(text):
+        if match.start() > at:
+            pieces.append(TextRun(text[at : match.start()]))
+        pieces.append(
+            TextRun(match["code"].strip(), "code") if match["code"] else TextRun(match["strong"], "strong")
         )
-        at = found.end()
+        at = match.end()
     if at < len(text):
-        made.append(TextRun(text[at:]))
-    return tuple(made)
+        pieces.append(TextRun(text[at:]))
+    return tuple(pieces)
 
 
 class _Prose:
@@ -106,33 +106,33 @@ class _Prose:
         return True
 
     def _code(self, line: str) -> bool:
-        found = _FENCE.fullmatch(line)
-        if found is None:
+        match = _FENCE.fullmatch(line)
+        if match is None:
             return False
         end = self._at + 1
-        while end < len(self._lines) and not _closes(self._lines[end], found[1]):
+        while end < len(self._lines) and not _closes(self._lines[end], match[1]):
             end += 1
         text = "\n".join(self._lines[self._at + 1 : end])
-        return self._add(ProseBlock("code", text=text, mark=found[2]), end + 1 - self._at)
+        return self._add(ProseBlock("code", text=text, mark=match[2]), end + 1 - self._at)
 
     def _heading(self, line: str) -> bool:
-        found = _HEADING.fullmatch(line)
-        return found is not None and self._add(ProseBlock("heading", runs(found[2]), level=len(found[1])), 1)
+        match = _HEADING.fullmatch(line)
+        return match is not None and self._add(ProseBlock("heading", runs(match[2]), level=len(match[1])), 1)
 
     def _rule(self, line: str) -> bool:
         return _RULE.fullmatch(line) is not None and self._add(ProseBlock("rule"), 1)
 
     def _item(self, line: str) -> bool:
-        found = _ITEM.fullmatch(line)
-        if found is None:
+        match = _ITEM.fullmatch(line)
+        if match is None:
             return False
-        text, count = [found[3]], 1
-        deep = len(found[1]) + 2
+        text, count = [match[3]], 1
+        deep = len(match[1]) + 2
         while (more := self._line(self._at + count)).startswith(" " * deep) and not _ITEM.fullmatch(more):
             text.append(more.strip())
             count += 1
-        mark = found[2] if found[2][0].isdigit() else "•"
-        level = min(len(found[1]) // 2, 4)
+        mark = match[2] if match[2][0].isdigit() else "•"
+        level = min(len(match[1]) // 2, 4)
         return self._add(ProseBlock("item", runs("\n".join(text)), mark=mark, level=level), count)
 
     def _quote(self, line: str) -> bool:
@@ -141,7 +141,7 @@ class _Prose:
             count += 1
         if not count:
             return False
-        lines = [one[1:].removeprefix(" ") for one in self._lines[self._at : self._at + count]]
+        lines = [row[1:].removeprefix(" ") for row in self._lines[self._at : self._at + count]]
         return self._add(ProseBlock("quote", runs("\n".join(lines))), count)
 
     def _table(self, line: str) -> bool:
@@ -152,7 +152,7 @@ class _Prose:
         while "|" in self._line(self._at + count):
             count += 1
         lines = [line, *self._lines[self._at + 2 : self._at + count]]
-        return self._add(ProseBlock("table", rows=tuple(_cells(one) for one in lines)), count)
+        return self._add(ProseBlock("table", rows=tuple(_cells(row) for row in lines)), count)
 
     def _line(self, number: int) -> str:
         return self._lines[number] if number < len(self._lines) else ""

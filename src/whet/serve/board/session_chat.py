@@ -84,8 +84,8 @@ class SessionChat:
         )
         if plans:
             await self._plan(session_id, text)
-        said = await self._said(text, request.state.files, frame.app.workspace)
-        await frame.turns.begin(session_id, TurnInput(said.text, said.images))
+        message = await self._said(text, request.state.files, frame.app.workspace)
+        await frame.turns.begin(session_id, TurnInput(message.text, message.images))
         return _gone_to(request, session_id)
 
     async def say(self, request: Request, visit: Visit) -> Response:
@@ -105,8 +105,10 @@ class SessionChat:
             if not done.sends:
                 return _gone_to(request, session_id)
             text = done.sends
-        said = await self._said(text, request.state.files, Path(row.workspace or self._frame.app.workspace))
-        await turns.begin(session_id, TurnInput(said.text, said.images, "steer"))
+        message = await self._said(
+            text, request.state.files, Path(row.workspace or self._frame.app.workspace)
+        )
+        await turns.begin(session_id, TurnInput(message.text, message.images, "steer"))
         return _gone_to(request, session_id)
 
     async def _plan(self, session_id: str, rest: str) -> planning.PlanReply:
@@ -120,16 +122,16 @@ class SessionChat:
         session_id, form = request.path_params["id"], request.state.form
         row, steps = await self._row(session_id), form.get("steps", "").split("\n")
         now = await planning.state_of(self._frame.app, session_id)
-        wanted = "off" if form.get("do") == "off" else "go"
+        action = "off" if form.get("do") == "off" else "go"
         try:
             if row.kind != "chat":
                 raise ConfigError(f"a {row.kind} has no plan of a person's")
-            is_changed = [one for line in steps if (one := line.strip())] != [
-                shown.line(one.text, 300) for one in now.steps
+            is_changed = [step for line in steps if (step := line.strip())] != [
+                shown.line(step.text, 300) for step in now.steps
             ]
-            if wanted == "go" and now.steps and is_changed:
+            if action == "go" and now.steps and is_changed:
                 await self._plan(session_id, "\n".join(["steps", *steps]))
-            done = await self._plan(session_id, wanted)
+            done = await self._plan(session_id, action)
         except (ConfigError, BadInput) as error:
             return await self._refused(request, visit, ApiError(400, error.message))
         if done.sends:
@@ -169,10 +171,10 @@ class SessionChat:
                     return await self._past.session(
                         request, visit, told=_outcome(plan, is_plan=True), asks=turn
                     )
-                found = await rewinding.rewind(point, "both", force=own_edits == "replace")
+                outcome = await rewinding.rewind(point, "both", force=own_edits == "replace")
         except (NotFound, StoreError) as error:
             return await self._refused(request, visit, ApiError(409, error.message))
-        return await self._past.session(request, visit, told=_outcome(found, is_plan=False))
+        return await self._past.session(request, visit, told=_outcome(outcome, is_plan=False))
 
     async def stop(self, request: Request, visit: Visit) -> Response:
         """Stop the running turn; its stored effects stay."""
@@ -284,11 +286,11 @@ class Follower:
         """Wait for changes, including those of another process. Returns False if a beat is due first."""
         loop = asyncio.get_running_loop()
         until = loop.time() + beat_s
-        while (left := until - loop.time()) > 0:
+        while (remaining_s := until - loop.time()) > 0:
             news = asyncio.ensure_future(self._news.wait())
             try:
                 done, _ = await asyncio.wait(
-                    (news, gone), timeout=min(left, _LOOK_S), return_when=asyncio.FIRST_COMPLETED
+                    (news, gone), timeout=min(remaining_s, _LOOK_S), return_when=asyncio.FIRST_COMPLETED
                 )
             finally:
                 news.cancel()
@@ -303,25 +305,25 @@ class Follower:
         """Return the new text for the page. `at` counts UTF-16 units, as the page's script does."""
         if turn is not self._turn or turn.step != self._step:
             self._turn, self._step, self._known, self._at, self._sent = turn, turn.step, 0, 0, ""
-        whole, after = turn.text.since(self._known)
-        fresh = whole + after
+        complete, after = turn.text.since(self._known)
+        fresh = complete + after
         if fresh == self._sent:
             return b""
         at, news = self._at, fresh
         if self._sent and fresh.startswith(self._sent):
             at, news = at + _units(self._sent), fresh[len(self._sent) :]
-        self._known, self._at = self._known + len(whole), self._at + _units(whole)
+        self._known, self._at = self._known + len(complete), self._at + _units(complete)
         self._sent = after
         return b"event: text\ndata: %s\n\n" % _encode({"step": turn.step, "at": at, "text": news})
 
     def _calls(self, turn: LiveTurn) -> bytes:
-        told = (turn, turn.version)
-        if told == self._told:
+        state = (turn, turn.version)
+        if state == self._told:
             return b""
-        self._told = told
+        self._told = state
         calls = [
-            {"name": one.name, "about": one.about, "tail": visible(one.tail, 2_000)}
-            for one in turn.calls.values()
+            {"name": call.name, "about": call.about, "tail": visible(call.tail, 2_000)}
+            for call in turn.calls.values()
         ]
         facts = {"calls": calls, "note": turn.note, "thinking": turn.is_thinking}
         return b"event: calls\ndata: %s\n\n" % _encode(facts)
@@ -335,9 +337,14 @@ class Follower:
             turn = replay.last_turn(db, session_id)
             return replay.last_seq(db, session_id), turn.number if turn else 0, turn.ended if turn else ""
 
-        asked = tuple(one.id for one in self._frame.questions(session_id))
+        question_ids = tuple(question.id for question in self._frame.questions(session_id))
         is_running = self._frame.turns.is_running(session_id)
-        return (*self._frame.app.database.read_now(read), asked, is_running, self._live.problem(session_id))
+        return (
+            *self._frame.app.database.read_now(read),
+            question_ids,
+            is_running,
+            self._live.problem(session_id),
+        )
 
     def _heard(self, session_id: str, event: Event) -> None:
         if session_id == self._session_id:
@@ -364,12 +371,12 @@ def _text_of(text: str) -> str:
 def _outcome(found: Outcome, *, is_plan: bool) -> str:
     """Return the outcome of a rewind, or of its plan, for each file."""
     files = found.files
-    done = [one.path for one in files.changes if one.path not in files.failed]
+    done = [change.path for change in files.changes if change.path not in files.failed]
     did = "would restore" if is_plan else "restored"
-    named = [(f"{did} {plural(len(done), 'path')}", done)] if done else []
-    named += [(f"left as it is ({one.why})", [one.path]) for one in files.conflicts]
-    named += [(f"failed ({why})", [path]) for path, why in files.failed.items()]
-    lines = [f"{what}: {', '.join(map(path_shown, paths[:20]))}" for what, paths in named]
+    groups = [(f"{did} {plural(len(done), 'path')}", done)] if done else []
+    groups += [(f"left as it is ({change.why})", [change.path]) for change in files.conflicts]
+    groups += [(f"failed ({why})", [path]) for path, why in files.failed.items()]
+    lines = [f"{label}: {', '.join(map(path_shown, paths[:20]))}" for label, paths in groups]
     return "\n".join(lines or ["no file was to be restored"])
 
 

@@ -25,8 +25,8 @@ def text(value: str, limit: int = MOST_CHARS) -> str:
 
 def line(value: str, limit: int = 120) -> str:
     """Return the beginning of a text on one line."""
-    whole = " ".join(visible(value[: 4 * limit], 4 * limit).split())
-    return whole if len(whole) <= limit else f"{whole[: limit - 1]}…"
+    joined = " ".join(visible(value[: 4 * limit], 4 * limit).split())
+    return joined if len(joined) <= limit else f"{joined[: limit - 1]}…"
 
 
 def count(number: float) -> str:
@@ -125,20 +125,20 @@ class ShownDiffLine(msgspec.Struct, frozen=True):
 def diff(before: str, after: str) -> list[ShownDiffLine]:
     """Return the diff between two texts, with some lines of context."""
     old, new = visible(before, MOST_CHARS).splitlines(), visible(after, MOST_CHARS).splitlines()
-    found: list[ShownDiffLine] = []
+    lines: list[ShownDiffLine] = []
     for row in _unified(old, new):
         if row.startswith("@@"):
-            if found:
-                found.append(ShownDiffLine("gap", "⋯", ""))
+            if lines:
+                lines.append(ShownDiffLine("gap", "⋯", ""))
         elif row.startswith("+"):
-            found.append(ShownDiffLine("added", "+", row[1:]))
+            lines.append(ShownDiffLine("added", "+", row[1:]))
         elif row.startswith("-"):
-            found.append(ShownDiffLine("removed", "−", row[1:]))
+            lines.append(ShownDiffLine("removed", "−", row[1:]))
         else:
-            found.append(ShownDiffLine("same", "", row[1:]))
-    if len(found) > _MOST_DIFF_LINES:
-        found[_MOST_DIFF_LINES:] = [ShownDiffLine("gap", "⋯", f"{len(found) - _MOST_DIFF_LINES} more lines")]
-    return found
+            lines.append(ShownDiffLine("same", "", row[1:]))
+    if len(lines) > _MOST_DIFF_LINES:
+        lines[_MOST_DIFF_LINES:] = [ShownDiffLine("gap", "⋯", f"{len(lines) - _MOST_DIFF_LINES} more lines")]
+    return lines
 
 
 def _unified(old: Sequence[str], new: Sequence[str]) -> list[str]:

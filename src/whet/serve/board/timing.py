@@ -65,18 +65,18 @@ class TimePages:
                 "marks": spans.window(db, session_id, _MOST_ROWS),
             }
 
-        found = await self._frame.app.database.read(read)
+        values = await self._frame.app.database.read(read)
         info = self._frame.app.models.provider.info
-        held = info.window_tokens if info.model == found["row"].model else 0
+        window_tokens = info.window_tokens if info.model == values["row"].model else 0
         return self._frame.page(
             "time.html",
             visit,
             here="sessions",
-            row=found["row"],
-            turns=[waterfall(one) for one in reversed(found["turns"])],
-            more=min(newest * 3, _MOST_TURNS) if len(found["turns"]) == newest < found["row"].turns else 0,
-            window=window_chart(found["marks"], held),
-            held=held,
+            row=values["row"],
+            turns=[waterfall(turn) for turn in reversed(values["turns"])],
+            more=min(newest * 3, _MOST_TURNS) if len(values["turns"]) == newest < values["row"].turns else 0,
+            window=window_chart(values["marks"], window_tokens),
+            held=window_tokens,
             width=WIDTH,
         )
 
@@ -105,8 +105,8 @@ def waterfall(turn: TurnSpans) -> Waterfall:
         for kind, word in (("model", "model"), ("tool", "tools"), ("wait", "waiting for you"))
         if (seconds := turn.spent_s(kind))  # type: ignore[arg-type]
     )
-    left = max(0, len(turn.spans) - _MOST_ROWS)
-    return Waterfall(turn, shown.duration(whole_ms / 1000), tuple(rows), left, sums)
+    omitted = max(0, len(turn.spans) - _MOST_ROWS)
+    return Waterfall(turn, shown.duration(whole_ms / 1000), tuple(rows), omitted, sums)
 
 
 def window_chart(marks: list[WindowMark], held: int) -> charts.Chart | None:
@@ -121,10 +121,10 @@ def window_chart(marks: list[WindowMark], held: int) -> charts.Chart | None:
         series.append(("output", "left by a compaction", after))
     title = "Context window" + (f", of {shown.count(held)} tokens" if held else "")
     names = [f"{mark.seq}" for mark in marks]
-    said = [
+    tooltips = [
         f"message {mark.seq}: compacted from {shown.count(mark.tokens)} to {shown.count(mark.after)} tokens"
         if mark.after is not None
         else f"message {mark.seq}: {shown.count(mark.tokens)} tokens, {shown.count(mark.cached)} cached"
         for mark in marks
     ]
-    return charts.stacked(title, names, series, shown.count, said=said)
+    return charts.stacked(title, names, series, shown.count, said=tooltips)
