@@ -49,7 +49,7 @@ class Nosy(TurnObserver):
         self.seen.append(f"{self.name} {reason} {session.last_answer}")
         return lambda connection: [Queued(self.name, ("memory",))]
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         self.seen.append(f"{self.name} ended {end.text}")
 
 

@@ -71,7 +71,7 @@ class Newer(RecordingEngine):
 class Telling(TurnObserver):
     """Tells the engine of each turn's end."""
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         assert isinstance(session.context, EngineHost)
         await session.context.turn_ended(end)
 

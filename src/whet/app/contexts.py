@@ -33,7 +33,7 @@ class EngineObserver(TurnObserver):
     def __init__(self, contexts: Contexts) -> None:
         self._contexts = contexts
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Notify the engine, if it wants to know."""
         await self._contexts.host(session.context).turn_ended(end)
 

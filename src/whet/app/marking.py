@@ -52,7 +52,7 @@ class MarkingObserver(TurnObserver):
     def __init__(self, parts: MarkingParts) -> None:
         self._parts = parts
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Store the marked sentences with the turn."""
         if end.reason != "answered" or session.log.session.kind != "chat":
             return

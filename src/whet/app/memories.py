@@ -82,7 +82,7 @@ class MemoryObserver(TurnObserver):
         note = "\n\n".join(filter(None, (message.note, recalled)))
         return msgspec.structs.replace(message, note=note) if recalled else message
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Pass the turn's messages to the memories."""
         if user_text := session.log.live.last_words():
             rows = [to_dict(row) for row in session.log.messages]

@@ -51,7 +51,7 @@ class NotifierGroup(TurnObserver):
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Notify the person about the end of a long turn."""
         if end.duration_s >= self._settings.turns_over_s:
             self.ring(f"Whet: the turn ended ({end.reason})", end.text or end.error)

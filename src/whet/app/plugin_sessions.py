@@ -87,7 +87,7 @@ class HookObserver(TurnObserver):
         note = "\n\n".join(filter(None, (message.note, text)))
         return msgspec.structs.replace(message, note=note) if text else message
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Pass the model's answer to the hooks, or notify them that the turn was stopped."""
         facts = self._about(session, end.turn_id)
         self.last = {

@@ -138,7 +138,7 @@ class ShellHookObserver(TurnObserver):
         note = "\n\n".join(filter(None, (message.note, verdict.said)))
         return msgspec.structs.replace(message, note=note) if verdict.said else message
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Notify the hooks that the turn has ended."""
         if self._hooks.has("Stop"):
             await self._hooks.run("Stop", reason=end.reason, text=clip(end.text, _RESPONSE_CHARS))

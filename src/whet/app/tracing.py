@@ -70,7 +70,7 @@ class Tracing(TurnObserver):
         """Make the session's next turn a child of another process's span."""
         self._parents[session_id] = header
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Send the spans of a turn."""
         parent = _context(self._parents.pop(session.id, ""))
         if session.log.session.private:

@@ -106,7 +106,7 @@ class WarmLabelObserver(TurnObserver):
         self._warmth = warmth
         self._seen = tool_calls
 
-    async def ended(self, session: Session, end: TurnEnd) -> None:
+    async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Schedule the judging if the turn has made calls."""
         if session.log.session.tool_calls > self._seen:
             self._seen = session.log.session.tool_calls
