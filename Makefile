@@ -49,6 +49,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python tests/sizes.py
 	$(BIN)/python tests/typed.py
+	$(BIN)/python tests/language.py
 	for page in tree commands errors; do $(BIN)/python docs/$$page.py --check || exit 1; done
 
 bench: $(STAMP)
