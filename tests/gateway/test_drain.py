@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
 import apsw
 import pytest
 
+from tests.agent.rig import calls
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running
 from whet.clock import SystemClock
@@ -73,3 +75,33 @@ def test_a_turn_that_outlasts_the_drain_goes_on_at_the_next_start(tmp_path: Path
             assert heard(home) == ["first", "second"]
             assert gateway.stop() == 0
         assert states(home) == ["done", "done"]
+
+
+@pytest.mark.parametrize("when", ["before the kill", "while nothing runs"])
+def test_words_said_before_a_restart_come_before_the_calls_of_the_old_step(tmp_path: Path, when: str) -> None:
+    """The gateway is killed in a step of three calls; what the person says then is read first."""
+    home, marks = tmp_path / "home", tmp_path / "home" / "work" / "marks"
+    commands = [
+        f"echo {word} >> marks; {rest}" for word, rest in (("1", "sleep 60"), ("2", "true"), ("3", "true"))
+    ]
+    step = calls(*[("terminal", json.dumps({"command": one})) for one in commands])
+    with (
+        TelegramChat(0.0) as telegram,
+        PracticeServer(script=[step, ScriptedReply(text="Stopped.")]) as model,
+    ):
+        text = TELEGRAM.format(url=telegram.url)
+        gateway = GatewayProcess(home, text, model, busy="steer")
+        with running(gateway):
+            telegram.write("go")
+            telegram.wait(lambda: marks.exists() and marks.read_text(), "the first call")
+            if when == "before the kill":
+                telegram.write("Stop! Do nothing more")
+                telegram.wait(lambda: len(states(home)) == 2, "both in the inbox")
+            gateway.kill()
+            if when == "while nothing runs":
+                telegram.write("Stop! Do nothing more")
+            gateway.start()
+            telegram.wait_said("Stopped.")
+            assert gateway.stop() == 0
+    assert marks.read_text() == "1\n"
+    assert heard(home) == ["go", "Stop! Do nothing more"]

@@ -35,6 +35,7 @@ class Conversations:
         self._at_work: dict[int, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._has_recovered = False
 
     @property
     def count(self) -> int:
@@ -46,6 +47,7 @@ class Conversations:
         parts = self._parts
         for chat_id, begun in await parts.database.read(lambda db: chats.open_chats(db, parts.channels)):
             self.nudge(chat_id, resume=begun)
+        self._has_recovered = True
 
     def nudge(self, chat_id: int, *, resume: bool = False) -> None:
         """Report that something waits in a conversation."""
@@ -53,7 +55,8 @@ class Conversations:
         if running is not None:
             running.wake.set()
         elif not self._closing:
-            conversation = Conversation(self._parts, self._commands, chat_id, resume=resume)
+            resumes = resume if self._has_recovered else None
+            conversation = Conversation(self._parts, self._commands, chat_id, resume=resumes)
             self._at_work[chat_id] = conversation
             task = asyncio.create_task(self._run(conversation))
             self._tasks.add(task)
@@ -104,7 +107,7 @@ class Conversation:
     """One conversation while it is active."""
 
     def __init__(
-        self, parts: ConversationParts, commands: CommandRunner, chat_id: int, *, resume: bool
+        self, parts: ConversationParts, commands: CommandRunner, chat_id: int, *, resume: bool | None
     ) -> None:
         self.parts = parts
         self.chat_id = chat_id

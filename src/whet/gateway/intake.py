@@ -6,6 +6,7 @@ This module decides whose updates count; `conversations.py` acts on them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -36,6 +37,8 @@ class UpdateIntake:
         self._parts = parts
         self._conversations = conversations
         self._passed = passed
+        self.heard: asyncio.Event = asyncio.Event()
+        """Set once something came in."""
 
     async def take(self, updates: Sequence[Incoming]) -> None:
         """Store updates and wake their conversations; durable on return. Raises StoreError."""
@@ -47,6 +50,8 @@ class UpdateIntake:
         for update in updates:
             if update.verb == "press":
                 await self._press(update)
+        if updates:
+            self.heard.set()
 
     async def _store(self, updates: Sequence[Incoming]) -> None:
         parts = self._parts

@@ -43,6 +43,7 @@ from whet.store.database import StateDatabase
 
 log: logging.Logger = logging.getLogger("whet.gateway")
 _KEEP_S = 14 * 86_400
+_MISSED_S = 1.0
 _PRUNE_EVERY_S = 3600.0
 _SEND_S = 5.0
 _WANTS: frozenset[Verb] = frozenset(("message", "press", "edit"))
@@ -117,7 +118,6 @@ class GatewayServer:
             self.app.reviews.listeners.append(self._reviewed)
         self.app.reviews.start()
         self.app.schedules.start()
-        await conversations.recover()
         chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._prune())]
         listening = {
             asyncio.create_task(self._listen(configured.channel, intake), name=configured.channel.name)
@@ -125,6 +125,8 @@ class GatewayServer:
         }
         stopping = asyncio.create_task(stop.wait())
         try:
+            await self._hear_missed(intake, stopping)
+            await conversations.recover()
             while listening and not stop.is_set():
                 done, _ = await asyncio.wait({*listening, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 listening -= done
@@ -138,6 +140,18 @@ class GatewayServer:
         for configured in self._seats:
             await configured.channel.aclose()
         return ended
+
+    async def _hear_missed(self, intake: UpdateIntake, stopping: asyncio.Task[bool]) -> None:
+        """Give the platforms a moment to bring what was said while nothing ran: it comes before the calls of
+        a turn that is resumed. Do not wait if there is no such turn, or if messages are queued behind it."""
+        if self.parts.settings.busy == "queue":
+            return
+        open_chats = await self.app.database.read(lambda db: chats.open_chats(db, self.parts.channels))
+        if not any(is_begun for _, is_begun in open_chats):
+            return
+        heard = asyncio.create_task(intake.heard.wait())
+        await asyncio.wait({heard, stopping}, timeout=_MISSED_S, return_when=asyncio.FIRST_COMPLETED)
+        heard.cancel()
 
     def _plugins_word(self) -> Passed | None:
         plugins = self.app.plugin_parts
