@@ -97,7 +97,7 @@ async def _begin(session: Session, incoming: InboxEntry | None) -> TurnRecord:
     if unfinished:
         if incoming is None or not session.log.messages[-1].is_final:
             if incoming is not None:
-                session.inbox.put(incoming.message, incoming.receipt)
+                session.inbox.put_first(incoming)
             return unfinished
         await session.log.end_turn(unfinished, "answered", "", await session.at_end(unfinished, "answered"))
     if incoming is None:

@@ -77,6 +77,10 @@ class Inbox:
         """Queue an entry behind all others."""
         self._waiting.append(entry)
 
+    def put_first(self, entry: InboxEntry) -> None:
+        """Queue a turn's own message before those that were said to the turn meanwhile."""
+        self._waiting.appendleft(entry)
+
     def take(self) -> InboxEntry:
         """Remove and return the oldest entry. Raises IndexError if the inbox is empty."""
         if not self._waiting and (arrived := self._arrival()) is not None:
