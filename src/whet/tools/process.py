@@ -3,8 +3,7 @@
 Output is read by `add_reader`, and exits are seen through a pidfd (or a waiting thread if the system has
 none), so this works in a loop on any thread and needs no child watcher. Tools, approval and the meaning of
 commands are handled elsewhere. `Processes.close` kills everything that it started; if this process dies
-first, the guardian does. A child that created its own session (setsid) has left the group and can't be
-reached.
+first, the guardian does. A child with its own session (setsid) has left the group and can't be reached.
 """
 
 from __future__ import annotations
@@ -209,8 +208,7 @@ class Process:
         return not self.exited.is_set() or is_group_alive(self.pid)
 
     async def stop(self, grace_s: float = 2.0) -> None:
-        """Terminate the whole group, kill the rest after `grace_s`, and wait for the exit. A cancel kills the
-        group at once."""
+        """Terminate the group, kill it after `grace_s` (at once if cancelled), and wait for the exit."""
         try:
             self.signal_group(signal.SIGTERM)
             await self._wait_group(grace_s)
@@ -440,8 +438,8 @@ def _unconfined(
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start a command unconfined. Returns it and the other end of its input, or -1."""
     if command.pty:
-        # Opening the terminal by name in the new session makes it the controlling one. A function run between
-        # fork and exec could do that too, but unsafely in a program with threads.
+        # Opened by name in the new session, the terminal becomes the controlling one; a function between fork
+        # and exec would be unsafe in a program with threads.
         arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
     wants_pipe = not command.pty and command.stdin is not None
     inherited = () if more < 0 else (more,)
