@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.running import Tty
 from tests.confirm.process import Served
 from tests.stories.program import Program, assert_requests_are_sound, does, said, use
 from tests.support import quiet_port
@@ -109,6 +110,28 @@ def test_a_denial_reaches_the_model_with_its_reason(
     assert shipped(program) == ""
     assert "not on a Friday" in last_result(server)
     assert "Denied by owner at the confirmation service" in last_result(server)
+
+
+@pytest.mark.slow
+def test_an_agent_killed_while_it_waits_finds_its_own_request_again(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
+    running = program.start_asking("ship it")
+    request = pending(service)
+    os.kill(running.pid, signal.SIGKILL)
+    running.done()
+    decide(service, request, "approve")
+    environ = {**program.environ, "WHET_HOME": str(program.home)}
+    with Tty(["chat", "--continue", "--yes", *program.flags], program.work, environ=environ) as tty:
+        tty.wait_for("cut off")
+        tty.type("/resume\r")
+        tty.wait_for("That was it.")
+        tty.type("\x04")
+        assert tty.wait_for_end() == 0
+    assert shipped(program) == "shipped 1.0\n"
+    everything = service.call("GET", "/confirm?limit=50", role="approve")[1]["requests"]
+    assert [one["id"] for one in everything] == [request["id"]]
+    assert record(service, request)["executed_at"]
 
 
 @pytest.mark.slow
