@@ -15,7 +15,7 @@ import pytest
 import whet
 
 SOURCE = Path(whet.__file__).parent
-ROW = '    "acme": _server("https://api.acme.example/v1", ("ACME_API_KEY",), model="anvil-1"),\n}\n'
+ROW = '    "acme": KnownServer("https://api.acme.example/v1", ("ACME_API_KEY",), model="anvil-1"),\n}\n'
 
 
 @pytest.fixture(scope="module")

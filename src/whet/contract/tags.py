@@ -42,30 +42,26 @@ Tag = Literal[
 ]
 
 
-def _tags(*tags: Tag) -> frozenset[str]:
-    return frozenset[str](tags)
-
-
-BUILT_IN: Mapping[str, frozenset[str]] = MappingProxyType(
+BUILT_IN: Mapping[str, frozenset[Tag]] = MappingProxyType(
     {
-        "read_file": _tags("path", "looks", "local", "probe"),
-        "write_file": _tags("path", "edits", "whole", "local"),
-        "patch": _tags("path", "edits", "local"),
-        "search_files": _tags("path", "looks", "search", "local", "probe"),
-        "terminal": _tags("command", "local"),
-        "process": _tags("background", "local", "aside"),
-        "web_fetch": _tags("url", "looks", "untrusted"),
-        "web_search": _tags("looks", "untrusted"),
-        "todo": _tags("tasks", "own", "aside"),
-        "clarify": _tags("asks", "aside"),
-        "memory": _tags("notes", "own", "aside"),
-        "skills_list": _tags("looks", "search", "own", "probe", "aside"),
-        "skill_view": _tags("looks", "own", "loads-skills", "probe", "aside"),
-        "skill_manage": _tags("skills", "own", "aside"),
-        "warm_session": _tags("templates", "own", "owner", "aside"),
-        "session_search": _tags("looks", "search", "probe", "aside"),
-        "recall": _tags("looks", "own", "aside"),
-        "delegate_task": _tags("delegates", "aside"),
+        "read_file": frozenset(("path", "looks", "local", "probe")),
+        "write_file": frozenset(("path", "edits", "whole", "local")),
+        "patch": frozenset(("path", "edits", "local")),
+        "search_files": frozenset(("path", "looks", "search", "local", "probe")),
+        "terminal": frozenset(("command", "local")),
+        "process": frozenset(("background", "local", "aside")),
+        "web_fetch": frozenset(("url", "looks", "untrusted")),
+        "web_search": frozenset(("looks", "untrusted")),
+        "todo": frozenset(("tasks", "own", "aside")),
+        "clarify": frozenset(("asks", "aside")),
+        "memory": frozenset(("notes", "own", "aside")),
+        "skills_list": frozenset(("looks", "search", "own", "probe", "aside")),
+        "skill_view": frozenset(("looks", "own", "loads-skills", "probe", "aside")),
+        "skill_manage": frozenset(("skills", "own", "aside")),
+        "warm_session": frozenset(("templates", "own", "owner", "aside")),
+        "session_search": frozenset(("looks", "search", "probe", "aside")),
+        "recall": frozenset(("looks", "own", "aside")),
+        "delegate_task": frozenset(("delegates", "aside")),
     }
 )
 """The tags of Whet's own tools, by name."""

@@ -214,7 +214,7 @@ class ServerLink:
         self._head = head
         self._refused_tools: set[str] = set()
         self._cache = WireCache(wiring.codec, head(()))
-        self._sizes = PromptSizes(head(()))
+        self._sizes: PromptSizes | None = None
 
     @property
     def info(self) -> ModelInfo:
@@ -267,8 +267,7 @@ class ServerLink:
         if not tool or tool in self._refused_tools:
             return ""
         self._refused_tools.add(tool)
-        head = self._head(self._refused_tools)
-        self._cache, self._sizes = WireCache(self._wiring.codec, head), PromptSizes(head)
+        self._cache, self._sizes = WireCache(self._wiring.codec, self._head(self._refused_tools)), None
         return f"the model's server refused the tool {tool}, so it is left out ({failure.message})"
 
     def _outage(self) -> Outage:
@@ -282,9 +281,14 @@ class ServerLink:
             await self._returned()
         return msgspec.structs.replace(reply, notices=tuple(outage.notices)) if outage.notices else reply
 
+    def _measure(self, attempt: _Attempt) -> TextSize:
+        if self._sizes is None:
+            self._sizes = PromptSizes(self._head(self._refused_tools))
+        return self._sizes.measure(attempt.messages, attempt.body)
+
     def _lost(self, attempt: _Attempt) -> Usage:
         """Return what an attempt without a whole answer used."""
-        prompt = self._sizes.measure(attempt.messages, attempt.body)
+        prompt = self._measure(attempt)
         return lost(self.info, attempt.decoder.usage(), prompt, attempt.answer_size)
 
     def _checked(self, attempt: _Attempt, reply: ModelReply) -> ModelReply:
@@ -292,7 +296,7 @@ class ServerLink:
         usage = reply.usage
         prompt = None
         if not is_plausible(usage, attempt.body):
-            prompt = self._sizes.measure(attempt.messages, attempt.body)
+            prompt = self._measure(attempt)
         answer = answer_size(reply.message, without_reasoning=bool(usage.reasoning_tokens))
         usage = checked(self.info, usage, prompt, answer)
         return reply if usage is reply.usage else msgspec.structs.replace(reply, usage=usage)

@@ -18,7 +18,8 @@ import msgspec
 
 from whet.contract.changes import TextChange
 from whet.contract.delegation import HELPER, BackgroundHelpers, HelperScope, HelperWish, ProcessAction, Spawn
-from whet.contract.tools import Tool, ToolContext, ToolOutput, tags_of
+from whet.contract.tags import BUILT_IN
+from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.signature import UNSENT, checked, tool
 from whet.tools.todo import TodoItem, TodoLists
@@ -41,29 +42,28 @@ if TYPE_CHECKING:
 
 WebPage: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10)]
 CLARIFY, RECALL, SKILL_VIEW, TASK_LIST, TERMINAL = "clarify", "recall", "skill_view", "todo", "terminal"
-_READ = tags_of("read_file")
-_WRITE_FILE = tags_of("write_file")
-_PATCH = tags_of("patch")
-_SEARCH_FILES = tags_of("search_files")
-_TERMINAL = tags_of(TERMINAL)
-_PROCESS = tags_of("process")
-_FETCH = tags_of("web_fetch")
-_WEB_SEARCH = tags_of("web_search")
-_TASK_LIST = tags_of(TASK_LIST)
-_CLARIFY = tags_of(CLARIFY)
-_MEMORY = tags_of("memory")
-_SKILLS_LIST = tags_of("skills_list")
-_SKILL_VIEW = tags_of(SKILL_VIEW)
-_SKILL_MANAGE = tags_of("skill_manage")
-_WARM_SESSION = tags_of("warm_session")
-_SESSION_FIND = tags_of("session_search")
-_RECALL = tags_of(RECALL)
-_HELP = tags_of("delegate_task")
+_READ = BUILT_IN["read_file"]
+_WRITE_FILE = BUILT_IN["write_file"]
+_PATCH = BUILT_IN["patch"]
+_SEARCH_FILES = BUILT_IN["search_files"]
+_TERMINAL = BUILT_IN[TERMINAL]
+_PROCESS = BUILT_IN["process"]
+_FETCH = BUILT_IN["web_fetch"]
+_WEB_SEARCH = BUILT_IN["web_search"]
+_TASK_LIST = BUILT_IN[TASK_LIST]
+_CLARIFY = BUILT_IN[CLARIFY]
+_MEMORY = BUILT_IN["memory"]
+_SKILLS_LIST = BUILT_IN["skills_list"]
+_SKILL_VIEW = BUILT_IN[SKILL_VIEW]
+_SKILL_MANAGE = BUILT_IN["skill_manage"]
+_WARM_SESSION = BUILT_IN["warm_session"]
+_SESSION_FIND = BUILT_IN["session_search"]
+_RECALL = BUILT_IN[RECALL]
+_HELP = BUILT_IN["delegate_task"]
 
 
 class ShellLimits(msgspec.Struct, frozen=True):
-    """The default time limit of a foreground command, the size limit of a result, and variables that are
-    passed on although their names look like secrets."""
+    """The time limit of a foreground command, the size limit of a result, and secret-like names to pass."""
 
     timeout_s: float = 120.0
     output_cap_chars: int = 30_000
