@@ -70,6 +70,16 @@ def record(service: Served, request: dict[str, Any]) -> dict[str, Any]:
     return service.call("GET", f"/confirm/{request['id']}", role="approve")[1]
 
 
+def kill_and_approve(program: Program, service: Served) -> dict[str, Any]:
+    """Kill the agent while its request waits, then approve the request, and return it."""
+    running = program.start_asking("ship it")
+    request = pending(service)
+    os.kill(running.pid, signal.SIGKILL)
+    running.done()
+    decide(service, request, "approve")
+    return request
+
+
 def shipped(program: Program) -> str:
     path = program.work / "shipped.txt"
     return path.read_text() if path.exists() else ""
@@ -116,11 +126,7 @@ def test_a_denial_reaches_the_model_with_its_reason(
 def test_an_agent_killed_while_it_waits_finds_its_own_request_again(
     program: Program, server: PracticeServer, service: Served
 ) -> None:
-    running = program.start_asking("ship it")
-    request = pending(service)
-    os.kill(running.pid, signal.SIGKILL)
-    running.done()
-    decide(service, request, "approve")
+    request = kill_and_approve(program, service)
     environ = {**program.environ, "WHET_HOME": str(program.home)}
     with Tty(["chat", "--continue", "--yes", *program.flags], program.work, environ=environ) as tty:
         tty.wait_for("cut off")
@@ -138,11 +144,7 @@ def test_an_agent_killed_while_it_waits_finds_its_own_request_again(
 def test_new_words_after_a_kill_run_no_call_that_waited(
     program: Program, server: PracticeServer, service: Served
 ) -> None:
-    running = program.start_asking("ship it")
-    request = pending(service)
-    os.kill(running.pid, signal.SIGKILL)
-    running.done()
-    decide(service, request, "approve")
+    request = kill_and_approve(program, service)
     assert program.ask("go on", "--continue").code == 0
     assert shipped(program) == ""
     assert "Not run" in last_result(server)
