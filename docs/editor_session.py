@@ -36,17 +36,20 @@ from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
 
 PAGE = Path(__file__).with_name("editors-session.md")
-_LONGEST = 300
-_SHOWN = 60
+_MAX_LINE_CHARS = 180
+_MAX_TEXT_CHARS = 60
 _CALL = re.compile(r'"toolCallId": "[^"]*-([0-9]+)"')
 _HEAD = """\
 # A session in an editor
 
-What goes over the wire between an editor and `whet acp`, written by `docs/editor_session.py`: the protocol's
-own Python client, unmodified, and Whet as a process. The model is the [practice model](practice.md), a
-scripted stand-in. `→` is the editor, `←` is Whet; ids and paths have been given names, long texts are cut.
+This page shows the messages between an editor and `whet acp`, for those who write an editor or debug one. To
+use Whet in yours, see [editors](editors.md). To record the messages again:
 
-The file `notes.txt` holds `milk` on the disk. The person has added `bread` in the editor and not saved it.
+    .venv/bin/python docs/editor_session.py
+
+`→` is the editor (the protocol's own Python client), `←` is Whet with the [practice model](practice.md). Ids
+and paths are replaced, long texts cut, and repeated `usage_update` and `fs/read_text_file` messages left out.
+`notes.txt` holds `milk` on the disk; in the editor the person has added `bread` and not saved it.
 """
 
 
@@ -93,7 +96,9 @@ class Recording:
         method, number = message.get("method"), message.get("id", -1)
         if method == "session/update":
             update = dict(message["params"]["update"])
-            self._add(arrow, update.pop("sessionUpdate"), update)
+            kind = update.pop("sessionUpdate")
+            if kind != "usage_update" or not any(kind in line for line in self.lines):
+                self._add(arrow, kind, update)
         elif method is not None:
             self._methods[arrow, number] = method
             self._add(arrow, method, message.get("params"))
@@ -111,7 +116,22 @@ class Recording:
         for found, name in self.names.items():
             text = text.replace(found, name)
         line = f"{arrow} {what} {text}".rstrip()
-        self.lines.append(line if len(line) <= _LONGEST else line[:_LONGEST] + " …")
+        self.lines.append(line if len(line) <= _MAX_LINE_CHARS else line[:_MAX_LINE_CHARS] + " …")
+
+
+def drop_repeated_reads(lines: list[str]) -> list[str]:
+    """Return the lines without a file's read and its result if both equal the last ones."""
+    kept: list[str] = []
+    last: tuple[str, str] = ("", "")
+    at = 0
+    while at < len(lines):
+        pair = (lines[at], lines[at + 1] if at + 1 < len(lines) else "")
+        is_read = "fs/read_text_file" in pair[0]
+        if not (is_read and pair == last):
+            kept += pair if is_read else pair[:1]
+        last = pair if is_read else last
+        at += 2 if is_read else 1
+    return kept
 
 
 def _short(value: Any) -> Any:
@@ -121,8 +141,8 @@ def _short(value: Any) -> Any:
     if isinstance(value, list):
         items = cast("list[Any]", value)
         return [_short(one) for one in items[:3]] + ([f"… {len(items) - 3} more"] if len(items) > 3 else [])
-    if isinstance(value, str) and len(value) > _SHOWN:
-        return value[:_SHOWN] + "…"
+    if isinstance(value, str) and len(value) > _MAX_TEXT_CHARS:
+        return value[:_MAX_TEXT_CHARS] + "…"
     return value
 
 
@@ -152,17 +172,17 @@ async def _record(root: Path, server: PracticeServer) -> list[str]:
         observers=[recording.observe],
         use_unstable_protocol=True,
     ) as (whet, _):
-        recording.say("The editor starts Whet, and both say what they can.")
+        recording.say("The editor starts Whet, and both list their capabilities.")
         await whet.initialize(
             protocol_version=PROTOCOL_VERSION,
             client_capabilities=able,
             client_info=Implementation(name="recorder", version="1"),
         )
-        recording.say("A thread is opened.")
+        recording.say("Open a session.")
         made = await whet.new_session(cwd=str(work), mcp_servers=[])
         recording.lines = [line.replace(made.session_id, "S1") for line in recording.lines]
         recording.names[made.session_id] = "S1"
-        recording.say("A prompt: Whet reads the unsaved text, asks, and writes through the editor.")
+        recording.say("Send a prompt. Whet reads the unsaved text, asks, and writes through the editor.")
         server.install(
             [
                 _does("read_file", path="notes.txt"),
@@ -172,14 +192,14 @@ async def _record(root: Path, server: PracticeServer) -> list[str]:
             ]
         )
         await whet.prompt(session_id=made.session_id, prompt=[text_block("What is missing? Add it.")])
-        recording.say("A slash command, and another mode.")
+        recording.say("Send a slash command, and change the mode.")
         await whet.prompt(session_id=made.session_id, prompt=[text_block("/usage")])
         await whet.set_config_option(config_id="mode", session_id=made.session_id, value="auto")
-        recording.say("The thread is closed; it stays in the list, and `whet --continue` goes on with it.")
+        recording.say("Close the session. It stays in the list, and `whet chat --continue` continues it.")
         await whet.close_session(session_id=made.session_id)
         await whet.list_sessions(cwd=str(work))
     ended = notes.read_text().split()
-    return [*recording.lines, "```", "", f"On the disk there is now: {', '.join(ended)}."]
+    return [*drop_repeated_reads(recording.lines), "```", "", f"The disk now holds: {', '.join(ended)}."]
 
 
 def main() -> None:
