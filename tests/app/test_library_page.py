@@ -27,8 +27,8 @@ SCRIPTS = {
         [calls(("stock", '{"item":"nut"}')), ORDER, ScriptedReply(text="I could not order.")],
         "I could not order.\n['0', \"Nobody was there to ask",
     ),
-    "Answer the gate": ([ORDER, ScriptedReply(text="Done.")], 'asked: order_parts {"item": "nut"}\nDone.\n'),
-    "Go on with a session": (
+    "Answer approvals": ([ORDER, ScriptedReply(text="Done.")], 'asked: order_parts {"item": "nut"}\nDone.\n'),
+    "Continue a session": (
         [ScriptedReply(text="Noted."), ScriptedReply(text="Heron.")],
         "Heron.\n4 True\n",
     ),
@@ -36,7 +36,7 @@ SCRIPTS = {
         [ScriptedReply(text="A plan."), ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))],
         "A plan.\ncancelled\n",
     ),
-    "What goes wrong": ([], "there is no session no-such-session"),
+    "Errors": ([], "there is no session no-such-session"),
 }
 
 
