@@ -82,11 +82,26 @@ def test_each_command_of_the_pages_is_one_that_there_is(capsys: pytest.CaptureFi
     assert not [(*one, why) for one in typed if (why := refused(one[1]))]
 
 
-def test_every_module_is_named() -> None:
-    named = (ROOT / "docs" / "tree.md").read_text("utf-8")
-    modules = [path for path in (ROOT / "src" / "whet").rglob("*.py") if path.name != "__init__.py"]
+def run_tree(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run docs/tree.py; return its exit code and its output."""
+    code = runpy.run_path(str(ROOT / "docs" / "tree.py"))["main"](list(arguments))
+    return code, capsys.readouterr().out
+
+
+def test_every_module_begins_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_tree(capsys, "--check") == (0, "")
+    _, text = run_tree(capsys)
+    modules = [path for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py"]
     assert modules
-    assert not [path.name for path in modules if path.name not in named]
+    assert sorted(re.findall(r"^  (\w+\.py): \S", text, re.M)) == sorted(path.name for path in modules)
+
+
+def test_the_tree_of_a_folder_holds_only_its_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = run_tree(capsys, "store")
+    assert code == 0
+    assert re.findall(r"^src/\S+", text, re.M) == ["src/whet/store/", "src/whet/store/migrations/"]
+    assert run_tree(capsys, "src/whet/store/") == (0, text)
+    assert run_tree(capsys, "nowhere")[0] == 2
 
 
 def test_the_architecture_draws_every_folder() -> None:
@@ -183,7 +198,7 @@ def test_the_locks_hold_what_the_project_names() -> None:
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [("README.md", 60), ("AGENTS.md", 60), ("docs/gotchas.md", 280), ("docs/tree.md", 1200)],
+    [("README.md", 60), ("AGENTS.md", 60), ("docs/gotchas.md", 280)],
 )
 def test_pages_stay_short(name: str, limit: int) -> None:
     assert (ROOT / name).read_text("utf-8").count("\n") <= limit
