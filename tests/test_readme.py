@@ -18,7 +18,8 @@ from whet import __version__ as whet_version
 from whet.cli.group import whet
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+DECISIONS = ROOT / "docs" / "decisions"
 LINK = re.compile(r"(?<!`)\[[^\]\n]+\]\(([^)\s]+)\)")
 
 
@@ -132,7 +133,31 @@ def test_the_menu_of_the_site_names_every_page_once() -> None:
     named = list(menu(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]))
     site = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} | set(site["OUTSIDE"])
-    assert sorted(named) == sorted(pages)
+    assert sorted(named) == sorted(pages | {"decisions/README.md"})
+
+
+def test_the_list_of_decisions_names_each_record_in_order() -> None:
+    records = sorted(DECISIONS.glob("0*.md"))
+    titles = [path.read_text("utf-8").split("\n")[0].removeprefix("# ") for path in records]
+    rows = re.findall(
+        r"^(\d+)\. \[([^\]]+)\]\(([^)]+)\)$", (DECISIONS / "README.md").read_text("utf-8"), re.M
+    )
+    assert [int(number) for number, _, _ in rows] == list(range(1, len(records) + 1))
+    assert [(f"{number}. {title}", name) for number, title, name in rows] == [
+        (title, path.name) for title, path in zip(titles, records, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(DECISIONS.glob("0*.md")), ids=lambda path: path.name[:4])
+def test_a_decision_says_why_what_and_what_not_in_200_words(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert re.findall(r"^\*\*(Context|Decision|Rejected)\.\*\*", text, re.M) == [
+        "Context",
+        "Decision",
+        "Rejected",
+    ]
+    assert re.search(r"^\*\d{4}-\d\d-\d\d\*$", text, re.M)
+    assert len(text.split()) <= 200
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -142,12 +167,14 @@ def test_links_of_the_site_lead_to_its_pages(page: Path) -> None:
     inside = (
         {path.name for path in (ROOT / "docs").glob("*.md")} | set(site["OUTSIDE"]) | set(site["PICTURES"])
     )
-    if home == "docs" or page.relative_to(ROOT).as_posix() in site["OUTSIDE"].values():
-        found = LINK.findall(
-            re.sub(r"^```.*?^```|^    .*?$", "", site["rewritten"](prose(page), home), flags=re.M | re.S)
-        )
-        names = {target.partition("#")[0] for target in found if "://" not in target} - {""}
-        assert not {name for name in names if name not in inside and not (ROOT / "docs" / name).exists()}
+    folder = page.parent.relative_to(ROOT / "docs").as_posix() if home.startswith("docs") else ""
+    if home.startswith("docs") or page.relative_to(ROOT).as_posix() in site["OUTSIDE"].values():
+        text = site["rewritten"](prose(page), home, folder)
+        links = LINK.findall(re.sub(r"^```.*?^```|^    .*?$", "", text, flags=re.M | re.S))
+        names = {target.partition("#")[0] for target in links if "://" not in target} - {""}
+        assert not {
+            name for name in names if name not in inside and not (ROOT / "docs" / folder / name).exists()
+        }
 
 
 def test_the_readme_is_one_screen_with_one_install_line_five_figures_and_five_links() -> None:
