@@ -105,6 +105,28 @@ def test_the_tree_of_a_folder_holds_only_its_modules(capsys: pytest.CaptureFixtu
     assert run_tree(capsys, "nowhere")[0] == 2
 
 
+def read_option_names(command: click.Command, path: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield each command from this one down with the long names of its options."""
+    options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
+    yield path, {max(option.opts, key=len) for option in options} - {"--help"}
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from read_option_names(inner, f"{path} {name}")
+
+
+def test_the_page_of_commands_holds_every_option() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    for path, names in read_option_names(whet, "whet"):
+        entry = re.search(rf"^\*\*`{path}(?=`| [^a-z]).*?(?=^\*\*`|^##|\Z)", text, re.M | re.S) or re.search(
+            rf"^##+ {path}$.*?(?=^\*\*`|^##|\Z)", text, re.M | re.S
+        )
+        assert entry is not None, path
+        assert names <= set(re.findall(r"--[\w-]+", entry[0])), path
+
+
 def test_the_architecture_draws_every_folder() -> None:
     drawn = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     folders = [path.parent.name for path in (ROOT / "src" / "whet").glob("*/__init__.py")]
