@@ -1,9 +1,11 @@
-"""Write the table of docs/troubleshooting.md: every error line that has a hint, as it stands in the source.
+"""Write the list in docs/troubleshooting.md: the errors that a person can meet, with their hints.
 
-    python docs/errors.py          writes the table
-    python docs/errors.py --check  exit code 1 where it is stale
+    python docs/errors.py          writes the list
+    python docs/errors.py --check  exits with 1 if it is stale
 
-It reads the source's syntax and imports nothing of whet. What is filled in at run time is shown as `…`.
+It reads the source's syntax and imports nothing of whet. Text that is filled in at run time is shown as `…`.
+Left out are errors that a model reads (they end with a full stop, or belong to a tool), mistyped names and
+arguments, whose hint lists the right ones, and errors whose fixed words are too few to search for.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from pathlib import Path
 PAGE = Path(__file__).with_name("troubleshooting.md")
 SOURCE = Path(__file__).parents[1] / "src" / "whet"
 BEGIN, END = "<!-- written by docs/errors.py -->\n", "<!-- end -->\n"
+MIN_LETTERS = 10
+# The folders whose errors for a call of a tool a person reads, too.
+FOR_PEOPLE = ("cli", "app", "sandbox")
 # The page's sections, and the folders of the source whose errors belong there.
 SECTIONS = (
     ("The model and its server", ("providers", "http1")),
@@ -31,19 +36,25 @@ SECTIONS = (
 )
 
 
-def error_classes() -> set[str]:
-    """Give the name of each class that stands below WhetError."""
-    found, bases = {"WhetError"}, dict[str, set[str]]()
+def error_classes() -> tuple[set[str], set[str]]:
+    """Return the names of the classes whose errors a person has to look up, and of those for tool calls."""
+    bases: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
         for name, above in re.findall(r"^class (\w+)\(([\w, ]+)", path.read_text("utf-8"), re.M):
             bases[name] = set(above.split(", "))
-    while more := {name for name, above in bases.items() if above & found} - found:
-        found |= more
-    return found
+    typing_errors = _classes_below("NotFound", bases) | _classes_below("BadInput", bases)
+    return _classes_below("WhetError", bases) - typing_errors, _classes_below("ToolError", bases)
+
+
+def _classes_below(top: str, bases: dict[str, set[str]]) -> set[str]:
+    names = {top}
+    while more := {name for name, above in bases.items() if above & names} - names:
+        names |= more
+    return names
 
 
 def errors(folder: Path, classes: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield each error's message and hint."""
+    """Yield the message and the hint of each error of these classes that says enough to be searched for."""
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not (
@@ -52,13 +63,14 @@ def errors(folder: Path, classes: set[str]) -> Iterator[tuple[str, str]]:
                 continue
             hint = next((word.value for word in node.keywords if word.arg == "hint"), None)
             message = written(node.args[0]) if node.args else ""
-            says = sum(char.isalpha() for char in message)
-            if hint is not None and says > 3 and (advice := written(hint)).strip("… "):
+            letters = sum(char.isalpha() for char in message)
+            advice = written(hint) if hint is not None else ""
+            if letters >= MIN_LETTERS and advice.strip("… ") and not advice.endswith("."):
                 yield message, advice
 
 
 def written(node: ast.expr) -> str:
-    """Give a text as the source has it, with `…` for what is filled in; "" for what is no text."""
+    """Return a text as the source has it, with `…` for filled-in parts, or "" if it is not a text."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
@@ -69,25 +81,28 @@ def written(node: ast.expr) -> str:
 
 
 def table() -> str:
-    """Give all sections, each with its errors in alphabetical order."""
+    """Return all sections: each hint once, after the errors that it is for, in alphabetical order."""
     parts: list[str] = []
-    classes = error_classes()
+    classes, for_models = error_classes()
     for title, folders in SECTIONS:
-        rows = sorted({row for folder in folders for row in errors(SOURCE / folder, classes)})
-        parts += [f"### {title}", "", "| error | hint |", "|---|---|"]
-        parts += [f"| {cell(message)} | {cell(hint)} |" for message, hint in rows]
-        parts.append("")
+        hints: dict[str, set[str]] = {}
+        for folder in folders:
+            shown = classes if folder in FOR_PEOPLE else classes - for_models
+            for message, hint in errors(SOURCE / folder, shown):
+                hints.setdefault(code(hint), set()).add(code(message))
+        rows = sorted((", ".join(sorted(messages)), hint) for hint, messages in hints.items())
+        parts += [f"### {title}", "", *(f"- {messages}: {hint}" for messages, hint in rows), ""]
     return "\n".join(parts)
 
 
-def cell(text: str) -> str:
-    """Give a text as code in a table's cell."""
-    inner = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
+def code(text: str) -> str:
+    """Return a text as code in one line."""
+    inner = " ".join(text.split()).replace("`", "'")
     return f"`{inner}`"
 
 
 def main() -> int:
-    """Write the page, or say whether it is fresh."""
+    """Write the page, or report whether it is stale; return the exit code."""
     page = PAGE.read_text("utf-8")
     head, rest = page.split(BEGIN)
     fresh = head + BEGIN + table() + END + rest.partition(END)[2]

@@ -1,10 +1,11 @@
-"""Take the captures of docs/screens.md: the program at a terminal of 80 and of 40 columns.
+"""Take the captures of docs/screens.md: the program at a terminal of 80 columns, some scenes also at 40.
 
     .venv/bin/python docs/screens.py
 
 It needs tmux. A shell in tmux runs `whet` of this checkout in the demo's small project, with a home of its
-own and the practice model, a scripted stand-in. Somebody types; the screen is captured when it shows what it
-is to show. Written otherwise than shown is only the home's path, as /home/ada.
+own and the practice model, a scripted stand-in. The script types, and captures the screen when it shows what
+the scene is about. Only two things are changed: the home's path becomes /home/ada, and the lines with which
+a chat begins are shown in the first scene alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,20 +33,23 @@ from whet.practice.project import make_project  # noqa: E402 - from the checkout
 HEAD = """\
 # Screens
 
-Captures of a real terminal (tmux) of 80 and of 40 columns, taken by `docs/screens.py`; colours are not in
-them. The project and the answers are those of the [practice model](practice.md): a scripted stand-in, not a
-language model. What the signs and keys mean is in [chat](chat.md); [the web page](dashboard.md) has pictures.
+Captures of a real terminal, 80 columns wide, without colours, taken by `docs/screens.py`. Project and answers
+are those of the [practice model](practice.md): a scripted stand-in, not a language model. [Chat](chat.md)
+explains the signs and keys; the [dashboard](dashboard.md) has pictures of its own.
 """
+FEW_COLUMNS = 40
 REST = r"\d s\n+›"  # the line that ends a turn, and the prompt below it
 
 
 class Scene(NamedTuple):
-    """A part of the page. `steps`: what is typed, or pressed where it is in angle brackets, and what the
-    screen shows after it; a step that begins with = is not shown: it only leads there."""
+    """A part of the page. Each of `steps` is the text to type, or keys in angle brackets, and a pattern that
+    the screen then matches; the screen after a step that begins with = is not captured."""
 
     title: str
     about: str
     steps: tuple[tuple[str, str], ...]
+    is_narrow: bool = False
+    """Whether the scene is also captured at 40 columns; it must not continue another one."""
 
 
 CHAT = ("=whet chat --model practice", r"Ctrl-D quits|Esc stops")
@@ -52,17 +57,19 @@ AWAY = ("=<C-d>", r"\$$")
 SCENES = (
     Scene(
         "First run",
-        "No model is set: what was found, the question, the choice.",
+        "No model is set: Whet lists what it found and asks.",
         (("whet", r"Use it\?"), ("<Enter>", r"Ctrl-D quits"), AWAY),
+        is_narrow=True,
     ),
     Scene(
         "A turn",
-        "A failure with the line that tells why, the page that helps, the second try, what was done.",
+        "A command fails; the agent reads the page that the error names and tries again.",
         (CHAT, ("run the tests", "FAILED(.*\n)*.*" + REST), AWAY),
+        is_narrow=True,
     ),
     Scene(
         "An edit before it happens",
-        "What would change, and the keys that answer.",
+        "The question shows the change and the keys that answer it.",
         (
             CHAT,
             (
@@ -72,35 +79,35 @@ SCENES = (
             ),
         ),
     ),
-    Scene("After a yes", "The edit with its diff, and what was done.", (("<o>", REST), AWAY)),
+    Scene("After a yes", "The edit with its diff, and a summary of the turn.", (("<o>", REST), AWAY)),
     Scene(
         "While a command runs",
-        "Its seconds and its last lines, what was typed meanwhile, the status line.",
+        "Its running time and last lines, and a message that was typed meanwhile.",
         (CHAT, ("run `echo one; echo two; sleep 60`", r"│ two"), ("read docs/testing.md", "queued")),
     ),
     Scene(
         "Esc",
-        "The command is stopped and named; what was queued is in the input again.",
+        "The command is stopped; the queued message is back in the input.",
         (("<Escape>", "cancelled"), ("=<C-u>", "›"), AWAY),
     ),
     Scene(
         "Something dangerous",
-        "Why it is dangerous; no lasting yes; after the no, the model is told so.",
+        "After a no, the model is notified and uses what is still allowed.",
         (CHAT, ("clean up the build output", r"\[N\]o"), ("<n>", REST), AWAY),
     ),
     Scene(
-        "A call whole",
-        "Ctrl-O shows the last call with all that it gave.",
+        "A whole call",
+        "Ctrl-O shows the last call with its whole result.",
         (CHAT, ("=read docs/testing.md", REST), ("<C-o>", r"of 1\)(.*\n)*.*ORDERS_DB"), AWAY),
     ),
     Scene(
         "Your own command",
-        "`!` runs here; the model hears of it with the next message.",
+        "`!` runs a command; the model sees it with your next message.",
         (CHAT, ("!ls docs", r"testing\.md"), AWAY),
     ),
     Scene(
         "Plan mode",
-        "Shift-Tab cycles ask, plan and auto; a plan is shown before anything is changed.",
+        "Shift-Tab cycles through ask, plan and auto. In plan mode you approve a plan first.",
         (
             CHAT,
             ("=<BTab>", "plan"),
@@ -111,7 +118,7 @@ SCENES = (
     ),
     Scene(
         "Back to an earlier message",
-        "Esc Esc; Enter takes back files and conversation.",
+        "Press Esc twice; Enter takes back files and conversation.",
         (
             CHAT,
             ("=read docs/testing.md", REST),
@@ -123,7 +130,7 @@ SCENES = (
     ),
     Scene(
         "Forks",
-        "A session of its own from here, and the tree that it belongs to.",
+        "`/fork` copies the session from here; `/tree` shows where each copy began.",
         (
             CHAT,
             ("=read docs/testing.md", REST),
@@ -134,38 +141,33 @@ SCENES = (
         ),
     ),
     Scene(
-        "What was spent, and how full the window is",
-        "`#` is used, `|` is where the engine compacts.",
+        "Cost and context window",
+        "`#` is used; at `|` the engine compacts.",
         (CHAT, ("=read docs/testing.md", REST), ("/cost", "cost"), ("/context", "cache hit"), AWAY),
     ),
     Scene(
-        "`/help`",
-        "Narrow terminals leave out what may follow a name.",
-        (CHAT, ("/help", "your editor|step"), AWAY),
-    ),
-    Scene(
         "A one-shot",
-        "The question and the sum are on standard error, the answer on standard output.",
+        "The answer goes to standard output, everything else to standard error.",
         (("whet chat -q 'run the tests'", r"\d s\n(.*\n)*\$$"),),
     ),
     Scene(
         "`sessions list`",
-        "Columns leave from the right as the terminal narrows; a fork stands below its origin.",
+        "A fork is listed below its origin.",
         (("whet sessions list -n 6", r"\$$"),),
     ),
     Scene(
         "`sessions search`",
-        "Session, day, who said it, title; below it the place.",
+        "Session, day, speaker and title; below it the match.",
         (("whet sessions search -n 2 discount", r"\$$"),),
     ),
     Scene(
         "`doctor`",
-        "One line each; what is wrong has a line that mends it.",
+        "One line for each check; a problem has a line that fixes it.",
         (("whet doctor", r"fine|\d problem"),),
     ),
     Scene(
         "Errors",
-        "One line that says what, one that says what to do.",
+        "One line says what happened, one what to do.",
         (("whet config set approval.mode sometimes", "hint"), ("whet chat --session nonesuch", "shows them")),
     ),
 )
@@ -192,7 +194,7 @@ class Stage:
         self.wait(r"\$$", "")
 
     def take(self, scene: Scene) -> str:
-        """Play a scene and give what the screen showed after its last shown step."""
+        """Play a scene and return the screen after its last captured step."""
         shown = ""
         for what, pattern in scene.steps:
             step = what.removeprefix("=")
@@ -243,27 +245,40 @@ class Stage:
 
 
 def main() -> None:
-    """Play every scene at both widths and write the page."""
+    """Play the scenes and write the page."""
     if shutil.which("tmux") is None:
         raise SystemExit("error: tmux is not installed\nhint: the captures are of a terminal in tmux")
-    taken: dict[int, list[str]] = {}
-    for columns in (80, 40):
-        with tempfile.TemporaryDirectory(prefix="w", ignore_cleanup_errors=True) as folder:
-            stage = Stage(Path(folder), columns)
-            taken[columns] = []
-            try:
-                for scene in SCENES:
-                    if not scene.steps[0][0].startswith("<"):  # a key goes on where the last scene ended
-                        stage.clear()
-                    taken[columns].append(stage.take(scene))
-            finally:
-                stage.close()
+    wide = play_scenes(SCENES, 80)
+    narrow = play_scenes([scene for scene in SCENES if scene.is_narrow], FEW_COLUMNS)
     parts = [HEAD]
-    for number, scene in enumerate(SCENES):
-        both = "\n\n".join(f"{columns} columns:\n\n```text\n{taken[columns][number]}```" for columns in taken)
-        parts.append(f"## {scene.title}\n\n{scene.about}\n\n{both}\n")
+    for scene in SCENES:
+        screens = f"```text\n{wide[scene.title]}```\n"
+        if scene.title in narrow:
+            screens += f"\nAt {FEW_COLUMNS} columns:\n\n```text\n{narrow[scene.title]}```\n"
+        parts.append(f"## {scene.title}\n\n{scene.about}\n\n{screens}")
     PAGE.write_text("\n".join(parts))
     sys.stdout.write(f"{PAGE}: {len(SCENES)} screens\n")
+
+
+def play_scenes(scenes: Sequence[Scene], columns: int) -> dict[str, str]:
+    """Play scenes in one terminal; return the captured text of each by its title."""
+    texts: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="w", ignore_cleanup_errors=True) as folder:
+        stage = Stage(Path(folder), columns)
+        try:
+            for scene in scenes:
+                if not scene.steps[0][0].startswith("<"):  # a key continues the scene before
+                    stage.clear()
+                texts[scene.title] = without_greeting(stage.take(scene))
+        finally:
+            stage.close()
+    return texts
+
+
+def without_greeting(text: str) -> str:
+    """Leave out the lines with which a chat begins; they end before the first message."""
+    command, _, rest = text.partition("\n")
+    return rest[rest.index("\n› ") + 1 :] if command.startswith("$ whet chat --model") else text
 
 
 if __name__ == "__main__":

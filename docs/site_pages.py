@@ -34,11 +34,11 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Turn the links of a checkout into those of the site."""
     home = posixpath.dirname(OUTSIDE.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
-    return rewritten(markdown, home)
+    return rewritten(markdown, home, posixpath.dirname(page.file.src_uri))
 
 
-def rewritten(markdown: str, home: str) -> str:
-    """Turn each relative link of a page that lies in the folder `home` into one inside the site."""
+def rewritten(markdown: str, home: str, folder: str = "") -> str:
+    """Turn each relative link of a page in `home`, which is in `folder` of the site, into one of the site."""
     pages = {source: name for name, source in (OUTSIDE | PICTURES).items()} | {"README.md": "index.md"}
 
     def link(found: re.Match[str]) -> str:
@@ -47,6 +47,8 @@ def rewritten(markdown: str, home: str) -> str:
             return found[0]
         path = posixpath.normpath(posixpath.join(home, target))
         inside = pages.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else "")
-        return f"{mark}[{text}]({inside}{anchor})" if inside else text
+        if not inside:
+            return text
+        return f"{mark}[{text}]({posixpath.relpath(inside, folder or '.')}{anchor})"
 
     return LINK.sub(link, markdown)

@@ -18,7 +18,8 @@ from whet import __version__ as whet_version
 from whet.cli.group import whet
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+DECISIONS = ROOT / "docs" / "decisions"
 LINK = re.compile(r"(?<!`)\[[^\]\n]+\]\(([^)\s]+)\)")
 
 
@@ -82,11 +83,48 @@ def test_each_command_of_the_pages_is_one_that_there_is(capsys: pytest.CaptureFi
     assert not [(*one, why) for one in typed if (why := refused(one[1]))]
 
 
-def test_every_module_is_named() -> None:
-    named = (ROOT / "docs" / "tree.md").read_text("utf-8")
-    modules = [path for path in (ROOT / "src" / "whet").rglob("*.py") if path.name != "__init__.py"]
+def run_tree(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run docs/tree.py; return its exit code and its output."""
+    code = runpy.run_path(str(ROOT / "docs" / "tree.py"))["main"](list(arguments))
+    return code, capsys.readouterr().out
+
+
+def test_every_module_begins_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_tree(capsys, "--check") == (0, "")
+    _, text = run_tree(capsys)
+    modules = [path for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py"]
     assert modules
-    assert not [path.name for path in modules if path.name not in named]
+    assert sorted(re.findall(r"^  (\w+\.py): \S", text, re.M)) == sorted(path.name for path in modules)
+
+
+def test_the_tree_of_a_folder_holds_only_its_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = run_tree(capsys, "store")
+    assert code == 0
+    assert re.findall(r"^src/\S+", text, re.M) == ["src/whet/store/", "src/whet/store/migrations/"]
+    assert run_tree(capsys, "src/whet/store/") == (0, text)
+    assert run_tree(capsys, "nowhere")[0] == 2
+
+
+def read_option_names(command: click.Command, path: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield each command from this one down with the long names of its options."""
+    options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
+    yield path, {max(option.opts, key=len) for option in options} - {"--help"}
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from read_option_names(inner, f"{path} {name}")
+
+
+def test_the_page_of_commands_holds_every_option() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    for path, names in read_option_names(whet, "whet"):
+        entry = re.search(rf"^\*\*`{path}(?=`| [^a-z]).*?(?=^\*\*`|^##|\Z)", text, re.M | re.S) or re.search(
+            rf"^##+ {path}$.*?(?=^\*\*`|^##|\Z)", text, re.M | re.S
+        )
+        assert entry is not None, path
+        assert names <= set(re.findall(r"--[\w-]+", entry[0])), path
 
 
 def test_the_architecture_draws_every_folder() -> None:
@@ -117,7 +155,31 @@ def test_the_menu_of_the_site_names_every_page_once() -> None:
     named = list(menu(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]))
     site = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} | set(site["OUTSIDE"])
-    assert sorted(named) == sorted(pages)
+    assert sorted(named) == sorted(pages | {"decisions/README.md"})
+
+
+def test_the_list_of_decisions_names_each_record_in_order() -> None:
+    records = sorted(DECISIONS.glob("0*.md"))
+    titles = [path.read_text("utf-8").split("\n")[0].removeprefix("# ") for path in records]
+    rows = re.findall(
+        r"^(\d+)\. \[([^\]]+)\]\(([^)]+)\)$", (DECISIONS / "README.md").read_text("utf-8"), re.M
+    )
+    assert [int(number) for number, _, _ in rows] == list(range(1, len(records) + 1))
+    assert [(f"{number}. {title}", name) for number, title, name in rows] == [
+        (title, path.name) for title, path in zip(titles, records, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(DECISIONS.glob("0*.md")), ids=lambda path: path.name[:4])
+def test_a_decision_says_why_what_and_what_not_in_200_words(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert re.findall(r"^\*\*(Context|Decision|Rejected)\.\*\*", text, re.M) == [
+        "Context",
+        "Decision",
+        "Rejected",
+    ]
+    assert re.search(r"^\*\d{4}-\d\d-\d\d\*$", text, re.M)
+    assert len(text.split()) <= 200
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -127,12 +189,14 @@ def test_links_of_the_site_lead_to_its_pages(page: Path) -> None:
     inside = (
         {path.name for path in (ROOT / "docs").glob("*.md")} | set(site["OUTSIDE"]) | set(site["PICTURES"])
     )
-    if home == "docs" or page.relative_to(ROOT).as_posix() in site["OUTSIDE"].values():
-        found = LINK.findall(
-            re.sub(r"^```.*?^```|^    .*?$", "", site["rewritten"](prose(page), home), flags=re.M | re.S)
-        )
-        names = {target.partition("#")[0] for target in found if "://" not in target} - {""}
-        assert not {name for name in names if name not in inside and not (ROOT / "docs" / name).exists()}
+    folder = page.parent.relative_to(ROOT / "docs").as_posix() if home.startswith("docs") else ""
+    if home.startswith("docs") or page.relative_to(ROOT).as_posix() in site["OUTSIDE"].values():
+        text = site["rewritten"](prose(page), home, folder)
+        links = LINK.findall(re.sub(r"^```.*?^```|^    .*?$", "", text, flags=re.M | re.S))
+        names = {target.partition("#")[0] for target in links if "://" not in target} - {""}
+        assert not {
+            name for name in names if name not in inside and not (ROOT / "docs" / folder / name).exists()
+        }
 
 
 def test_the_readme_is_one_screen_with_one_install_line_five_figures_and_five_links() -> None:
@@ -183,7 +247,7 @@ def test_the_locks_hold_what_the_project_names() -> None:
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [("README.md", 60), ("AGENTS.md", 60), ("docs/gotchas.md", 280), ("docs/tree.md", 1200)],
+    [("README.md", 60), ("AGENTS.md", 60), ("docs/gotchas.md", 150)],
 )
 def test_pages_stay_short(name: str, limit: int) -> None:
     assert (ROOT / name).read_text("utf-8").count("\n") <= limit

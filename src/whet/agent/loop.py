@@ -1,4 +1,4 @@
-"""The turn: store the message, ask the model, run its tools, until it answers (docs/design.md, "One turn").
+"""The turn: store the message, ask the model, run its tools, until it answers (docs/decisions/0001).
 
 Resume is the loop's first line: open calls run, unless words came first. All is durable before it is shown.
 """

@@ -1,4 +1,4 @@
-"""The practice model's task of fixing the demo project: "The order totals are wrong for discounts. ..."
+"""The practice model's task of fixing the demo project: "The order totals are wrong for discounts".
 
 It works as a newcomer does: without the test command in its context it runs the obvious one, reads the
 error, reads the page that the error names, and runs the tests again. If the command is anywhere in the
