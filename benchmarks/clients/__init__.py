@@ -196,63 +196,64 @@ def _mind(ask: PracticeRequest) -> ScriptedReply:
     return ScriptedReply("Hello from the stand-in.", pieces=4)
 
 
-_BY_HAND = (
-    "| Open WebUI 0.12.4, Chat Completions, by hand | yes | yes | yes | not tried | yes | yes"
-    " | yes | yes | not tried | yes |"
-)
-_FRONT_END = (
-    "## A chat front end",
-    "",
-    "Not part of the run, for it is installed as a server. Open WebUI 0.12.4 (PyPI, `OPENAI_API_BASE_URL`",
-    "and `OPENAI_API_KEY` set at its first start) was driven by hand, through its own HTTP API and not in",
-    "its page: it lists the model; plain and streamed answers, two turns in one session, tools and stop",
-    "work; a prompt that is too long is told of (400). Nothing else was tried with it.",
-    "",
+_BY_HAND = "| Open WebUI 0.12.4, Chat Completions, by hand | all but parallel and usage (not tried) |"
+_SESSIONS = (
     "## One conversation, one session",
     "",
-    '"Many turns" compares answers: the history that a client sends reaches the model. Whether its next turn',
-    "continues the same session is decided by [proof](api.md#chat-completions): the ids of calls and items,",
-    "a name, or a history in which the server's tools have not run. Other turns begin a session with that",
-    "history.",
+    '"Many turns" shows that the client\'s history reaches the model. To be sure that its next turn also',
+    "continues the same session, [name the conversation](api.md#chat-completions).",
 )
 _REFUSED = ("context_length_exceeded", "ContextWindowExceeded", "too long")
 _TOO_LONG = "This model's maximum context length is 10 tokens. However, your messages resulted in 99 tokens."
 
 
 def _page(table: Mapping[str, Mapping[str, str]], agents: Mapping[str, Mapping[str, str]]) -> str:
-    titles = [_HEADINGS.get(one, one) for one in FEATURES]
-    lines = [
-        "# Clients and frameworks against the API",
+    titles = [_HEADINGS.get(feature, feature) for feature in FEATURES]
+    clients = [
+        "# Clients of the API",
         "",
-        f"Written by `{COMMAND}`: each as its registry gives it, unmodified, with a base URL and a token.",
-        "The model behind is a scripted stand-in; each cell is a call whose answer was compared.",
-        "A dash: the client does not offer that over this protocol. The newest npm packages want Node 22;",
-        "an older one gets older ones.",
+        "These clients, frameworks and coding agents work with the [API](api.md), unmodified. Each needs",
+        "only the base URL and a token:",
         "",
-        "| client | " + " | ".join(titles) + " |",
-        "|---" * (len(titles) + 1) + "|",
+        "    export OPENAI_BASE_URL=http://127.0.0.1:6090/v1 OPENAI_API_KEY=$(cat ~/.whet/serve/owner.token)",
+        "",
+        f"`{COMMAND}` tries them again and writes this page.",
+        "",
+        f"Features: {', '.join(titles)}.",
+        "",
+        "| client, protocol | works |",
+        "|---|---|",
+        *(f"| {name} | {_summary(row)} |" for name, row in table.items()),
+        _BY_HAND,
+        "",
+        "A scripted stand-in takes the model's place, and the client's answer is compared. The newest npm",
+        "packages need Node 22.",
+        "",
     ]
-    notes: list[str] = []
-    for name, row in table.items():
-        cells = [row[one] if row[one] == "yes" else row[one].split(" ")[0].rstrip(":") for one in FEATURES]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-        notes += [
-            f"- {name}, {_HEADINGS.get(one, one)}: {row[one][2:]}" for one in FEATURES if row[one] != "yes"
-        ]
     coders = [
         "## Coding agents",
         "",
-        "The agent answers behind another agent: that one's tools stand beside the server's.",
+        "Each keeps its own tools beside the server's.",
         "",
-        "| agent | " + " | ".join(coding.FEATURES) + " |",
+        "| agent, protocol | " + " | ".join(coding.FEATURES) + " |",
         "|---" * (len(coding.FEATURES) + 1) + "|",
         *(
-            f"| {name} | " + " | ".join(row[one][:3].rstrip(":") for one in row) + " |"
+            f"| {name} | " + " | ".join(row[feature][:3].rstrip(":") for feature in row) + " |"
             for name, row in agents.items()
         ),
         "",
     ]
-    return "\n".join([*lines, _BY_HAND, "", *notes, "", *coders, *_FRONT_END]).rstrip() + "\n"
+    return "\n".join([*clients, *coders, *_SESSIONS]).rstrip() + "\n"
+
+
+def _summary(row: Mapping[str, str]) -> str:
+    """Return "all", or the features that do not work with the reason of each."""
+    exceptions = [
+        f"{_HEADINGS.get(feature, feature)} ({row[feature].removeprefix('— ')})"
+        for feature in FEATURES
+        if row[feature] != "yes"
+    ]
+    return "all but " + ", ".join(exceptions) if exceptions else "all"
 
 
 def _version(python: str, package: str) -> str:

@@ -1,6 +1,6 @@
 """The host believes nothing an engine says: the turn goes on, the request is valid, the store is whole.
 
-Numbers name the failures seen in public that a test stands for (docs/context-engines.md).
+Numbers name the failures seen in public that a test stands for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Failures that users of such programs have met in public, by number; each has a test that names it.
 
 Most stand beside the code that they are about; here are those about a whole conversation, and the check that
-none is without a test. docs/context-engines.md lists what each number is.
+none is without a test.
 """
 
 from __future__ import annotations
