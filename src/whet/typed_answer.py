@@ -67,6 +67,11 @@ def read_line(text: str, options: Sequence[AnswerOption]) -> TypedAnswer:
     return TypedAnswer("no", words.strip()[:MAX_WORDS_CHARS], stops)
 
 
+def grants_alone(key: str, options: Sequence[AnswerOption]) -> bool:
+    """Whether one key, with silence after it, allows the call."""
+    return answers_alone(key, options) and read_line(key, options).option == ONCE.name
+
+
 def answers_alone(key: str, options: Sequence[AnswerOption]) -> bool:
     """Whether one key, with silence after it, is an answer. Options that last need Enter as well."""
     return bool(key) and any(option.key == key.lower() and not option.lasts for option in options)
