@@ -60,7 +60,7 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
         tty.wait_for("I write it.")
         tty.wait_for("a.txt")
         tty.wait_for("[N]o")
-        tty.type("o" if term != "dumb" else "o\r")
+        tty.type("o\r")
         tty.wait_for("write_file")
         tty.wait_for("rm -rf a.txt")
         tty.wait_for("[N]o")
@@ -77,6 +77,27 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
     assert (folder / "a.txt").read_text() == "x"
     if term == "dumb":  # it shows itself what is typed
         assert bare(tty.drawn).count("/titel") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [("/undo", "taken back: write it"), ("/retry", "Fresh."), ("/rewind 1", "you had said: write it")],
+)
+def test_a_turn_that_a_kill_cut_off_can_be_taken_back(folder: Path, command: str, shown: str) -> None:
+    script = [ScriptedReply("", tool_calls=(terminal("touch made"),)), ScriptedReply("Fresh.")]
+    with PracticeServer(script=script) as server:
+        with Tty(["chat", *flags(server)], folder) as tty:
+            tty.wait_for("Ctrl-D")
+            tty.type("write it\r")
+            tty.wait_for("[N]o")
+            os.kill(tty.pid, signal.SIGKILL)
+            tty.wait_for_end()
+        with Tty(["chat", "--continue", *flags(server)], folder) as tty:
+            tty.wait_for("The last turn was cut off.")
+            tty.type(f"{command}\r")
+            tty.wait_for(shown)
+    assert not (folder / "made").exists()
 
 
 @pytest.mark.slow

@@ -157,7 +157,7 @@ async def _new(chat: ChatControl, argument: str) -> None:
 
 
 async def _resume(chat: ChatControl, argument: str) -> None:
-    if not argument and await chat.session.log.unfinished_turn() is not None:
+    if not argument and await chat.session.log.writer.is_cut_off():
         chat.send(None)
         return
     if not argument:

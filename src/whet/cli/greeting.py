@@ -49,7 +49,7 @@ async def show_session(chat: ChatControl) -> None:
         chat.say(f"\n{clip(title, chat.width() - 16)} · {plural(len(log.messages), 'message')}", "dim")
         for text, style in zip(picking.last_exchange(log.messages), ("bold", ""), strict=True):
             _recall(chat, text, style)
-    if await log.unfinished_turn() is not None:
+    if await log.writer.is_cut_off():
         chat.say(
             "The last turn was cut off. Enter /resume to go on with it, or say what to do next.", "yellow"
         )

@@ -261,6 +261,18 @@ class SessionWriter:
         fresh = await self.commit(work, apply)
         return fresh is not None and fresh.open_turn is not None
 
+    async def is_cut_off(self) -> bool:
+        """Return whether the last turn has no end marker and no living holder. It is not claimed, so that it
+        can be taken back as well as resumed."""
+        await self.refresh()
+        if self._live.open_turn is None:
+            return False
+        try:
+            await self.db.read(self.refuse_if_held)
+        except StoreBusy:
+            return False
+        return True
+
     def renew(self, connection: apsw.Connection) -> None:
         """Renew the claim now and then, for processes that can't see whether this one lives. In a team, check
         each time that it was not lost."""
