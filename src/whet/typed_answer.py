@@ -36,7 +36,7 @@ class AnswerOption(msgspec.Struct, frozen=True):
         return line == self.name or line in self.aliases or (bool(self.key) and line == self.key)
 
 
-ONCE = AnswerOption("once", "o", ("yes", "y"))
+ONCE = AnswerOption("once", "o", ("yes",))
 SESSION = AnswerOption("session", "s", lasts=True)
 ALWAYS = AnswerOption("always", lasts=True)
 NO = AnswerOption("no", "n", ("",))

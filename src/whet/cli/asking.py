@@ -15,7 +15,6 @@ from whet.cli import wording
 from whet.cli.deciding import TerminalDecision, has_colour, paint_row
 from whet.cli.live import Fragment, Marks, wrap_lines
 from whet.cli.person import resolve_choice
-from whet.cli.screen import PromptSignal
 from whet.cli.typed_keys import TypedKeys
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
@@ -196,7 +195,7 @@ class TerminalPerson:
                 case "once" | "session" | "always":
                     return self._report_grant(decision, typed.option)
                 case _:
-                    return self._refused(typed)
+                    return await self._refuse(typed)
 
     def _question(self, decision: TerminalDecision) -> TerminalQuestion:
         lines = [("", wording.printable(decision.question.title), "bold")]
@@ -210,10 +209,11 @@ class TerminalPerson:
             more=" (v shows all)",
         )
 
-    def _refused(self, typed: TypedAnswer) -> Reply | Answer:
-        """Return the no, and stop the turn if the person asks for that."""
+    async def _refuse(self, typed: TypedAnswer) -> Reply | Answer:
+        """Return the no. If the person asks for it, stop the turn first, so that it gets no answer."""
         if typed.stops:
-            self._terminal.wake(PromptSignal.INTERRUPT)
+            self._terminal.stop_turn()
+            await asyncio.sleep(0)  # the cancel comes here
         return Reply("no", words=typed.words).short
 
     def _report_grant(self, decision: TerminalDecision, answer: Answer) -> Answer | Reply:

@@ -56,6 +56,7 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
         commands.add(command)
     state = _TerminalState()
     screen = _open_screen(options, settings, commands, state)
+    screen.stop_turn = state.stop_turn
     async with aclosing(await start_app(options, settings, screen.person)) as app:
         plugin_notes = add_plugin_commands(app, commands)
         session = await open_session(app, options)
@@ -97,6 +98,11 @@ class _TerminalState:
 
     def __post_init__(self) -> None:
         self.idle.set()
+
+    def stop_turn(self) -> None:
+        """Cancel the running turn."""
+        if self.turn is not None:
+            self.turn.cancel()
 
 
 class _ReviewNews:

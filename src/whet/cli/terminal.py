@@ -12,8 +12,8 @@ import os
 import select
 import shutil
 import sys
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,6 +67,7 @@ class Terminal:
         self, marks: Marks, completer: Completer, history: Path, *, theme: str = "dark", vi: bool = False
     ) -> None:
         self.person: Person = TerminalPerson(self, marks)
+        self.stop_turn: Callable[[], object] = partial(self.wake, PromptSignal.INTERRUPT)
         self._marks = marks
         self._status: StatusLine = lambda width: ""
         self._keys = InputKeys()

@@ -41,7 +41,7 @@ class TypingGuard:
         self._key_s = self._now_s()
 
     def end_line(self) -> None:
-        """Note that nothing follows the last key: Enter sent the line, or another program had the keyboard."""
+        """Note that nothing follows the last key: Enter sent it, or another program had the keyboard."""
         self._key_s = float("-inf")
 
     def show(self, *, has_input: bool = False) -> None:
