@@ -40,7 +40,9 @@ class TerminalQuestion:
     line (`typed`), else by a line of the input. `more` says how to see rows that the screen has no room for.
 
     `is_repeated` states that it goes on with a question that was seen, `has_early_keys` that keys were typed
-    which belong to typing from before it. Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
+    which belong to typing from before it.
+
+    Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
     below its dash, so that none can pass for a line of ours.
     """
 

@@ -32,6 +32,7 @@ from whet.contract.texts import plural
 from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.store import compactions, forks, outcomes, sessions, warm
+from whet.store.live import is_cut_off
 
 _LISTED = 12
 _WIDE = 70  # columns from which /help also shows a command's arguments
@@ -157,7 +158,7 @@ async def _new(chat: ChatControl, argument: str) -> None:
 
 
 async def _resume(chat: ChatControl, argument: str) -> None:
-    if not argument and await chat.session.log.writer.is_cut_off():
+    if not argument and await is_cut_off(chat.session.log.writer, chat.session.log.live):
         chat.send(None)
         return
     if not argument:

@@ -14,6 +14,7 @@ from whet.cli.wording import clip, columns, printable
 from whet.contract.texts import plural
 from whet.sandbox.known import unheld
 from whet.store import news
+from whet.store.live import is_cut_off
 
 if TYPE_CHECKING:
     from whet.cli.commands import ChatControl
@@ -49,7 +50,7 @@ async def show_session(chat: ChatControl) -> None:
         chat.say(f"\n{clip(title, chat.width() - 16)} · {plural(len(log.messages), 'message')}", "dim")
         for text, style in zip(picking.last_exchange(log.messages), ("bold", ""), strict=True):
             _recall(chat, text, style)
-    if await log.writer.is_cut_off():
+    if await is_cut_off(log.writer, log.live):
         chat.say(
             "The last turn was cut off. Enter /resume to go on with it, or say what to do next.", "yellow"
         )

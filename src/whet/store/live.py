@@ -261,18 +261,6 @@ class SessionWriter:
         fresh = await self.commit(work, apply)
         return fresh is not None and fresh.open_turn is not None
 
-    async def is_cut_off(self) -> bool:
-        """Return whether the last turn has no end marker and no living holder. It is not claimed, so that it
-        can be taken back as well as resumed."""
-        await self.refresh()
-        if self._live.open_turn is None:
-            return False
-        try:
-            await self.db.read(self.refuse_if_held)
-        except StoreBusy:
-            return False
-        return True
-
     def renew(self, connection: apsw.Connection) -> None:
         """Renew the claim now and then, for processes that can't see whether this one lives. In a team, check
         each time that it was not lost."""
@@ -314,6 +302,19 @@ class SessionWriter:
         """Close the session, so that others can take its claims."""
         claims.drop(self._holder)
         self.db.let_go(self._live.key, self._holder)
+
+
+async def is_cut_off(writer: SessionWriter, live: LiveState) -> bool:
+    """Return whether the last turn has no end marker and no living holder. It is not claimed, so that it can
+    be taken back as well as resumed."""
+    await writer.refresh()
+    if live.open_turn is None:
+        return False
+    try:
+        await writer.db.read(writer.refuse_if_held)
+    except StoreBusy:
+        return False
+    return True
 
 
 def load(connection: apsw.Connection, session_id: str, known: dict[int, Message] | None = None) -> LiveState:
