@@ -101,6 +101,34 @@ def test_a_turn_that_a_kill_cut_off_can_be_taken_back(folder: Path, command: str
 
 
 @pytest.mark.slow
+def test_a_message_that_was_shown_as_queued_outlives_a_kill(folder: Path) -> None:
+    script = [
+        ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"), terminal("touch made"))),
+        ScriptedReply("I see."),
+    ]
+    with PracticeServer(script=script) as server:
+        with Tty(["chat", "--yes", *flags(server)], folder) as tty:
+            tty.wait_for("Ctrl-D")
+            tty.type("go\r")
+            tty.wait_for("│ up")
+            tty.type("left zebra\r")
+            tty.wait_for("queued: left zebra")
+            os.kill(tty.pid, signal.SIGKILL)
+            tty.wait_for_end()
+        with Tty(["chat", "--yes", "--continue", *flags(server)], folder) as tty:
+            tty.wait_for("1 message not read yet")
+            tty.wait_for("left zebra")
+            tty.type("new words\r")
+            tty.wait_for("I see.")
+            tty.type("/quit\r")
+            tty.wait_for_end()
+        messages = json.loads(server.requests[-1].body)["messages"]
+    said = [str(message["content"]) for message in messages if message["role"] == "user"]
+    assert [text.split("\n")[0] for text in said[-3:]] == ["go", "left zebra", "new words"]
+    assert not (folder / "made").exists()
+
+
+@pytest.mark.slow
 def test_a_plan_is_approved_by_its_number_where_nothing_can_be_drawn(folder: Path) -> None:
     write = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
     script = [ScriptedReply("1. Write it."), ScriptedReply(tool_calls=(write,)), ScriptedReply("Written.")]
