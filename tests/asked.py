@@ -41,7 +41,6 @@ def in_terminal(folder: Path, *, one_shot: bool) -> Shown:
     prepare(folder)
     found: Shown = {}
     question = ["-q", "go"] if one_shot else []
-    enter = "\r" if one_shot else ""
     with (
         PracticeServer(script=script()) as server,
         Tty(["chat", *flags(server), *question], folder, columns=100) as tty,
@@ -52,9 +51,9 @@ def in_terminal(folder: Path, *, one_shot: bool) -> Shown:
         for kind in WRITES:
             found[kind] = tty.wait_for("[N]o")
             if "[v]iew all" in found[kind]:
-                tty.type(f"v{enter}")
+                tty.type("v\r")
                 found[kind] += tty.wait_for("[N]o")
-            tty.type(f"o{enter}")
+            tty.type("o\r")
         found["the end"] = tty.wait_for("All done.")
     return found
 

@@ -6,7 +6,18 @@ from itertools import product
 
 import pytest
 
-from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, answers_alone, read_line
+from whet.typed_answer import (
+    ALWAYS,
+    BECAUSE,
+    EDIT,
+    NO,
+    ONCE,
+    SESSION,
+    VIEW,
+    TypedAnswer,
+    answers_alone,
+    read_line,
+)
 
 OPTIONS = (ONCE, SESSION, ALWAYS, NO, BECAUSE, EDIT, VIEW)
 GRANTS = ("once", "session", "always")
@@ -51,7 +62,7 @@ AROUND = (
 
 
 def test_no_text_but_an_exact_option_grants_anything() -> None:
-    named = {"once", "o", "yes", "y", "session", "s", "always"}
+    named = {"once", "o", "yes", "session", "s", "always"}
     tried = 0
     for text, around in product(TEXTS, AROUND):
         line = around.format(text, text)
@@ -80,6 +91,11 @@ def test_no_text_but_an_exact_option_grants_anything() -> None:
 )
 def test_an_exact_line_is_its_option(line: str, option: str) -> None:
     assert (read_line(line, OPTIONS).option, read_line(line, OPTIONS).words) == (option, "")
+
+
+@pytest.mark.parametrize("line", ["y", "Y", "ye", "yes!"])
+def test_a_text_that_the_prompt_does_not_show_is_no_yes(line: str) -> None:
+    assert read_line(line, OPTIONS) == TypedAnswer("no", line)
 
 
 def test_always_counts_only_if_it_is_offered_and_never_by_one_letter() -> None:

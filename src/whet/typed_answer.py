@@ -36,7 +36,7 @@ class AnswerOption(msgspec.Struct, frozen=True):
         return line == self.name or line in self.aliases or (bool(self.key) and line == self.key)
 
 
-ONCE = AnswerOption("once", "o", ("yes", "y"))
+ONCE = AnswerOption("once", "o", ("yes",))
 SESSION = AnswerOption("session", "s", lasts=True)
 ALWAYS = AnswerOption("always", lasts=True)
 NO = AnswerOption("no", "n", ("",))
@@ -65,6 +65,11 @@ def read_line(text: str, options: Sequence[AnswerOption]) -> TypedAnswer:
     match = _REASON.fullmatch(line)
     words = (match[1] or match[2]) if match else line
     return TypedAnswer("no", words.strip()[:MAX_WORDS_CHARS], stops)
+
+
+def grants_alone(key: str, options: Sequence[AnswerOption]) -> bool:
+    """Whether one key, with silence after it, allows the call."""
+    return answers_alone(key, options) and read_line(key, options).option == ONCE.name
 
 
 def answers_alone(key: str, options: Sequence[AnswerOption]) -> bool:

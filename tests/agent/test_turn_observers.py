@@ -93,7 +93,9 @@ def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp_path:
             await run_turn(r.session, incoming, emit, receipt=receipt("go"))
             assert roles(r.session.log.messages) == "u a t u u u a"
             r.session.steer("late")
-            assert [m.text for m in r.session.inbox.take_back()] == ["late"] and not r.session.inbox
+            assert [entry.message.text for entry in r.session.inbox.take_back()] == [
+                "late"
+            ] and not r.session.inbox
 
     asyncio.run(main())
     assert given == [("go", 1), ("one", 4), ("three", 6)]
@@ -214,7 +216,7 @@ def test_images_go_with_what_is_said_and_a_note_with_what_begins_a_turn(tmp_path
             ]
             r.session.steer("see", [image])
             r.session.steer("see")
-            assert [(one.content, one.note) for one in r.session.inbox.take_back()] == [
+            assert [(entry.message.content, entry.message.note) for entry in r.session.inbox.take_back()] == [
                 (seen, ""),
                 ("see", ""),
             ]

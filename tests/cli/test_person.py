@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterator
 
-from whet.cli.person import resolve_choice
+import pytest
+
+from whet.cli.person import LinePerson, resolve_choice
 from whet.contract.protocols import ApprovalRequest, NobodyPresent
 
 
@@ -18,3 +22,50 @@ def test_nobody_answers_nothing() -> None:
     request = ApprovalRequest("s", "c", "terminal", "rm -rf x", ("deletes",))
     assert asyncio.run(NobodyPresent().approve(request)) is None
     assert asyncio.run(NobodyPresent().clarify("which?", ["a"])) is None
+
+
+@pytest.fixture
+def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The side of a terminal at which keys are typed; the program's side is standard input."""
+    typed, read = os.openpty()
+    with os.fdopen(read, encoding="utf-8") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield typed
+    os.close(typed)
+
+
+def test_the_rest_of_a_line_that_was_begun_before_the_question_is_no_answer(
+    keyboard: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def main() -> object:
+        os.write(keyboard, b"I say ")
+        asked = asyncio.create_task(LinePerson().approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
+        shown = ""
+        for count, line in ((1, b"yes\n"), (2, b"no\n")):
+            while shown.count("Allow it?") < count:
+                await asyncio.sleep(0)
+                shown += capsys.readouterr().err
+            os.write(keyboard, line)
+        return await asked
+
+    assert asyncio.run(main()) == "no"
+
+
+def test_a_turn_is_stopped_before_its_question_is_answered(
+    keyboard: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    person, answers = LinePerson(), list[object]()
+
+    async def turn() -> None:
+        answers.append(await person.approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
+
+    async def main() -> bool:
+        task = asyncio.create_task(turn())
+        person.stop = task.cancel
+        while "Allow it?" not in capsys.readouterr().err:
+            await asyncio.sleep(0)
+        os.write(keyboard, b"stop\n")
+        await asyncio.wait({task})
+        return task.cancelled()
+
+    assert asyncio.run(main()) and answers == []

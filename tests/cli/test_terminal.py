@@ -60,7 +60,7 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
         tty.wait_for("I write it.")
         tty.wait_for("a.txt")
         tty.wait_for("[N]o")
-        tty.type("o" if term != "dumb" else "o\r")
+        tty.type("o\r")
         tty.wait_for("write_file")
         tty.wait_for("rm -rf a.txt")
         tty.wait_for("[N]o")
@@ -77,6 +77,55 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
     assert (folder / "a.txt").read_text() == "x"
     if term == "dumb":  # it shows itself what is typed
         assert bare(tty.drawn).count("/titel") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [("/undo", "taken back: write it"), ("/retry", "Fresh."), ("/rewind 1", "you had said: write it")],
+)
+def test_a_turn_that_a_kill_cut_off_can_be_taken_back(folder: Path, command: str, shown: str) -> None:
+    script = [ScriptedReply("", tool_calls=(terminal("touch made"),)), ScriptedReply("Fresh.")]
+    with PracticeServer(script=script) as server:
+        with Tty(["chat", *flags(server)], folder) as tty:
+            tty.wait_for("Ctrl-D")
+            tty.type("write it\r")
+            tty.wait_for("[N]o")
+            os.kill(tty.pid, signal.SIGKILL)
+            tty.wait_for_end()
+        with Tty(["chat", "--continue", *flags(server)], folder) as tty:
+            tty.wait_for("The last turn was cut off.")
+            tty.type(f"{command}\r")
+            tty.wait_for(shown)
+    assert not (folder / "made").exists()
+
+
+@pytest.mark.slow
+def test_a_message_that_was_shown_as_queued_outlives_a_kill(folder: Path) -> None:
+    script = [
+        ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"), terminal("touch made"))),
+        ScriptedReply("I see."),
+    ]
+    with PracticeServer(script=script) as server:
+        with Tty(["chat", "--yes", *flags(server)], folder) as tty:
+            tty.wait_for("Ctrl-D")
+            tty.type("go\r")
+            tty.wait_for("│ up")
+            tty.type("left zebra\r")
+            tty.wait_for("queued: left zebra")
+            os.kill(tty.pid, signal.SIGKILL)
+            tty.wait_for_end()
+        with Tty(["chat", "--yes", "--continue", *flags(server)], folder) as tty:
+            tty.wait_for("1 message not read yet")
+            tty.wait_for("left zebra")
+            tty.type("new words\r")
+            tty.wait_for("I see.")
+            tty.type("/quit\r")
+            tty.wait_for_end()
+        messages = json.loads(server.requests[-1].body)["messages"]
+    said = [str(message["content"]) for message in messages if message["role"] == "user"]
+    assert [text.split("\n")[0] for text in said[-3:]] == ["go", "left zebra", "new words"]
+    assert not (folder / "made").exists()
 
 
 @pytest.mark.slow

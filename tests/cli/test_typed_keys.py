@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
+from prompt_toolkit import PromptSession
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
-from whet.cli.typed_keys import TypedKeys
-from whet.typed_answer import ALWAYS, NO, ONCE, SESSION
+from whet.cli.asking import TerminalQuestion
+from whet.cli.keys import InputKeys
+from whet.cli.typed_keys import TypedKeys, TypingGuard
+from whet.typed_answer import ALWAYS, NO, ONCE, SESSION, VIEW
 
 OPTIONS = (ONCE, SESSION, ALWAYS, NO)
 
@@ -108,3 +113,84 @@ def test_what_enter_does_is_said(text: str, hint: str) -> None:
         return typed.hint()
 
     assert asyncio.run(main()) == hint
+
+
+@pytest.mark.parametrize(
+    ("key_s", "shown_s", "next_s", "is_early"),
+    [
+        ((0.0,), 0.7, 0.8, True),
+        ((0.0,), 0.7, 1.6, True),
+        ((0.0,), 0.7, 1.75, False),
+        ((0.0, 1.5), 0.7, 2.4, True),
+        ((0.0, 1.5), 0.7, 2.6, False),
+        ((0.0,), 2.5, 2.6, False),
+        ((), 0.7, 0.8, False),
+    ],
+)
+def test_keys_answer_a_question_that_came_during_typing_only_after_a_pause(
+    key_s: Sequence[float], shown_s: float, next_s: float, is_early: bool
+) -> None:
+    now = [0.0]
+    guard = TypingGuard(lambda: now[0])
+    for at_s in sorted((*key_s, shown_s)):
+        now[0] = at_s
+        guard.show() if at_s == shown_s else guard.note_key()
+    now[0] = next_s
+    assert guard.is_typing == is_early
+
+
+def test_nothing_follows_a_line_that_enter_sent_and_a_waiting_key_came_before_the_question() -> None:
+    guard = TypingGuard(lambda: 5.0)
+    guard.note_key()
+    guard.end_line()
+    guard.show()
+    assert not guard.is_typing
+    guard.show(has_input=True)
+    assert guard.is_typing
+
+
+@pytest.mark.parametrize(
+    ("first", "pause_s", "is_repeated", "then", "answers"),
+    [
+        ("n", 0.8, False, "o", ["n", None]),
+        ("n", 0.8, False, "n", ["n", None]),
+        ("n", 1.9, False, "o", ["n", "o"]),
+        ("o\r", 0.1, False, "o", ["o", "o"]),
+        ("v", 0.8, True, "o", ["v", None]),
+        ("v", 0.8, True, "n", ["v", "n"]),
+        ("v", 1.9, True, "o", ["v", "o"]),
+    ],
+)
+def test_a_key_of_a_slowly_typed_word_does_not_answer_the_next_question(
+    first: str, pause_s: float, is_repeated: bool, then: str, answers: list[str | None]
+) -> None:
+    """The next question is shown 0.7 s after the first key, and `then` comes `pause_s` after that key."""
+
+    async def main() -> list[str | None]:
+        now = [10.0]
+        keys = InputKeys()
+        keys.typing = TypingGuard(lambda: now[0])
+        with create_pipe_input() as pipe:
+            prompt: PromptSession[str] = PromptSession(
+                input=pipe,
+                output=DummyOutput(),
+                key_bindings=keys.bindings(lambda: prompt.default_buffer),
+            )
+            task = asyncio.create_task(prompt.prompt_async())
+            given: list[str | None] = []
+            for text, at_s in ((first, 10.0), (then, 10.0 + pause_s)):
+                question = TerminalQuestion([("", "?")], options=(*OPTIONS, VIEW))
+                question.typed = TypedKeys((*OPTIONS, VIEW), question.give, silence_s=0.0)
+                question.is_drawn, question.is_repeated = True, is_repeated and bool(given)
+                keys.question = question
+                keys.typing.show()
+                now[0] = at_s
+                pipe.send_text(text)
+                while not question.answer.done() and not question.has_early_keys:
+                    await asyncio.sleep(0)
+                given.append(question.answer.result() if question.answer.done() else None)
+                now[0] = 10.7
+            task.cancel()
+            return given
+
+    assert asyncio.run(main()) == answers

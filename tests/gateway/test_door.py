@@ -258,7 +258,7 @@ def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None
         approving = asyncio.create_task(person.approve(request))
         while not said:
             await asyncio.sleep(0)
-        assert "Answer `/approve`, `/approve session`, `/approve always` or `/deny`." in said.pop()
+        assert "Write `once` or `yes`, `session`, `always`, `no`." in said.pop()
         assert asking.decide(("irc", "#x"), "a", may=True) == "Always allowed: `rm x` (asked by ann)"
         assert await approving == "always"
         asked = asyncio.create_task(person.clarify("Which colour?", ["red", "blue"]))
@@ -296,7 +296,7 @@ def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
 
     assert "… 501 more lines" in asyncio.run(main(["x" * 300] * 1_000, " v"))
     few = asyncio.run(main(["x" * 3_000] * 200, " "))
-    assert "… 81 more lines" in few and "/approve show" not in few
+    assert "… 81 more lines" in few and "`show`" not in few
 
 
 def test_a_token_serves_one_gateway_at_a_time(tmp_path: Path) -> None:

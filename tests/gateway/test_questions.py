@@ -267,7 +267,9 @@ def test_a_decision_offers_what_may_be_decided() -> None:
             text = chat.said[0].text
             assert shown(chat) == labels and text.startswith("**May I run this?**")
             assert "```\nrm x\n```" in text or "rm x" in text
-            assert text.splitlines()[-1 - len(lines) :] == ["• it deletes", *lines]
+            always = ", `always`" if given.grant else ""
+            words = f"Or write `once` or `yes`, `session`{always}, `no`."
+            assert text.splitlines()[-2 - len(lines) :] == ["• it deletes", *lines, words]
             assert [button.style for button in chat.said[0].buttons][:1] == ["good"]
             asking.pressed(5, chat.data["Deny"], may=True)
             assert await asked == "no"
@@ -286,7 +288,7 @@ def test_all_of_a_long_decision_is_shown_on_demand_and_asked_again() -> None:
         assert asking.decide(ROOM, "v", may=True) == "Shown: `echo 0` … (asked by ann)"
         await chat.asked(2)
         assert shown(chat) == ["Allow once", "This conversation", "Deny"]
-        assert "echo 129" in chat.said[1].text and "/approve" not in chat.said[1].text
+        assert "echo 129" in chat.said[1].text and "`show`" not in chat.said[1].text
         asking.decide(ROOM, "s", may=True)
         assert await asked == "session"
 
@@ -364,8 +366,8 @@ def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody_can_b
 def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -> None:
     async def main() -> None:
         limits = PlatformLimits(100_000, 1.0, 1.0, has_buttons=False)
-        ways = "Answer `/approve`, `/approve session`, `/approve always` or `/deny`."
-        for lines, more in ((1, ""), (130, " `/approve show` shows all first.")):
+        ways = "Write `once` or `yes`, `session`, `no`"
+        for lines, more in ((1, "."), (130, ", `show` (all of it).")):
             asking, chat = ChatQuestions(), Chat(limits=limits)
             given = ApprovalRequest("s", "c", "terminal", "\n".join(["echo"] * lines), ())
             asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(given))
@@ -373,5 +375,52 @@ def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -> None
             assert chat.said[0].text.endswith(f"\n{ways}{more}")
             asking.decide(ROOM, "n", may=True)
             await asked
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("text", "has_buttons", "is_yes"),
+    [
+        ("yes", True, True),
+        ("Yes", False, True),
+        ("once", False, True),
+        ("allow once", True, True),
+        ("allow once", False, False),
+        ("y", True, False),
+        ("Y", False, False),
+        ("o", True, False),
+    ],
+)
+def test_only_words_that_the_question_shows_are_a_yes(text: str, has_buttons: bool, is_yes: bool) -> None:
+    async def main() -> None:
+        asking = ChatQuestions()
+        chat = Chat(limits=PlatformLimits(4_000, 1.0, 1.0, has_buttons=has_buttons))
+        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
+        await chat.asked()
+        texts = [chat.said[0].text, *(shown(chat) if has_buttons else ())]
+        asking.typed(5, ROOM, text, may=True)
+        assert (await asked == "once") == is_yes
+        assert (
+            any(
+                text.lower() in line.lower().replace("`", " ").split() or text.lower() == line.lower()
+                for line in texts
+            )
+            == is_yes
+        )
+
+    run(main)
+
+
+def test_stop_cancels_the_turn_before_the_question_is_answered() -> None:
+    async def main() -> None:
+        asking, chat = ChatQuestions(), Chat()
+        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
+        await chat.asked()
+        await asyncio.sleep(0)
+        reply = asking.typed(5, ROOM, "stop", may=True, stop=asked.cancel)
+        assert reply == ChatReply("Denied: `rm x` (asked by ann)", stops=True)
+        await asyncio.wait({asked})
+        assert asked.cancelled() and not asking.is_waiting(ROOM)
 
     run(main)

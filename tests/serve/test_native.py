@@ -328,3 +328,21 @@ def test_the_share_of_the_cache_is_given_to_four_places(api: Api, http: httpx2.C
     api.app.database.write_now(lambda db: db.execute(used, (session_id,)))
     found = http.get(f"/api/sessions/{session_id}").json()
     assert (found["title"], found["usage"]["cache_hit_ratio"], found["running"]) == ("counted", 0.3333, False)
+
+
+def test_accepted_messages_are_on_disk_until_a_turn_has_stored_them(api: Api, http: httpx2.Client) -> None:
+    stalled = ScriptedReply("Half", pieces=2, fault=Fault(stall_after=-1))
+    api.say(stalled, ScriptedReply("Done."), ScriptedReply("More."), stalled)
+    session_id = begin(http)
+    path = f"/api/sessions/{session_id}"
+    started = http.post(f"{path}/turns", json={"text": "work"})
+    api.model.wait_for_stall()
+    assert http.post(f"{path}/steer", json={"text": "and hurry"}).status_code == 202
+    assert http.post(f"{path}/turns", json={"text": "then this", "busy": "queue"}).status_code == 202
+    assert http.get(f"{path}/messages").json()["waiting"] == ["and hurry", "then this"]
+    api.model.release()
+    until(http, session_id, started.json()["last_event_id"], "turn_end")
+    while http.get(path).json()["running"] or http.get(f"{path}/messages").json()["waiting"]:
+        pass
+    texts = [one["content"] for one in http.get(f"{path}/messages").json()["messages"]]
+    assert sum("and hurry" in text for text in texts) == sum("then this" in text for text in texts) == 1

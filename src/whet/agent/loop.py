@@ -38,12 +38,12 @@ async def run_turn(
 ) -> TurnEnd:
     """Run one turn to its end and return its end marker, which is stored.
 
-    `incoming` None resumes an unfinished turn, or raises NotFound. If a crash left a turn unfinished,
-    `incoming` joins it, and calls that had not begun are not run. The transaction storing `incoming` runs
-    `receipt` too. `around` pauses the parent turn's clock. Each error leaves an end marker.
+    `incoming` None resumes an unfinished turn, or raises NotFound; else it joins that turn, and calls that
+    had not begun are not run. `receipt` runs in its transaction. `around` pauses the parent turn's clock.
     """
     started_s = session.clock.monotonic_s()
-    turn = await _begin(session, None if incoming is None else InboxEntry(incoming, receipt))
+    with session.inbox.recovered(incoming, receipt) as first:
+        turn = await _begin(session, first)
     reason: EndReason = "crashed"  # the reason if a bug ends the turn
     error: WhetError | None = None
     queued: Sequence[Queued] = ()

@@ -8,7 +8,8 @@ contracts, nothing concrete else.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -20,6 +21,8 @@ from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Buffers, Tool
+from whet.store import accepted
+from whet.store.accepted import AcceptedMessage
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.transcript import Transcript, TurnRecord
 
@@ -35,16 +38,28 @@ class TurnLimits(msgspec.Struct, frozen=True):
 
 class InboxEntry(msgspec.Struct, frozen=True):
     """A queued message, and the work that the transaction storing it does besides. `notice` is shown to
-    people instead of the message if no person typed it."""
+    people instead of the message if no person typed it; `row` is its number among the accepted messages, if
+    it is one of them."""
 
     message: Message
     receipt: AtEnd = nothing
     notice: str = ""
+    row: int = 0
 
     @property
     def event(self) -> Event:
         """Return the event that people see once the message is stored."""
         return Notice(self.notice) if self.notice else Steered(self.message.text)
+
+
+def accepted_entry(row: int, message: Message, receipt: AtEnd = nothing) -> InboxEntry:
+    """Return the entry of an accepted message, which is removed once the transcript has it."""
+    return InboxEntry(message, accepted.removing((row,), receipt), row=row)
+
+
+def no_rows() -> Sequence[AcceptedMessage]:
+    """Return no accepted message."""
+    return ()
 
 
 def no_arrival() -> InboxEntry | None:
@@ -54,11 +69,17 @@ def no_arrival() -> InboxEntry | None:
 
 class Inbox:
     """The messages for a running turn, which reads them before its next step. `arrival` returns the next
-    entry that another component keeps until it is stored here, or None."""
+    entry that another component keeps until it is stored here, or None; `rows` returns the accepted messages
+    of the session."""
 
-    def __init__(self, arrival: Callable[[], InboxEntry | None] = no_arrival) -> None:
+    def __init__(
+        self,
+        arrival: Callable[[], InboxEntry | None] = no_arrival,
+        rows: Callable[[], Sequence[AcceptedMessage]] = no_rows,
+    ) -> None:
         self._waiting: deque[InboxEntry] = deque()
         self._arrival = arrival
+        self._rows = rows
 
     def __bool__(self) -> bool:
         """Return whether any message is queued."""
@@ -77,6 +98,30 @@ class Inbox:
         """Queue an entry behind all others."""
         self._waiting.append(entry)
 
+    @contextmanager
+    def recovered(self, message: Message | None, receipt: AtEnd) -> Generator[InboxEntry | None]:
+        """Provide the entry that a turn begins with: the oldest message that an ended process had accepted,
+        or else `message`. The others are queued in their order, `message` last, unless the turn can't begin.
+        """
+        incoming = None if message is None else InboxEntry(message, receipt)
+        try:
+            yield self._recover(incoming)
+        except BaseException:
+            self._waiting = deque(entry for entry in self._waiting if entry is not incoming)
+            raise
+
+    def _recover(self, incoming: InboxEntry | None) -> InboxEntry | None:
+        rows = self._rows()
+        ids, known_ids = {row.id for row in rows}, {entry.row for entry in self._waiting}
+        left = [accepted_entry(row.id, row.message) for row in rows if row.is_left]
+        left = [entry for entry in left if entry.row not in known_ids]
+        if not left and known_ids <= {0, *ids}:
+            return incoming
+        others = [entry for entry in self._waiting if not entry.row or entry.row in ids]
+        first = [*left, *((incoming,) if incoming is not None else ())]
+        self._waiting = deque([*first[1:], *others])
+        return first[0] if first else None
+
     def put_first(self, entry: InboxEntry) -> None:
         """Queue a turn's own message before those that were said to the turn meanwhile."""
         self._waiting.appendleft(entry)
@@ -87,11 +132,11 @@ class Inbox:
             return arrived
         return self._waiting.popleft()
 
-    def take_back(self) -> list[Message]:
-        """Remove and return all queued messages that no turn has read."""
-        messages = [entry.message for entry in self._waiting]
+    def take_back(self) -> list[InboxEntry]:
+        """Remove and return all queued entries that no turn has read."""
+        entries = list(self._waiting)
         self._waiting.clear()
-        return messages
+        return entries
 
 
 class CallRound(msgspec.Struct, frozen=True):
@@ -175,7 +220,7 @@ class Session(msgspec.Struct, frozen=True):
 
     def user_message(self, text: str, images: Sequence[ImagePart] = ()) -> Message:
         """Return a user message with the session's note."""
-        return Message(role="user", content=_content(text, images), note=self.note())
+        return user_message(text, images, self.note())
 
     async def at_end(self, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Combine the work of all observers for the transaction that ends a turn, in their order."""
@@ -187,12 +232,17 @@ class Session(msgspec.Struct, frozen=True):
         return work
 
     def steer(self, text: str, images: Sequence[ImagePart] = ()) -> None:
-        """Queue a person's text during a turn; it is stored and read before the next step."""
-        self.inbox.put(Message(role="user", content=_content(text, images)))
+        """Queue a text during a turn, which reads it before its next step. Durable on return: a later turn
+        reads it if the process ends before. Raises StoreError."""
+        message = user_message(text, images)
+        row = self.log.writer.db.write_now(lambda db: accepted.add(db, self.id, message))
+        self.inbox.add(accepted_entry(row, message))
 
 
-def _content(text: str, images: Sequence[ImagePart]) -> str | tuple[Part, ...]:
-    return (TextPart(text), *images) if images else text
+def user_message(text: str, images: Sequence[ImagePart] = (), note: str = "") -> Message:
+    """Return a person's message."""
+    content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
+    return Message(role="user", content=content, note=note)
 
 
 def shell_folder(log: Transcript) -> str:

@@ -26,7 +26,7 @@ from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import Person
 from whet.contract.tools import Tool
-from whet.store import sessions
+from whet.store import accepted, sessions
 from whet.store.jobs import AtEnd, nothing
 from whet.store.transcript import TurnRecord
 
@@ -50,12 +50,13 @@ class Receipt(msgspec.Struct, frozen=True):
     `stored` runs together with the person's message, `ended` together with the end marker (`text` is the
     answer). So an inbox entry is removed exactly when the transcript has the message, and an answer is in
     an outbox exactly when the turn has ended. `begun` is called when the turn runs, so that messages can
-    be sent to it.
+    be sent to it. `row` is the message's number among the accepted messages, if it is one of them.
     """
 
     stored: AtEnd = nothing
     ended: Callable[[TurnRecord, EndReason, str], AtEnd] = no_end
     begun: Callable[[], None] = no_begin
+    row: int = 0
 
 
 NO_RECEIPT = Receipt()
@@ -115,6 +116,11 @@ class SessionHost:
             return msgspec.structs.replace(base, tools=(*base.tools, *more.tools))
 
         self._furnish = furnish
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the program ends and takes no more messages."""
+        return self._closing
 
     @property
     def open_count(self) -> int:
@@ -194,7 +200,8 @@ class SessionHost:
         if slot is not None and slot.turn is not None and busy != "queue":
             if busy == "refuse" or text is None or slot.session is None:
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
-            slot.session.inbox.put(_message(slot.session, text, images), receipt.stored)
+            message = _message(slot.session, text, images)
+            slot.session.inbox.add(InboxEntry(message, receipt.stored, row=receipt.row))
             return None
         async with self._pool.held(session_id) as slot, self._turns:
             self._refuse_if_closing()
@@ -282,11 +289,21 @@ class SessionHost:
         try:
             while True:
                 end = await self._turn(slot, session, incoming, emit)
-                if end.reason == "cancelled" or not session.inbox:
+                if end.reason == "cancelled":
+                    self._drop(session.inbox.take_back())
+                    return end
+                if not session.inbox:
                     return end
                 incoming = session.inbox.take()
         finally:
             session.inbox.take_back()
+
+    def _drop(self, entries: Sequence[InboxEntry]) -> None:
+        """Forget messages that a cancelled turn did not read, unless the program ends: then they are read by
+        the session's next turn."""
+        ids = [entry.row for entry in entries if entry.row]
+        if ids and not self._closing:
+            self.app.database.submit(lambda db: accepted.remove(db, ids))
 
     async def _turn(
         self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit

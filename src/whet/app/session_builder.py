@@ -26,7 +26,7 @@ from whet.contract.origin import Origin
 from whet.contract.protocols import Gate, ModelLink
 from whet.contract.tools import Tool, ToolSpec
 from whet.review.triggers import ReviewObserver
-from whet.store import sessions
+from whet.store import accepted, sessions
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 
@@ -151,7 +151,14 @@ class SessionBuilder:
             note=note,
             observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
             buffers=extras.buffers,
-            inbox=Inbox(lambda: app.helpers.arrival(row.id) if "helpers" in vars(app) else None),
+            inbox=self._inbox(row.id),
+        )
+
+    def _inbox(self, session_id: str) -> Inbox:
+        app = self._app
+        return Inbox(
+            lambda: app.helpers.arrival(session_id) if "helpers" in vars(app) else None,
+            lambda: app.database.read_now(lambda db: accepted.waiting(db, session_id)),
         )
 
     def _guest_gate(self, gate: Gate) -> Gate:

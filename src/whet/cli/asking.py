@@ -15,7 +15,6 @@ from whet.cli import wording
 from whet.cli.deciding import TerminalDecision, has_colour, paint_row
 from whet.cli.live import Fragment, Marks, wrap_lines
 from whet.cli.person import resolve_choice
-from whet.cli.screen import PromptSignal
 from whet.cli.typed_keys import TypedKeys
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
@@ -40,6 +39,9 @@ class TerminalQuestion:
     """A question on the screen and its coming answer. With `options` it is answered by a key alone or by a
     line (`typed`), else by a line of the input. `more` says how to see rows that the screen has no room for.
 
+    `is_repeated` states that it goes on with a question that was seen, `has_early_keys` that keys were typed
+    which belong to typing from before it.
+
     Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
     below its dash, so that none can pass for a line of ours.
     """
@@ -54,8 +56,10 @@ class TerminalQuestion:
     ) -> None:
         self._keys = keys
         self._more = more
-        self.wary = False
         self.is_drawn = False
+        self.is_repeated = False
+        self.has_early_keys = False
+        self.options = options
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self.typed: TypedKeys | None = TypedKeys(options, self.give) if options else None
         self._lines = lines
@@ -64,6 +68,8 @@ class TerminalQuestion:
     def keys(self) -> str:
         """What is shown where the answer is typed: the options, and what was typed of a line."""
         hint = self.typed.hint() if self.typed is not None else ""
+        if self.has_early_keys:
+            hint = "not an answer: keys from before this question; pause a second, then answer"
         return f"{self._keys}\n{wording.printable(hint)}" if hint else self._keys
 
     def give(self, answer: str | None) -> None:
@@ -171,7 +177,7 @@ class TerminalPerson:
         is_drawn = False
         while True:
             question = self._question(decision)
-            question.is_drawn = is_drawn  # asked again, it is still the question that was seen
+            question.is_drawn = question.is_repeated = is_drawn  # still the question that was seen
             text = await self._terminal.ask(question)
             is_drawn = True
             typed = read_line(text or "", decision.options())
@@ -184,12 +190,14 @@ class TerminalPerson:
                     if edited := await self._edit(request):
                         return edited
                 case "because":
-                    words = await self._terminal.ask(TerminalQuestion([("", "No, because:")]))
+                    reason = TerminalQuestion([("", "No, because:")])
+                    reason.is_repeated = True
+                    words = await self._terminal.ask(reason)
                     return Reply("no", words=words or "")
                 case "once" | "session" | "always":
                     return self._report_grant(decision, typed.option)
                 case _:
-                    return self._refused(typed)
+                    return await self._refuse(typed)
 
     def _question(self, decision: TerminalDecision) -> TerminalQuestion:
         lines = [("", wording.printable(decision.question.title), "bold")]
@@ -203,10 +211,11 @@ class TerminalPerson:
             more=" (v shows all)",
         )
 
-    def _refused(self, typed: TypedAnswer) -> Reply | Answer:
-        """Return the no, and stop the turn if the person asks for that."""
+    async def _refuse(self, typed: TypedAnswer) -> Reply | Answer:
+        """Return the no. If the person asks for it, stop the turn first, so that it gets no answer."""
         if typed.stops:
-            self._terminal.wake(PromptSignal.INTERRUPT)
+            self._terminal.stop_turn()
+            await asyncio.sleep(0)  # the cancel comes here
         return Reply("no", words=typed.words).short
 
     def _report_grant(self, decision: TerminalDecision, answer: Answer) -> Answer | Reply:

@@ -31,7 +31,8 @@ from whet.contract.events import Event
 from whet.contract.texts import plural
 from whet.log import mask
 from whet.memory.desk import LearningService
-from whet.store import compactions, forks, outcomes, sessions, warm
+from whet.store import accepted, compactions, forks, outcomes, sessions, warm
+from whet.store.live import is_cut_off
 
 _LISTED = 12
 _WIDE = 70  # columns from which /help also shows a command's arguments
@@ -157,7 +158,9 @@ async def _new(chat: ChatControl, argument: str) -> None:
 
 
 async def _resume(chat: ChatControl, argument: str) -> None:
-    if not argument and await chat.session.log.unfinished_turn() is not None:
+    log = chat.session.log
+    left = not argument and await chat.app.database.read(lambda db: accepted.left(db, log.session.id))
+    if left or (not argument and await is_cut_off(log.writer, log.live)):
         chat.send(None)
         return
     if not argument:

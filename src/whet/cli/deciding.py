@@ -31,7 +31,7 @@ class TerminalDecision:
         always = " always" if self.request.grant else ""
         more = " [v]iew all" if self.is_long else ""
         which = f" [1-{len(self.request.scopes)}] choose" if len(self.request.scopes) > 1 else ""
-        aside, answers = f"[e]dit{more}{which} no [b]ecause", f"[o]nce [s]ession{always} [N]o "
+        aside, answers = f"[e]dit{more}{which} no [b]ecause", f"[o]nce yes [s]ession{always} [N]o "
         fits = len(aside) + len(answers) + 3 <= width
         return f"{aside} · {answers}" if fits else f"{aside}\n{answers}"
 

@@ -26,8 +26,9 @@ from whet.cli.asking import PickQuestion, TerminalQuestion
 from whet.cli.live import Fragment
 from whet.cli.pasted import Pastes, dropped_images
 from whet.cli.screen import LiveLines, PromptSignal, Typed
+from whet.cli.typed_keys import TypingGuard
+from whet.typed_answer import grants_alone
 
-_TYPING_S = 1.0
 _TWICE_S = 0.8
 _SIGNALS = {"s-tab": PromptSignal.MODE, "c-o": PromptSignal.UNFOLD}
 
@@ -69,7 +70,7 @@ class InputKeys:
         self.inputs: asyncio.Queue[Typed | PromptSignal] = asyncio.Queue()
         self.question: TerminalQuestion | None = None
         self.typed_ahead: str = ""
-        self.last_key_s: float = 0.0
+        self.typing: TypingGuard = TypingGuard()
         self._escaped_s = 0.0
 
     def bindings(self, prompt: Callable[[], Buffer]) -> KeyBindings:
@@ -166,17 +167,18 @@ class InputKeys:
     def _send(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         line = buffer.text
+        if self.question and self._is_early(self.question):
+            return
         if isinstance(self.question, PickQuestion):
-            if not self._is_ahead(self.question):
-                self.last_key_s = 0.0
-                self.question.give("")
+            self.typing.end_line()
+            self.question.give("")
             return
         if not line.strip():
             return
         if not line.startswith(" "):
             buffer.append_to_history()
         buffer.reset()
-        self.last_key_s = 0.0  # sent text needs no guard; only unfinished typing delays a question
+        self.typing.end_line()  # sent text needs no guard; only unfinished typing delays a question
         text, marked = self.pastes.expand(line)
         if self.question:
             self.question.give(text)
@@ -185,33 +187,34 @@ class InputKeys:
 
     def note_typing(self, _: object) -> None:
         """Remember when the person last typed, so that a typed word is not taken as a question's answer."""
-        now_s = time.monotonic()
-        if self.question is not None and now_s - self.last_key_s >= _TYPING_S:
-            self.question.wary = False
-        self.last_key_s = now_s
+        self.typing.note_key()
 
     def _one_key(self, event: KeyPressEvent) -> None:
         question = self.question
         if question is None or question.typed is None:
             return
-        if not self._is_ahead(question):
+        if not self._is_early(question, event.data):
+            if event.data in ("\r", "\n"):
+                self.typing.end_line()
             question.typed.press(event.data)
         elif len(event.data) == 1 and event.data.isprintable():
             self.typed_ahead += event.data
 
     def _paste_answer(self, event: KeyPressEvent) -> None:
-        if self.question and self.question.typed and not self._is_ahead(self.question):
+        if self.question and self.question.typed and not self._is_early(self.question):
             self.question.typed.paste(event.data)
 
-    def _is_ahead(self, question: TerminalQuestion) -> bool:
-        """Whether a key was typed before its question was drawn, or goes on with what was: then it answers
-        nothing."""
-        now_s = time.monotonic()
-        ahead = not question.is_drawn or (question.wary and now_s - self.last_key_s < _TYPING_S)
-        if ahead:
-            self.last_key_s = now_s
-        question.wary = ahead
-        return ahead
+    def _is_early(self, question: TerminalQuestion, key: str = "") -> bool:
+        """Whether a key was typed before its question was drawn, or belongs to typing that began before: then
+        it answers nothing. Of a question that is only asked again, the key that allows the call alone."""
+        is_early = not question.is_drawn or self.typing.is_typing
+        if question.is_repeated:
+            typed = question.typed
+            is_early = is_early and typed is not None and not typed.text
+            is_early = is_early and grants_alone(key, question.options)
+        self.typing.note_key()
+        question.has_early_keys = is_early and question.typed is not None
+        return is_early
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer

@@ -15,6 +15,7 @@ import stat
 import sys
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from whet.contract.events import (
     TurnEnd,
 )
 from whet.contract.messages import ImagePart, Message, Usage
-from whet.contract.protocols import NobodyPresent
+from whet.contract.protocols import NobodyPresent, Person
 from whet.log import mask
 from whet.store.sessions import title_of
 
@@ -100,9 +101,8 @@ def is_piped(fd: int = 0) -> bool:
 
 async def _run(options: ChatOptions, settings: Settings, question: str, images: list[ImagePart]) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
-    async with aclosing(
-        await start_app(options, settings, LinePerson() if is_interactive else NobodyPresent())
-    ) as app:
+    person = LinePerson() if is_interactive else NobodyPresent()
+    async with aclosing(await start_app(options, settings, person)) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
             from whet.sandbox.known import unheld  # noqa: PLC0415 - most starts have nothing to say
 
@@ -112,7 +112,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         if not session.log.session.title:
             await session.log.details.set_title(title_of(question))
         report = OneShotReport(session, options.output, app)
-        code = await _answer(report, session.user_message(question, images))
+        code = await _answer(report, session.user_message(question, images), person)
         await app.reviews.leave()
         return code
 
@@ -134,7 +134,7 @@ async def _turns(report: OneShotReport, message: Message) -> None:
         await follow(report.app, report.session, report.emit, end)
 
 
-async def _answer(report: OneShotReport, message: Message) -> int:
+async def _answer(report: OneShotReport, message: Message, person: Person) -> int:
     """Run the turn under Ctrl-C, SIGTERM and SIGHUP; a second signal ends the program at once."""
     loop = asyncio.get_running_loop()
     turn = asyncio.ensure_future(_turns(report, message))
@@ -146,6 +146,8 @@ async def _answer(report: OneShotReport, message: Message) -> int:
         stopped_by.append(number)
         turn.cancel()
 
+    if isinstance(person, LinePerson):
+        person.stop = partial(stop, signal.SIGINT)
     # The handlers stay until the loop closes: a signal after the answer must not leave processes behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup ignores that

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from whet.cli.deciding import TerminalDecision, has_colour, paint_row
@@ -22,10 +23,19 @@ from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.typed_answer import read_line
 
 
-class LinePerson:
-    """A person who reads standard error and types lines on standard input; both are terminals."""
+def raise_interrupt() -> None:
+    """Do what Ctrl-C does."""
+    signal.raise_signal(signal.SIGINT)
 
-    def __init__(self) -> None:
+
+class LinePerson:
+    """A person who reads standard error and types lines on standard input; both are terminals.
+
+    `stop` cancels the running turn; an interface that can do so at once, and not by Ctrl-C's signal, sets it.
+    """
+
+    def __init__(self, stop: Callable[[], object] = raise_interrupt) -> None:
+        self.stop = stop
         self._turn = asyncio.Lock()
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
@@ -36,9 +46,13 @@ class LinePerson:
             while True:
                 if len(request.scopes) > 1:
                     _say(f"a lasting yes now means: {printable(deciding.scope_text())}\n")
-                drop_typed_ahead()
+                is_begun = drop_typed_ahead()
                 _say(f"Allow it? {deciding.keys(_ONE_LINE).strip()}: ")
-                reply = await self._apply_line(deciding, await _all_lines())
+                text = await _all_lines()
+                if is_begun and text:
+                    _say("not an answer: this line was begun before the question\n")
+                    continue
+                reply = await self._apply_line(deciding, text)
                 if reply is not None:
                     return reply.short
 
@@ -60,7 +74,8 @@ class LinePerson:
                 return deciding.reply(typed.option)
             case _:
                 if typed.stops:
-                    signal.raise_signal(signal.SIGINT)  # both interfaces stop the turn for it
+                    self.stop()
+                    await asyncio.sleep(0)  # the cancel comes here: a stopped turn gets no answer
                 return Reply("no", words=typed.words)
 
     async def _edit(self, request: ApprovalRequest) -> Reply | None:
@@ -138,7 +153,21 @@ async def _readable() -> None:
         loop.remove_reader(fd)
 
 
-def drop_typed_ahead() -> None:
-    """Discard what was typed before the question was shown: it can't be an answer to it."""
+def drop_typed_ahead() -> bool:
+    """Discard what was typed before the question was shown: it can't be an answer to it.
+
+    Return whether that ends in a line that was begun and not sent: the rest of it is still to come.
+    """
     with suppress(termios.error, OSError):
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        fd = sys.stdin.fileno()
+        modes = termios.tcgetattr(fd)
+        by_key = [*modes]
+        by_key[3] &= ~termios.ICANON  # else the terminal keeps a line to itself until it is sent
+        try:
+            termios.tcsetattr(fd, termios.TCSANOW, by_key)
+            ahead = os.read(fd, 65_536) if select.select([fd], [], [], 0)[0] else b""
+        finally:
+            termios.tcsetattr(fd, termios.TCSANOW, modes)
+        termios.tcflush(fd, termios.TCIFLUSH)
+        return bool(ahead) and not ahead.endswith((b"\n", b"\r"))
+    return False

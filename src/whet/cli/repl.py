@@ -40,8 +40,9 @@ from whet.contract.events import Event, ReviewFinished, ToolFinished
 from whet.contract.messages import Message
 from whet.log import mask
 from whet.memory.desk import LearningService
-from whet.store import news
+from whet.store import accepted, news
 from whet.store.database import StateDatabase
+from whet.store.jobs import AtEnd, nothing
 from whet.store.sessions import title_of
 
 
@@ -56,6 +57,7 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
         commands.add(command)
     state = _TerminalState()
     screen = _open_screen(options, settings, commands, state)
+    screen.stop_turn = state.stop_turn
     async with aclosing(await start_app(options, settings, screen.person)) as app:
         plugin_notes = add_plugin_commands(app, commands)
         session = await open_session(app, options)
@@ -97,6 +99,11 @@ class _TerminalState:
 
     def __post_init__(self) -> None:
         self.idle.set()
+
+    def stop_turn(self) -> None:
+        """Cancel the running turn."""
+        if self.turn is not None:
+            self.turn.cancel()
 
 
 class _ReviewNews:
@@ -237,9 +244,10 @@ class TerminalChat:
             await self._board.refresh(self.session)
         await show_session(self)
 
-    def send(self, text: str | None) -> None:
-        """Start a turn with a message, or resume the unfinished one if `text` is None."""
-        self._begin("", partial(self._turn, None if text is None else self._message(text)))
+    def send(self, text: str | None, receipt: AtEnd = nothing) -> None:
+        """Start a turn with a message, or resume the unfinished one if `text` is None. The transaction that
+        stores the message runs `receipt` too."""
+        self._begin("", partial(self._turn, None if text is None else self._message(text), receipt))
 
     def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
         """Run long work in the background of the input, as a turn runs."""
@@ -326,10 +334,10 @@ class TerminalChat:
             self._state.wants_out = True
             self.say("Ctrl-C again or Ctrl-D quits", "dim")
 
-    async def _turn(self, message: Message | None) -> None:
+    async def _turn(self, message: Message | None, receipt: AtEnd) -> None:
         if message is not None and not self.session.log.session.title:
             await self.session.log.details.set_title(title_of(message.text))
-        end = await run_turn(self.session, message, self._emit)
+        end = await run_turn(self.session, message, self._emit, receipt=receipt)
         await self._board.refresh(self.session)
         if end.reason == "answered" and self.app.gate.plans.has(self.session.id):
             self._screen.wake(PromptSignal.PLAN)
@@ -359,17 +367,20 @@ class TerminalChat:
 
         After a cancel, put both back into the input instead.
         """
-        texts = [message.text for message in self.session.inbox.take_back()]
+        entries = self.session.inbox.take_back()
+        texts = [entry.message.text for entry in entries]
+        receipt = accepted.removing([entry.row for entry in entries], nothing)
         self._view.queued.clear()
         if cancelled:
             texts += [typed.line for typed in self._waiting]
             self._waiting.clear()
         text = "\n".join(texts)
         if texts and cancelled:
+            self.app.database.submit(receipt)
             self._screen.put_back(text)
         elif texts and not self._state.leaving:
             self._echo(text)
-            self.send(text)
+            self.send(text, receipt)
         self._view.queued.extend(typed.line for typed in self._waiting)
         if self._waiting or (self.session.inbox and not cancelled):
             self._screen.wake(PromptSignal.RESTED)

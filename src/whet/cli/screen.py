@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from whet.cli.live import Fragment, Marks
-from whet.cli.person import LinePerson, drop_typed_ahead
+from whet.cli.person import LinePerson, drop_typed_ahead, raise_interrupt
 from whet.contract.protocols import Person
 from whet.contract.texts import typed_number
 from whet.typed_answer import AnswerOption, read_line
@@ -51,9 +51,10 @@ StatusLine = Callable[[int], str]
 
 
 class Screen(Protocol):
-    """The chat's input and output."""
+    """The chat's input and output. `stop_turn` cancels the running turn; the chat sets it."""
 
     person: Person
+    stop_turn: Callable[[], object]
 
     async def start(self, live: LiveLines, status: StatusLine) -> None:
         """Take over the terminal.
@@ -125,7 +126,8 @@ class LineScreen:
     """A screen that only writes text and reads lines; input is read only while `idle` is set."""
 
     def __init__(self, marks: Marks, idle: asyncio.Event) -> None:
-        self.person: Person = LinePerson()
+        self.stop_turn: Callable[[], object] = raise_interrupt
+        self.person: Person = LinePerson(lambda: self.stop_turn())
         self._marks = marks
         self._idle = idle
         self._signals: asyncio.Queue[PromptSignal] = asyncio.Queue()

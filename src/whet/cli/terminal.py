@@ -12,8 +12,8 @@ import os
 import select
 import shutil
 import sys
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,7 +42,6 @@ from whet.cli.screen import LiveLines, PromptSignal, StatusLine, Typed, picked_c
 from whet.contract.protocols import Person
 
 _TICK_S = 0.12
-_TYPING_S = 1.0
 _ESCAPE_S = 0.3
 _STYLES = {
     "dark": {"dim": "ansibrightblack", "ask": "ansiyellow bold", "sign": "ansicyan bold"},
@@ -68,6 +67,7 @@ class Terminal:
         self, marks: Marks, completer: Completer, history: Path, *, theme: str = "dark", vi: bool = False
     ) -> None:
         self.person: Person = TerminalPerson(self, marks)
+        self.stop_turn: Callable[[], object] = partial(self.wake, PromptSignal.INTERRUPT)
         self._marks = marks
         self._status: StatusLine = lambda width: ""
         self._keys = InputKeys()
@@ -175,12 +175,12 @@ class Terminal:
         """Put a question in place of the input line, one at a time, and return its answer. A message that was
         half typed is put back afterwards."""
         async with self._asking:
-            question.wary = time.monotonic() - self._keys.last_key_s < _TYPING_S
             buffer, draft = self._prompt.default_buffer, self._prompt.default_buffer.text
             buffer.reset()
             if question.typed is not None:
                 question.typed.is_followed = self._has_input
             self._keys.question = question
+            self._keys.typing.show()
             self._redraws.draw_now()
             try:
                 return await question.answer
@@ -207,7 +207,10 @@ class Terminal:
 
     async def lend(self, work: Callable[[], T]) -> T:
         """Release the terminal to another program while `work` runs on a thread."""
-        return await run_in_terminal(work, in_executor=True)
+        try:
+            return await run_in_terminal(work, in_executor=True)
+        finally:
+            self._keys.typing.end_line()
 
     async def _run(self) -> None:
         try:
@@ -229,9 +232,7 @@ class Terminal:
         question = self._keys.question
         if question is not None and not question.is_drawn:
             question.is_drawn = True
-            if self._has_input():
-                question.wary = True
-                self._keys.last_key_s = time.monotonic()
+            self._keys.typing.show(has_input=self._has_input())
 
     def _has_input(self) -> bool:
         return bool(select.select([self._app.input.fileno()], [], [], 0)[0])

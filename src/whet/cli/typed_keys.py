@@ -1,20 +1,58 @@
 """Keys at a permission question become one whole text: a key alone with silence after it, or a line.
 
 A key that answers alone is held back until no further key has come for `SILENCE_S`; if one comes, both begin
-a line, which Enter ends. It does not know what the text means (`whet.typed_answer` does), nor how the
-question is drawn.
+a line, which Enter ends. Keys of a word that somebody was typing when a question came answer nothing. It does
+not know what the text means (`whet.typed_answer` does), nor how the question is drawn.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
 from whet.typed_answer import AnswerOption, answers_alone, read_line
 
 SILENCE_S = 0.7
 """How long no key may follow one that answers alone; between the keys of a typed word less time passes."""
+WORD_S = 2.0
+"""How long after a key a further one may still belong to the same word, however slowly somebody types."""
+PAUSE_S = 1.0
+"""How long no key may come, once a question is shown during typing, before keys answer it."""
 _BACK, _WORD_BACK, _LINE_BACK = ("\x7f", "\x08"), "\x17", "\x15"
+
+
+class TypingGuard:
+    """Whether a key belongs to typing that began before the question on the screen was shown.
+
+    If a question is shown within `WORD_S` of a key, keys answer nothing until none has come for `PAUSE_S`
+    while the question was shown. A line that Enter sent is complete: nothing of it can follow.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._key_s = float("-inf")
+        self._shown_s = float("-inf")
+        self._waits = False
+
+    def note_key(self) -> None:
+        """Note a key."""
+        self._waits = self.is_typing
+        self._key_s = self._now_s()
+
+    def end_line(self) -> None:
+        """Note that nothing follows the last key: Enter sent it, or another program had the keyboard."""
+        self._key_s = float("-inf")
+
+    def show(self, *, has_input: bool = False) -> None:
+        """Note that a question is shown now. `has_input` states that a key waits to be read."""
+        self._shown_s = self._now_s()
+        self._waits = has_input or self._shown_s - self._key_s < WORD_S
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether a key that comes now may belong to typing from before the question."""
+        return self._waits and self._now_s() - max(self._key_s, self._shown_s) < PAUSE_S
 
 
 class TypedKeys:

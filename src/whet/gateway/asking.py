@@ -78,9 +78,11 @@ class ChatPerson:
         if request.scopes:
             lasts = "This conversation and always" if request.grant else "This conversation"
             lines.append(f"{lasts}: `{visible(request.scopes[0].text, 200)}`")
-        if not desk.limits.has_buttons:
-            more = " `/approve show` shows all first." if _ALL in buttons else ""
-            lines.append(f"Answer `/approve`, `/approve session`, `/approve always` or `/deny`.{more}")
+        always = ", `always`" if request.grant else ""
+        show = ", `show` (all of it)" if _ALL in buttons else ""
+        write = "Or write" if desk.limits.has_buttons else "Write"
+        words = f"`once` or `yes`, `session`{always}, `no`{show}"
+        lines.append(f"{write} {words}.")
         texts = pieces("\n".join(lines), desk.limits.message_chars - _DECIDED_CHARS)
         about = self._about(request)
         return await self._asking.put(desk, texts, buttons, open_ended=False, about=about)

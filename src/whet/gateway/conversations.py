@@ -118,6 +118,7 @@ class Conversation:
         self._resume: bool | None = resume  # None: the store knows whether there is a turn to resume
         self._taken: set[int] = set()
         self._held: set[int] = set()
+        self._is_stopping = False
         self._has_more = False
         self._turn: asyncio.Task[None] | None = None
         self._begun: asyncio.Future[None] | None = None
@@ -152,7 +153,8 @@ class Conversation:
         """Cancel the turn and drop waiting messages. Returns whether a turn ran and how many messages were
         dropped."""
         waiting_ids = {row.id for row in await self.record.waiting()} | self._taken
-        ran = self.parts.hosted.cancel(self.record.chat.session_id)
+        ran = self.parts.hosted.cancel(self.record.chat.session_id) or self._is_stopping
+        self._is_stopping = False
         if self._turn is not None:
             if not ran:  # it waits for its session, or for room
                 ran = self._turn.cancel()
@@ -260,7 +262,8 @@ class Conversation:
         if not asking.is_waiting(room):
             return False
         person = await self.record.person()
-        reply = asking.typed(self.chat_id, room, text, may=person is not None and person.approves)
+        may = person is not None and person.approves
+        reply = asking.typed(self.chat_id, room, text, may=may, stop=self._stop_turn)
         if reply is None:
             return False
         await self.record.mark(row, "done")
@@ -269,6 +272,9 @@ class Conversation:
         if reply.stops:
             await self._command("stop", "")
         return True
+
+    def _stop_turn(self) -> None:
+        self._is_stopping = self.parts.hosted.cancel(self.record.chat.session_id)
 
     @property
     def _has_room(self) -> bool:

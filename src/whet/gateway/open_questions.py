@@ -33,13 +33,23 @@ NOTHING = "Nothing waits for a decision here."
 NOT_OFFERED = "That is not offered for this question."
 _MARKS = {"once": "1", "session": "s", "always": "a", "no": "n", "show": "v"}
 _OPTIONS = (
-    AnswerOption("once", aliases=("yes", "y", "allow once")),
-    AnswerOption("session", aliases=("this conversation",)),
+    AnswerOption("once", aliases=("yes",)),
+    AnswerOption("session"),
     ALWAYS,
     AnswerOption("no", aliases=("n", "deny")),
+    AnswerOption("show"),
+)
+_LABELLED_OPTIONS = (
+    AnswerOption("once", aliases=("yes", "allow once")),
+    AnswerOption("session", aliases=("this conversation",)),
+    *_OPTIONS[2:-1],
     AnswerOption("show", aliases=("show all",)),
 )
 _LETTERS, _DIGITS = "bcdfghjkmnpqrstvwxz", "23456789"
+
+
+def _stop_nothing() -> None:
+    """Stop no turn."""
 
 
 class QuestionRoute(msgspec.Struct, frozen=True):
@@ -69,11 +79,16 @@ class _Question:
         self.name = name
         self.about = about
         self.open_ended = open_ended
+        self.options = _LABELLED_OPTIONS if route.limits.has_buttons else _OPTIONS
         self.text = ""
         self.is_posted = False
         self.answers: dict[str, str] = {}
         self.words = ""
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def is_option(self, text: str) -> bool:
+        """Whether a text is exactly one of the answers that the question shows."""
+        return not read_line(text, self.options).words
 
     @property
     def ways(self) -> str:
@@ -146,9 +161,18 @@ class ChatQuestions:
             return _which(found)
         return _settle(found[0], mark, words) if found[0].is_posted else NOTHING
 
-    def typed(self, chat_id: int, room: tuple[str, str], text: str, *, may: bool) -> ChatReply | None:
+    def typed(
+        self,
+        chat_id: int,
+        room: tuple[str, str],
+        text: str,
+        *,
+        may: bool,
+        stop: Callable[[], object] = _stop_nothing,
+    ) -> ChatReply | None:
         """Take a message of a conversation as the answer to an open question; None if it is an ordinary
-        message. `may`: its sender has the right to approve."""
+        message. `may`: its sender has the right to approve. `stop` cancels the turn; it is called before the
+        question is answered, so that a stopped turn asks the model nothing more."""
         if not text.strip():
             return None
         name, rest = self.split_name(room, text)
@@ -157,17 +181,20 @@ class ChatQuestions:
             question = next(one for one in waiting if one.name == name)
             if not may and not (question.open_ended and question.chat_id == chat_id):
                 return ChatReply(REFUSED)
-            return _taken(question, rest) if rest else ChatReply(_which([question]))
-        is_option = not read_line(text, _OPTIONS).words
+            return _taken(question, rest, stop) if rest else ChatReply(_which([question]))
         found = [
             question
             for question in waiting
-            if (question.open_ended or may if question.chat_id == chat_id else may and is_option)
+            if (
+                question.open_ended or may
+                if question.chat_id == chat_id
+                else may and question.is_option(text)
+            )
             and (question.chat_id == chat_id or not question.open_ended)
         ]
         if len(found) > 1:
             return ChatReply(_which(found))
-        return _taken(found[0], text) if found and found[0].is_posted else None
+        return _taken(found[0], text, stop) if found and found[0].is_posted else None
 
     async def put(
         self,
@@ -207,12 +234,14 @@ class ChatQuestions:
                 return name
 
 
-def _taken(question: _Question, text: str) -> ChatReply:
+def _taken(question: _Question, text: str, stop: Callable[[], object]) -> ChatReply:
     """Answer a question with words."""
     if question.open_ended:
         question.answer.set_result(text)
         return ChatReply("")
-    typed = read_line(text, _OPTIONS)
+    typed = read_line(text, question.options)
+    if typed.stops:
+        stop()
     return ChatReply(_settle(question, _MARKS[typed.option], typed.words), typed.stops)
 
 
@@ -221,7 +250,8 @@ def _settle(question: _Question, mark: str, words: str) -> str:
     if mark not in question.answers:
         return NOT_OFFERED
     question.words = words
-    question.answer.set_result(question.answers[mark])
+    if not question.answer.done():  # its turn was cancelled with this answer
+        question.answer.set_result(question.answers[mark])
     return f"{DECISIONS[mark]}: {question.about}" if question.about else f"{DECISIONS[mark]}."
 
 

@@ -21,7 +21,7 @@ from whet.visible import visible
 Ask = Callable[[str, Sequence[str]], Awaitable[str | None]]
 """Asks a question with answers to choose from. Returns None if no one answers."""
 DECLINE = "Decline to answer"
-_AGREE = AnswerOption("agree", aliases=("yes", "y"))
+_AGREE = AnswerOption("agree")
 EMPTY = "Leave it empty"
 _MOST_FIELDS = 12
 _MOST_CHOICES = 20

@@ -26,7 +26,7 @@ from whet.serve.questions import Given, PendingQuestion
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError, JsonAnswer, Stream
-from whet.store import search, sessions
+from whet.store import accepted, search, sessions
 from whet.store.sessions import SessionRow
 
 _MOST_LISTED = 200
@@ -134,12 +134,21 @@ class Native:
         return JsonAnswer({"deleted": session.id, "sessions": deleted_ids})
 
     async def messages(self, request: Request, caller: ApiCaller) -> Response:
-        """List the messages after a number. They are OpenAI chat dicts with `seq`; secrets are masked."""
+        """List the messages after a number. They are OpenAI chat dicts with `seq`; secrets are masked.
+        `waiting` has the texts that were accepted and that no turn has read yet."""
         row = self._session(request, caller)
         after = whole_number(request, "after", 0, _TOP)
         limit = whole_number(request, "limit", 100, _MOST_MESSAGES)
-        rows = await self._app.database.read(lambda db: search.span(db, row.id, after + 1, _TOP, limit))
-        return JsonAnswer({"session_id": row.id, "messages": [_shown(seq, message) for seq, message in rows]})
+        rows, waiting = await self._app.database.read(
+            lambda db: (search.span(db, row.id, after + 1, _TOP, limit), accepted.waiting(db, row.id))
+        )
+        return JsonAnswer(
+            {
+                "session_id": row.id,
+                "messages": [_shown(seq, message) for seq, message in rows],
+                "waiting": [mask(entry.message.text) for entry in waiting],
+            }
+        )
 
     async def turn(self, request: Request, caller: ApiCaller, wanted: NewTurn) -> Response:
         """Start a turn. With Accept: text/event-stream, stream its events."""

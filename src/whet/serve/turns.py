@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from whet.agent.session import user_message
 from whet.app.hosted import Busy, Receipt, SessionHost
 from whet.clock import Clock
 from whet.contract.errors import WhetError
@@ -17,6 +18,7 @@ from whet.contract.events import Emit, Event, Notice, TurnEnd
 from whet.contract.messages import ImagePart, Usage
 from whet.serve.feed import Feeds
 from whet.serve.questions import Asker, Questions
+from whet.store import accepted
 
 
 class TurnInput(msgspec.Struct, frozen=True):
@@ -103,14 +105,17 @@ class Turns:
     async def begin(self, session_id: str, said: TurnInput) -> asyncio.Task[bool]:
         """Start a turn that no request waits for. It runs without listeners, and its end is in the feed.
 
-        The task's result is False if a running turn took the text.
+        The message is on disk on return. The task's result is False if a running turn took the text.
         """
+        said = await self._accept(session_id, said)
         self._begin(session_id)
 
         async def work() -> bool:
             try:
                 return await self.run(session_id, said, lambda event: None) is not None
             except WhetError as error:
+                if not self.hosted.is_closing:
+                    await self._forget(said.receipt.row)
                 end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error.message, error.hint)
                 self.feeds.add(session_id, Notice(error.message))
                 self.feeds.add(session_id, end)
@@ -121,6 +126,20 @@ class Turns:
         task = asyncio.create_task(work())
         self.keep(task)
         return task
+
+    async def _accept(self, session_id: str, said: TurnInput) -> TurnInput:
+        """Store a message, and have the transaction that stores it in the transcript remove it again."""
+        if said.text is None:
+            return said
+        message = user_message(said.text, said.images)
+        row = await self.hosted.app.database.append(lambda db: accepted.add(db, session_id, message))
+        stored = accepted.removing((row,), said.receipt.stored)
+        receipt = msgspec.structs.replace(said.receipt, row=row, stored=stored)
+        return msgspec.structs.replace(said, receipt=receipt)
+
+    async def _forget(self, row: int) -> None:
+        """Remove an accepted message whose turn could not begin: its sender reads why."""
+        await self.hosted.app.database.append(lambda db: accepted.remove(db, (row,)))
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Keep a task until it is done; `aclose` waits for it."""

@@ -304,6 +304,19 @@ class SessionWriter:
         self.db.let_go(self._live.key, self._holder)
 
 
+async def is_cut_off(writer: SessionWriter, live: LiveState) -> bool:
+    """Return whether the last turn has no end marker and no living holder. It is not claimed, so that it can
+    be taken back as well as resumed."""
+    await writer.refresh()
+    if live.open_turn is None:
+        return False
+    try:
+        await writer.db.read(writer.refuse_if_held)
+    except StoreBusy:
+        return False
+    return True
+
+
 def load(connection: apsw.Connection, session_id: str, known: dict[int, Message] | None = None) -> LiveState:
     """Read a session. Messages in `known` (by number) are kept as the same objects. Raises NotFound."""
     session = sessions.get(connection, session_id)

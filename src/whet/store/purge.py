@@ -94,13 +94,14 @@ def _merge_index(connection: apsw.Connection, pages: int) -> bool:
 
 def drop_traces(connection: apsw.Connection, session_id: str) -> None:
     """Remove a session's text from rows of other tables: the focus of a review of it, the answer of a
-    schedule's run, and chat messages that were handled (no code reads those again)."""
+    schedule's run, accepted messages, and chat messages that were handled (no code reads those again)."""
     connection.execute(
         "UPDATE jobs SET payload = json_set(payload, '$.focus', '') WHERE kind = 'review'"
         " AND json_valid(payload) AND json_extract(payload, '$.session_id') = ?",
         (session_id,),
     )
     connection.execute("UPDATE schedule_runs SET note = '', text = '' WHERE session_id = ?", (session_id,))
+    connection.execute("DELETE FROM accepted_messages WHERE session = ?", (session_id,))
     connection.execute("DELETE FROM helpers WHERE parent = ? OR session = ?", (session_id, session_id))
     chats = "chat IN (SELECT id FROM gateway_chats WHERE session_id = ?)"
     connection.execute(

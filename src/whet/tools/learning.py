@@ -13,7 +13,7 @@ from whet.memory.desk import LearningService
 from whet.memory.requests import SkillRequest, WriteOutcome
 from whet.typed_answer import AnswerOption, read_line
 
-_YES = AnswerOption("yes", "y")
+_YES = AnswerOption("yes")
 
 
 def output(outcome: WriteOutcome) -> ToolOutput:
