@@ -35,6 +35,11 @@ def find_outside(name: str, *places: str | Path) -> str | None:
     return None
 
 
+def find_shell() -> str:
+    """Return the path of the shell that runs commands: bash if it is installed, else sh."""
+    return find_outside("bash") or "/bin/sh"
+
+
 def _tops(places: Iterable[str | Path]) -> list[str]:
     """Return the folders and the repositories around each, below the home. The caller must add folders that
     lie elsewhere, such as git's linked working trees."""

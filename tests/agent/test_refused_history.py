@@ -16,11 +16,13 @@ from whet.contract.messages import ImagePart, Message, VendorReplay
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
+from whet.providers.backoff import Backoff
 from whet.store import compactions
 from whet.store.transcript import Transcript
 from whet.tools.signature import tool
 
 ANSWER = ScriptedReply(text="All done.")
+AT_ONCE = Backoff(9, uniform=lambda low, high: 0.0)
 WIRES = ["chat_completions", "anthropic_messages", "responses"]
 BAD = "R0lGODlhBADBAD"
 GOOD = [f"R0lGODlhGOOD{number:02}" for number in range(20)]
@@ -88,6 +90,12 @@ REFUSALS: dict[str, Refusal] = {
     "a bare text": lambda wire: (422, "unprocessable"),
     "too large": lambda wire: (413, "<html>413 Request Entity Too Large</html>"),
     "too long, and no compaction helps": lambda wire: (400, said("no", code="context_length_exceeded")),
+    "no endpoint": lambda wire: (404, said("No endpoints found that support image input", code=404)),
+    "an unknown model": lambda wire: (404, said("model not found for this input", code="model_not_found")),
+    "forbidden": lambda wire: (403, said("no")),
+    "failed": lambda wire: (500, said("image input is not supported", type="server_error")),
+    "unavailable": lambda wire: (503, "<html>Service Unavailable</html>"),
+    "withheld, nothing named": lambda wire: (400, said("flagged", code="content_policy_violation")),
     "withheld": lambda wire: (400, said(f"{PATHS[wire]}: flagged", code="content_policy_violation")),
 }
 
@@ -96,11 +104,12 @@ REFUSALS: dict[str, Refusal] = {
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_a_refused_picture_is_left_out_and_the_session_goes_on(tmp_path: Path, wire: str, kind: str) -> None:
     status, body = REFUSALS[kind](wire)
-    script = [*refusal(body, status=status), calls(("see", "{}")), ANSWER, ANSWER, ANSWER]
+    script = [*refusal(body, status=status), calls(("see", "{}")), *[ANSWER] * 4]
 
     async def main() -> None:
         with PracticeServer(script=script) as server:
-            async with rig(tmp_path, server=server, wire=wire, more_tools=[picture_tool(BAD)]) as r:
+            tools = [picture_tool(BAD)]
+            async with rig(tmp_path, server=server, wire=wire, more_tools=tools, backoff=AT_ONCE) as r:
                 end = await r.turn("look")
                 assert (end.reason, end.text) == ("answered", "All done."), end.error
                 assert any("1 picture left out from now on" in line for line in notices(r))
@@ -141,6 +150,66 @@ def test_a_refused_tool_result_is_left_out(tmp_path: Path, wire: str) -> None:
     asyncio.run(main())
 
 
+def test_an_outage_that_ends_during_the_search_costs_no_picture(tmp_path: Path) -> None:
+    """The request without the picture is taken, and then the whole one is, too."""
+    script = [*refusal(said("busy"), status=503, count=2), calls(("see", "{}")), *[ANSWER] * 3]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[picture_tool(BAD)], backoff=AT_ONCE) as r:
+            assert (await r.turn("look")).text == "All done."
+            assert BAD in bodies(r.server)[-1]
+            assert (await r.turn("more")).text == "All done."
+            assert BAD in bodies(r.server)[-1]
+            assert not any("left out from now on" in line for line in notices(r))
+
+    asyncio.run(main())
+
+
+def test_an_outage_is_waited_out_after_one_request_without_pictures(tmp_path: Path) -> None:
+    script = [*refusal(said("busy"), status=503, when="tool_call_id", count=5), calls(("see", "{}")), ANSWER]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[picture_tool(BAD)], backoff=AT_ONCE) as r:
+            assert (await r.turn("look")).text == "All done."
+            assert BAD in bodies(r.server)[-1]
+            assert len(r.server.requests) == 7  # the call, five failures, the answer
+            assert sum("so it is left out" in body for body in bodies(r.server)) == 1
+
+    asyncio.run(main())
+
+
+def test_a_picture_that_the_server_took_once_is_sent_through_an_outage(tmp_path: Path) -> None:
+    script = [
+        calls(("see", "{}")),
+        ANSWER,
+        *[ScriptedReply(fault=Fault(status=500, body="{}"))] * 4,
+        ANSWER,
+    ]
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[picture_tool(BAD)], backoff=AT_ONCE) as r:
+            assert (await r.turn("look")).text == "All done."
+            assert (await r.turn("more")).text == "All done."
+            assert len(r.server.requests) == 7
+            assert all(BAD in body for body in bodies(r.server)[1:])
+
+    asyncio.run(main())
+
+
+def test_an_outage_that_outlasts_the_retries_ends_the_turn_with_its_error(tmp_path: Path) -> None:
+    script = [calls(("see", "{}")), *[ScriptedReply(fault=Fault(status=500, body="{}"))] * 20]
+    backoff = Backoff(0)
+
+    async def main() -> None:
+        async with rig(tmp_path, script, more_tools=[picture_tool(BAD)], backoff=backoff) as r:
+            end = await r.turn("look")
+            assert (end.reason, "HTTP 500" in end.error) == ("failed", True)
+            assert len(r.server.requests) == 3  # the call, the whole list, the list without the picture
+            assert not any("left out from now on" in line for line in notices(r))
+
+    asyncio.run(main())
+
+
 THOUGHTS = {
     "chat_completions": '{"reasoning_details":[{"type":"reasoning.encrypted","data":"SIG"}]}',
     "anthropic_messages": '[{"type":"thinking","thinking":"hm","signature":"SIG"},'
@@ -160,10 +229,11 @@ THOUGHTS = {
         {"detail": "refused"},
     ],
 )
-def test_refused_thoughts_are_left_out(tmp_path: Path, wire: str, body: Any) -> None:
+@pytest.mark.parametrize("status", [400, 500])
+def test_refused_thoughts_are_left_out(tmp_path: Path, wire: str, status: int, body: Any) -> None:
     async def main() -> None:
-        script = [*refusal(body, when='"SIG"'), ANSWER, ANSWER]
-        async with rig(tmp_path, script, wire=wire) as r:
+        script = [*refusal(body, status=status, when='"SIG"'), ANSWER, ANSWER, ANSWER]
+        async with rig(tmp_path, script, wire=wire, backoff=AT_ONCE) as r:
             turn = await r.session.log.begin_turn(Message("user", "go"))
             replay = VendorReplay(wire, THOUGHTS[wire])  # type: ignore[arg-type]
             answer = Message("assistant", "Said.", reasoning="hm", replay=replay)

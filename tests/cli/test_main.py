@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -48,6 +49,28 @@ def test_the_version_imports_next_to_nothing(argument: str) -> None:
     stdout, modules = modules_after(argument)
     assert stdout == f"whet {__version__}\n"
     assert not modules & {*HEAVY, "click", "logging", "msgspec", "yaml", "rich"}
+
+
+def command_paths(command: click.Command, context: click.Context) -> Iterator[list[str]]:
+    """Yield the words of every command below `command`."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None, name
+            yield [name]
+            for words in command_paths(inner, click.Context(inner, parent=context, info_name=name)):
+                yield [name, *words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_command_prints_its_usage_on_request(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = list(command_paths(whet, click.Context(whet, info_name="whet")))
+    assert len(paths) > 100
+    for words in paths:
+        code, printed = run([*words, option]), capsys.readouterr()
+        assert (code, printed.err) == (0, ""), words
+        assert printed.out.startswith(f"Usage: whet {' '.join(words)} "), printed.out
 
 
 def test_help_lists_every_command_and_imports_none() -> None:

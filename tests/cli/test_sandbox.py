@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from tests.sandbox.engines import ENGINES
 from whet.cli.group import whet
+from whet.searchpath import find_outside
 
 
 def run(folder: Path, *words: str) -> Result:
@@ -50,3 +51,11 @@ def test_try_runs_a_command_and_says_what_stopped_it(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_text() == "ran\n"
     assert [one["words"] for one in facts["openings"]] == ["write /etc"]
     assert run(tmp_path, "try", "true").output == "[exit 0]\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_outside("bash") is None, reason="no bash")
+def test_try_uses_the_shell_of_the_terminal_tool(tmp_path: Path) -> None:
+    ENGINES[2].engine()
+    result = run(tmp_path, "try", "pushd /tmp >/dev/null && [[ a == a ]] && exit 15")
+    assert (result.exit_code, result.output) == (15, "[exit 15]\n")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.providers.server import Script, running, sse
 from tests.providers.test_link import HI, JSON, Waits, provider, reply, run
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, ToolCall, Usage
-from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply
+from whet.contract.protocols import AnswerGrew, AttemptLost, ModelInfo, ModelReply
+from whet.providers.token_count import TextSize, checked
 
 WORDS = "the quick brown fox jumps over the lazy dog and counts 12 tokens. " * 60
 LONG = [Message("user", WORDS)]
@@ -179,3 +181,85 @@ def test_what_messages_gain_is_measured_from_request_to_request() -> None:
 
     first, second = run(test)
     assert second.prompt_tokens > 1.9 * first.prompt_tokens
+
+
+HUGE = 900_000
+TOO_LARGE = {
+    "chat_completions": [
+        {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": HUGE}},
+        {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cache_write_tokens": HUGE}},
+        {"prompt_tokens": HUGE, "completion_tokens": 1},
+        {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": HUGE},
+        {"prompt_tokens": 10, "completion_tokens": HUGE},
+        {
+            "prompt_tokens": 10,
+            "completion_tokens": 1,
+            "completion_tokens_details": {"reasoning_tokens": HUGE},
+        },
+    ],
+    "responses": [
+        {"input_tokens": 10, "output_tokens": 1, "input_tokens_details": {"cached_tokens": HUGE}},
+        {"input_tokens": HUGE, "output_tokens": 1},
+        {"input_tokens": 10, "output_tokens": 1, "total_tokens": HUGE},
+        {"input_tokens": 10, "output_tokens": 1, "output_tokens_details": {"reasoning_tokens": HUGE}},
+    ],
+    "anthropic_messages": [
+        {"input_tokens": 10, "cache_read_input_tokens": HUGE},
+        {"input_tokens": 10, "cache_creation_input_tokens": HUGE},
+        {"input_tokens": HUGE},
+        {"input_tokens": 10, "output_tokens": HUGE},
+    ],
+}
+
+
+def whole_answer(wire: str, usage: dict[str, Any]) -> Script:
+    """An answer of "hi" in a wire format, with the usage as the server reports it."""
+    if wire == "chat_completions":
+        return answer("hi", usage)
+    if wire == "responses":
+        events: list[dict[str, Any]] = [
+            {"type": "response.output_text.delta", "output_index": 0, "delta": "hi"},
+            {"type": "response.completed", "response": {"model": "m", "usage": usage}},
+        ]
+    else:
+        events = [
+            {"type": "message_start", "message": {"model": "m", "usage": usage}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "hi"}},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}},
+            {"type": "message_stop"},
+        ]
+    return Script([sse(*map(json.dumps, events))])
+
+
+@pytest.mark.parametrize(("wire", "usage"), [(wire, one) for wire, many in TOO_LARGE.items() for one in many])
+def test_a_report_far_above_what_was_sent_is_held_to_it(wire: str, usage: dict[str, Any]) -> None:
+    got, sent_bytes = items(whole_answer(wire, usage), format=wire)
+    counted: Usage = got[-1].usage
+    assert got[-1].message.text == "hi"
+    assert counted.total_tokens < sent_bytes
+    assert (
+        counted.cache_read_tokens + counted.cache_write_tokens + counted.input_tokens == counted.prompt_tokens
+    )
+    assert counted.reasoning_tokens <= counted.output_tokens
+
+
+@pytest.mark.parametrize(("own_usd", "expected_usd"), [(None, 0.05), (0.75, 0.75)])
+def test_a_report_that_was_too_large_costs_as_much_as_the_estimate(
+    own_usd: float | None, expected_usd: float
+) -> None:
+    """A price that the server itself reports, higher than that, stays."""
+    info = ModelInfo("p", "m", 100_000, 8_000, *([50.0] * 4))
+    usage = info.usage(prompt=HUGE, output=1)
+    if own_usd is not None:
+        usage = msgspec.structs.replace(usage, cost_usd=own_usd)
+    counted = checked(info, usage, TextSize(2_997, 100, most=13_000), TextSize(3, 1))
+    assert (counted.prompt_tokens, counted.output_tokens) == (999, 1)
+    assert counted.cost_usd == pytest.approx(expected_usd)
+
+
+def test_a_cut_answer_with_a_report_that_is_too_large_is_held_to_what_was_sent() -> None:
+    usage = {"prompt_tokens": HUGE, "completion_tokens": 1}
+    cut = Script([sse(chunk(choices=[], usage=usage), text("hi"))], cut=True)
+    got, sent_bytes = items(cut, max_retries=0)
+    (lost,) = [item.usage for item in got if isinstance(item, AttemptLost)]
+    assert lost.total_tokens < sent_bytes and lost.is_prompt_estimated

@@ -182,6 +182,71 @@ def test_instructions_above_a_single_message_may_ask_for_a_title() -> None:
     assert not is_side_request([*asked, Utterance("assistant", "x"), asked[1]], has_tools=False)
 
 
+def test_messages_that_nothing_has_answered_are_one_request() -> None:
+    asks = [
+        Utterance("user", "Suggest a title for this conversation, at most 5 words:"),
+        Utterance("user", "x"),
+    ]
+    assert is_side_request(asks, has_tools=False)
+    answered = [asks[0], Utterance("assistant", "y"), asks[1]]
+    assert not is_side_request(answered, has_tools=False)
+
+
+TITLERS = [
+    (
+        "You are a title generator. You output ONLY a thread title.",
+        "Generate a title for this conversation:\n",
+    ),
+    ("Du schreibst Überschriften. Nur die Überschrift.", "Eine Überschrift für das Folgende:"),
+]
+
+
+@pytest.mark.parametrize(("instructions", "ask"), TITLERS)
+@pytest.mark.parametrize("by", ["user", "header"])
+def test_a_title_request_under_the_conversations_name_is_no_turn_of_it(
+    api: Api, http: httpx2.Client, by: str, instructions: str, ask: str
+) -> None:
+    question = "How do I prune a pear tree?"
+
+    def session(system: str, *said: str) -> str:
+        api.say(DONE)
+        roles = ("user", "assistant") if system == "You help." else ("user", "user")
+        messages = [{"role": "system", "content": system}]
+        messages += [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
+        body = {"model": "whet", "messages": messages, **({"user": "c1"} if by == "user" else {})}
+        headers = {} if by == "user" else {"x-whet-conversation": "c1"}
+        return http.post(PATHS["chat"], json=body, headers=headers).headers["x-whet-session"]
+
+    first = session("You help.", question)
+    aside = session(instructions, ask, question)
+    assert session("You help.", question, "Done.", "And apples?") == first != aside
+    assert session(instructions, ask, question) not in (first, aside)
+    assert session("You help.", question, "Done.", "And apples?", "Done.", "And figs?") == first
+    assert ask.strip() not in str(sent(api)) and row_of(api, aside).private
+
+
+@pytest.mark.parametrize(
+    "said",
+    [("Something new",), ("Edited", "And apples?"), ("How do I prune?", "Again"), ("And apples?", "figs?")],
+)
+def test_other_instructions_and_a_changed_history_are_still_the_conversation(
+    api: Api, http: httpx2.Client, said: tuple[str, ...]
+) -> None:
+    headers = {"x-whet-conversation": "c1"}
+
+    def session(system: str, *texts: str) -> str:
+        api.say(DONE)
+        messages = [
+            {"role": "system", "content": system},
+            *({"role": "user", "content": one} for one in texts),
+        ]
+        body = {"model": "whet", "messages": messages}
+        return http.post(PATHS["chat"], json=body, headers=headers).headers["x-whet-session"]
+
+    first = session("It is Monday.", "How do I prune?")
+    assert session("It is Tuesday.", *said) == first
+
+
 def test_a_title_request_leaves_the_conversation_as_it_is(api: Api, http: httpx2.Client) -> None:
     person = _person("chat")
     first = _ask(api, http, person, "How do I prune a pear tree?", DONE)

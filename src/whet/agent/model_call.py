@@ -6,7 +6,7 @@ This module does not know about tools or the end of a turn; the loop stores the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import cast
 
@@ -14,14 +14,9 @@ import msgspec
 
 from whet.agent.interruption import finish_shielded, write_then
 from whet.agent.rambling import AnswerGuard
+from whet.agent.request_search import ProbeTaken, RequestSearch
 from whet.agent.session import Session
-from whet.contract.errors import (
-    BadRequest,
-    BudgetReached,
-    ContextOverflow,
-    ModelRefused,
-    ProviderError,
-)
+from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply, StreamItem
@@ -31,38 +26,25 @@ from whet.store.transcript import TurnRecord
 async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelReply:
     """Return the model's reply to the transcript; nothing is stored, unless the stream is cut.
 
-    After a refusal the context is asked for a list without the item that the server does not take, as often
-    as it has one to try; after an overflow once for a smaller view. Raises ProviderError; text that a person
-    was shown before a cut or a cancel is stored first.
+    After a refusal another list is sent, as often as there is one to try. Raises ProviderError; text that a
+    person was shown before a cut or a cancel is stored first.
     """
-    context, steps = session.context, turn.steps
-    tried = [await context.view(session.log.messages, emit)]
-    compacts = True
+    steps = turn.steps
+    view = await session.context.view(session.log.messages, emit)
+    search = RequestSearch(session, view, emit)
     while True:
         try:
-            reply = await _stream(session, turn, tried[-1], emit)
+            reply = await _stream(session, turn, search, emit)
             break
-        except (BadRequest, ContextOverflow, ModelRefused) as refusal:
-            if turn.steps != steps:  # a part of the answer is stored
+        except ProbeTaken as probe:
+            turn.usage += probe.usage or estimate_cut_usage(session, 0)
+            await search.check_whole()
+        except ProviderError as failure:
+            # A part of the answer is stored, or there is no other list.
+            if turn.steps != steps or not await search.change(failure):
                 raise
-            changed = (
-                None if compacts and _is_too_long(refusal) else await context.without_refused(refusal, emit)
-            )
-            if changed is None and compacts and isinstance(refusal, ContextOverflow):
-                compacts, limit = False, refusal.limit_tokens or 0
-                changed = await context.view(session.log.messages, emit, overflow_limit_tokens=limit)
-                if any(changed is view for view in tried):  # it is as small as compactions can make it
-                    changed = await context.without_refused(refusal, emit)
-            if changed is None:
-                raise
-            tried.append(changed)
-    await context.answered(emit)
+    await search.settle()
     return reply
-
-
-def _is_too_long(refusal: ProviderError) -> bool:
-    """Whether a refusal is about the conversation's length in tokens, not about one item or about bytes."""
-    return isinstance(refusal, ContextOverflow) and refusal.status != 413 and not refusal.part
 
 
 async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:
@@ -145,12 +127,15 @@ class _Incoming:
             self._emit(StepFinished(turn.steps, usage))
 
 
-async def _stream(session: Session, turn: TurnRecord, view: Sequence[Message], emit: Emit) -> ModelReply:
+async def _stream(session: Session, turn: TurnRecord, search: RequestSearch, emit: Emit) -> ModelReply:
     incoming = _Incoming(session, turn, emit)
     try:
         # Closed at once if the answer is cut: a local model would continue for minutes.
-        async with aclosing(cast("AsyncGenerator[StreamItem, None]", session.link.stream(view))) as items:
+        async with aclosing(
+            cast("AsyncGenerator[StreamItem, None]", session.link.stream(search.view))
+        ) as items:
             async for item in items:
+                search.look(item)
                 incoming.take(item)
                 if isinstance(item, ModelReply):
                     return item

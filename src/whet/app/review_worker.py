@@ -41,6 +41,7 @@ from whet.review.judge import Checks
 from whet.review.order import Order
 from whet.review.probes import Look
 from whet.review.worker import ReviewWorker
+from whet.searchpath import find_shell
 from whet.store.database import open_store
 from whet.store.grants import GrantRepository
 from whet.tools.declared import file_tools, session_tools
@@ -156,7 +157,7 @@ def looking(home: Home, settings: Settings) -> Look:
             return None
         with closing(confine(home, settings.sandbox)) as confinement:
             return confinement.look(
-                ["bash", "-c", command], command_environment(os.environ), Path(root), _LIMIT_S
+                [find_shell(), "-c", command], command_environment(os.environ), Path(root), _LIMIT_S
             )
 
     return look

@@ -262,12 +262,15 @@ def _print_probes(probes: Sequence[PluginProbe]) -> None:
                 click.echo(wrap_text(printable(f"{name}: {error}"), indent=4))
 
 
-@plugins.command("run", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@plugins.command("run", context_settings={"allow_interspersed_args": False})
 @click.argument("name")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def run(home: Home, name: str, arguments: tuple[str, ...]) -> None:
-    """Run the shell command NAME of an enabled plugin."""
+    """Run the shell command NAME of an enabled plugin.
+
+    Everything after NAME belongs to the command: `whet plugins run NAME --help` shows its options.
+    """
     import argparse  # noqa: PLC0415 - for plugins' own commands only
 
     from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415 - as above

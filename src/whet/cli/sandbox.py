@@ -24,6 +24,7 @@ from whet.sandbox.confinement import Confinement
 from whet.sandbox.denial import needed
 from whet.sandbox.jail import JailedCommand
 from whet.sandbox.policy import Opening, SandboxPolicy, shorten
+from whet.searchpath import find_shell
 from whet.tools.shell import command_environment
 
 
@@ -96,7 +97,7 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
             raise WhetError(confinement.standing().line, hint="whet sandbox status")
         text = _command_line(command)
         environment = jail.environment(command_environment(os.environ))
-        code, output = jail.run(JailedCommand(["/bin/sh", "-c", text], environment, workspace), timeout_s)
+        code, output = jail.run(JailedCommand([find_shell(), "-c", text], environment, workspace), timeout_s)
         denial = confinement.explain("", jail, (text, output, workspace)) if code else None
     openings = [_opening(opening) for opening in denial.openings] if denial else []
     facts = {"exit": code, "output": output, "stopped": denial.what if denial else "", "openings": openings}

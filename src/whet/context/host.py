@@ -481,6 +481,7 @@ class EngineHost:
     async def _follow_model(self) -> None:
         if self._engines.has_other_model():
             self._brake.reset()
+            self._live.forget_taken()
         await self._engines.follow_model()
 
     def _sync(self, transcript: Sequence[Message] | None) -> None:

@@ -44,6 +44,7 @@ class LiveList:
         self._wire = RepairedList()
         self._counted = 0  # the server's count of the request that had `_sent` rows
         self._sent = 0
+        self._taken = 0  # rows of the last request that this model answered
         self._scale = 1.0
 
     @property
@@ -78,11 +79,15 @@ class LiveList:
         if self.repair is None:
             from whet.context.repair import HistoryRepair  # noqa: PLC0415 - most requests are not refused
 
-            self.repair = HistoryRepair(self.rows.sources)
+            self.repair = HistoryRepair(self.rows.sources, self._taken)
         self.replaced = self.repair.refused(refusal, emit)
         if not self.replaced:
             self.repair = None
         return bool(self.replaced)
+
+    def forget_taken(self) -> None:
+        """Suspect every item of the history again, as another model reads it."""
+        self._taken = 0
 
     def forget_repair(self) -> None:
         """Send everything again."""
@@ -106,7 +111,7 @@ class LiveList:
         """Take the server's count of the last request. Returns it, or the estimate if the server sent no
         count."""
         rough = self._fixed + self._sent_rows_tokens()
-        self._counted = usage.prompt_tokens
+        self._counted, self._taken = usage.prompt_tokens, self._sent
         if usage.prompt_tokens and rough:
             self._scale = min(max(usage.prompt_tokens / rough, 0.25), 4.0)
         return usage.prompt_tokens or rough
@@ -117,7 +122,7 @@ class LiveList:
     def adopt(self, rows: Sequence[ChatRow]) -> None:
         """Continue from a list that an engine returned and the transcript recorded."""
         self.rows.adopt(rows, self._log.messages)
-        self._counted = self._sent = 0
+        self._counted = self._sent = self._taken = 0
 
 
 class Repairer:

@@ -4,7 +4,8 @@ Servers refuse a whole request for one picture that they can't read, for a thoug
 not take (any more), or for too many bytes; without a repair every later request would be refused as well. A
 refusal that points to an item leaves out that item. One that points to nothing begins a search of at most
 `MAX_REQUESTS` requests: nothing is decided by a vendor's words. The search ends with the first request that
-is answered, as that answer is paid for.
+is answered, as that answer is paid for. After failures that may be an outage, the first request of the search
+leaves out everything that this server has not taken before.
 
 What was left out of an answered request is recorded as the live list, like a compaction with the engine
 `repair`: a resume, a fork or a review then sends the same bytes. The transcript keeps every message whole.
@@ -18,7 +19,15 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from whet.contract.errors import BadRequest, ContextOverflow, ProviderError, UnknownModel
+from whet.contract.errors import (
+    AuthRejected,
+    BadRequest,
+    ContextOverflow,
+    ModelRefused,
+    ProviderError,
+    Unavailable,
+    UnknownModel,
+)
 from whet.contract.events import Emit, Notice
 from whet.contract.messages import ImagePart, Message, TextPart
 from whet.contract.texts import plural
@@ -29,6 +38,7 @@ TOO_LARGE = "[A picture was here. It is left out, as the request was too large f
 REFUSED_RESULT = "[A result was here. The model's server refused it, so it is left out.]"
 _NAMED_ONE_BY_ONE = 3
 _SEARCHED = (400, 422)
+_FORBIDDEN = 403
 _TOO_LARGE = 413
 
 
@@ -51,8 +61,10 @@ _NOTHING: Items = frozenset()
 class HistoryRepair:
     """The repair of one request: what is left out of `messages`, from refusal to refusal."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[Message], taken: int = 0) -> None:
+        """`taken`: how many of the messages this server has answered in an earlier request."""
         self._messages = list(messages)
+        self._taken = taken
         self._pictures = list(_pictures(messages))
         self._thoughts: Items = frozenset(
             Item(index, _THOUGHTS) for index, message in enumerate(messages) if message.replay is not None
@@ -135,20 +147,30 @@ class HistoryRepair:
         if error.status == _TOO_LARGE or isinstance(error, ContextOverflow):
             self._marker = TOO_LARGE
             wishes = _oldest_first(self._pictures)
+        elif isinstance(error, Unavailable):
+            return self._doubted()
         elif (
             error.status in _SEARCHED
             and isinstance(error, BadRequest)
             and not isinstance(error, UnknownModel)
         ):
             wishes = self._suspects()
+        elif _may_be_about_pictures(error) and self._pictures:
+            wishes = [frozenset(self._pictures), frozenset(self._pictures) | self._thoughts]
         else:
             return []
-        plan: list[Items] = []
-        for wish in wishes:
-            if wish and wish not in plan:
-                plan.append(wish)
-        left = MAX_REQUESTS - len(plan)
-        return plan if left >= 0 else [*plan[: MAX_REQUESTS - 1], plan[-1]]
+        return _within(_distinct(wishes), MAX_REQUESTS)
+
+    def _doubted(self) -> list[Items]:
+        """Return what to leave out after failures that may be an outage: first all that this server has not
+        taken before, then parts of that. A server that has taken thoughts once takes them."""
+        has_taken_thoughts = any(item.message < self._taken for item in self._thoughts)
+        pictures = frozenset(item for item in self._pictures if item.message >= self._taken)
+        everything = pictures if has_taken_thoughts else pictures | self._thoughts
+        if not everything:
+            return []
+        parts = _distinct(wish & everything for wish in self._suspects())
+        return [everything, *_within(parts, MAX_REQUESTS - 1)]
 
     def _suspects(self) -> list[Items]:
         """Return sets of items by how likely they are at fault. What comes before the last answer was taken
@@ -199,6 +221,22 @@ def _pictures(messages: Sequence[Message]) -> Iterable[Item]:
                     yield Item(index, at)
 
 
+def _distinct(wishes: Iterable[Items]) -> list[Items]:
+    """Return the sets that hold something, each once."""
+    return [wish for wish in dict.fromkeys(wishes) if wish]
+
+
+def _within(plan: list[Items], count: int) -> list[Items]:
+    """Return a plan of at most `count` requests; the last one, which leaves out most, stays."""
+    return plan if len(plan) <= count else [*plan[: count - 1], plan[-1]]
+
+
+def _may_be_about_pictures(error: ProviderError) -> bool:
+    """Whether a server that takes no pictures, or not these, may have answered with this error."""
+    is_refusal = isinstance(error, BadRequest | ModelRefused) and error.status is not None
+    return is_refusal or (isinstance(error, AuthRejected) and error.status == _FORBIDDEN)
+
+
 def _oldest_first(pictures: Sequence[Item]) -> list[Items]:
     """Return a quarter of the pictures, half of them, all but the newest and all, the oldest ones first. One
     at a time would begin a new prefix, and send megabytes in vain, for each picture that is added."""
@@ -235,6 +273,11 @@ def _objects(value: object) -> list[dict[str, Any]]:
 def _search_line(error: ProviderError) -> str:
     if error.status == _TOO_LARGE or isinstance(error, ContextOverflow):
         return f"the request is too large; trying it without older pictures ({error.message})"
+    if isinstance(error, Unavailable):
+        return (
+            "the model's server fails on this request; trying whether it takes it without pictures and kept"
+            f" reasoning, in at most {MAX_REQUESTS} requests ({error.message})"
+        )
     return (
         f"the model's server refused the request and does not say for which part; trying it without pictures"
         f" and kept reasoning, in at most {MAX_REQUESTS} requests ({error.message})"

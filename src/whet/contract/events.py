@@ -120,13 +120,15 @@ class Compaction(msgspec.Struct, frozen=True, tag="compaction"):
 class Retry(msgspec.Struct, frozen=True, tag="retry"):
     """A model call failed before its first delta, or after a StreamRestarted. It is tried again after
     `wait_s`, or sooner if the machine wakes up or its network changes. `left_s`: how many more seconds an
-    outage is waited out, or 0 if only attempts are counted. `hint`: what the person can do meanwhile."""
+    outage is waited out, or 0 if only attempts are counted. `hint`: what the person can do meanwhile.
+    `status`: the HTTP status of the failure, 0 if the server did not answer or named a time to wait."""
 
     attempt: int
     wait_s: float
     reason: str
     left_s: float = 0.0
     hint: str = ""
+    status: int = 0
 
 
 class StreamRestarted(msgspec.Struct, frozen=True, tag="stream_restarted"):

@@ -7,7 +7,9 @@ failed.
 
 from __future__ import annotations
 
-from whet.contract.errors import ProviderError
+import msgspec
+
+from whet.contract.errors import ProviderError, Unavailable
 from whet.contract.events import Retry, StreamRestarted
 from whet.http1.machine import MachineWatch
 from whet.providers.backoff import Backoff
@@ -56,6 +58,8 @@ class Outage:
         reason = notice or failure.message
         retry = Retry(max(self._retries, 1), wait_s, reason, left_s, "" if notice else failure.hint)
         if began_s is not None:
+            if isinstance(failure, Unavailable) and failure.retry_after_s is None:
+                retry = msgspec.structs.replace(retry, status=failure.status or 0)
             return [retry]
         return [StreamRestarted(reason), *([retry] if wait_s and left_s else [])]
 

@@ -14,9 +14,8 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.errors import ProviderError
+from whet.contract.errors import ProviderError, UnknownModel
 
-_STATUSES = (400, 413, 422)
 _MAX_DEPTH = 12
 _JOINED = re.compile(r"\s*(?:->|,)\s*")
 _NOT_PATH = re.compile(r"\W+")
@@ -26,7 +25,7 @@ _QUOTED = re.compile(r"[\"'`]([\w-]{2,64})[\"'`]")
 
 def locate(error: ProviderError, body: bytes) -> ProviderError:
     """Set `part` and `tool` of a refusal to what it names in the request's `body`, and return the error."""
-    if error.status not in _STATUSES:
+    if isinstance(error, UnknownModel):
         return error
     try:
         request = msgspec.json.decode(body)

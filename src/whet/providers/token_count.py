@@ -1,8 +1,9 @@
 """Whet's own count of tokens, beside the one that a server reports: what was sent is never counted as less.
 
-Servers report usage in different ways, too little or not at all. `Reported` reads a server's numbers by their
-arithmetic. `checked` compares them with the text that was sent and received: a number below the fewest tokens
-that any tokenizer makes of that text is replaced by an estimate, and marked as one.
+Servers report usage in different ways, too little, far too much or not at all. `Reported` reads a server's
+numbers by their arithmetic. `checked` compares them with the text that was sent and received: a number below
+the fewest tokens that any tokenizer makes of that text, or above the most that the request can be, is
+replaced by an estimate, and marked as one.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ _PLAUSIBLE_BYTES = 5
 # Servers render the schemas of tools in shorter forms than JSON, and not the request's own fields.
 _HEAD_SHARE = 0.25
 _FIELDS_LEAST = 20
+# No tokenizer makes more than one token of a byte. Servers add prompts of their own, and count pictures by
+# their size.
+_MAX_ADDED_TOKENS = 10_000
+_MAX_IMAGE_TOKENS = 40_000
+# Servers with a limit of their own on the answer may go beyond the one that is known of the model.
+_MAX_OUTPUT_RATIO = 2
 
 
 class Reported(msgspec.Struct, frozen=True):
@@ -51,17 +58,19 @@ class Reported(msgspec.Struct, frozen=True):
             prompt=prompt,
             output=output,
             cache_read=cached,
-            cache_write=max(self.cache_write, 0),
+            cache_write=min(max(self.cache_write, 0), prompt - cached),
             reasoning=reasoning,
         )
 
 
 class TextSize(msgspec.Struct, frozen=True):
-    """How large a text is: bytes, the fewest tokens that these can be, and the images in it."""
+    """How large a text is: bytes, the fewest tokens that these can be, and the images in it. `most` is the
+    most tokens that a whole request can be, 0 for a part of one."""
 
     size_bytes: int = 0
     least: int = 0
     images: int = 0
+    most: int = 0
 
     def __add__(self, other: TextSize) -> TextSize:
         return TextSize(
@@ -107,12 +116,14 @@ class PromptSizes:
         total = self._sums[-1] if self._sums else TextSize()
         # The body as sent is the better measure of the bytes; images in it are counted apart.
         size = len(body) - sum(map(_image_bytes, messages)) if total.images else len(body)
-        return TextSize(max(size, total.size_bytes), total.least + self._head_least, total.images)
+        most = len(body) + _MAX_ADDED_TOKENS + total.images * _MAX_IMAGE_TOKENS
+        return TextSize(max(size, total.size_bytes), total.least + self._head_least, total.images, most)
 
 
 def is_plausible(usage: Usage, body: bytes) -> bool:
-    """Whether the reported prompt is clearly large enough for a request of that size."""
-    return usage.prompt_tokens * _PLAUSIBLE_BYTES >= len(body)
+    """Whether the reported prompt is clearly large enough for a request of that size, and not too large."""
+    most = len(body) + _MAX_ADDED_TOKENS
+    return usage.prompt_tokens * _PLAUSIBLE_BYTES >= len(body) and usage.prompt_tokens <= most
 
 
 def answer_size(message: Message, *, without_reasoning: bool) -> TextSize:
@@ -126,43 +137,65 @@ def answer_size(message: Message, *, without_reasoning: bool) -> TextSize:
 def checked(info: ModelInfo, usage: Usage, prompt: TextSize | None, answer: TextSize) -> Usage:
     """Return `usage` with estimates in place of what can't be right. `prompt` None: it is plausible. `answer`
     leaves reasoning out where the server reports it, since that may come on top."""
-    sent, output, estimated = usage.prompt_tokens, usage.output_tokens, 0
-    if prompt is not None and sent < max(prompt.least, 1):
-        estimated = sent = max(sent, prompt.estimate)
-    if output < max(answer.least, min(answer.size_bytes, 1)):
+    sent, output, reasoning, estimated = usage.prompt_tokens, usage.output_tokens, usage.reasoning_tokens, 0
+    if prompt is not None and _is_wrong(sent, prompt):
+        estimated = sent = prompt.estimate
+    if output > _most_output(info, answer):
+        output, reasoning = answer.estimate, 0
+        estimated += output
+    elif output < max(answer.least, min(answer.size_bytes, 1)):
         output = max(output, answer.estimate)
         estimated += output
-    elif usage.reasoning_tokens and output < usage.reasoning_tokens + answer.least:
-        output += usage.reasoning_tokens  # beside the output: both together do not fit into it
+    elif reasoning and output < reasoning + answer.least:
+        output += reasoning  # beside the output: both together do not fit into it
     if (sent, output) == (usage.prompt_tokens, usage.output_tokens):
         return usage
-    counted = info.usage(
-        prompt=sent,
-        output=output,
-        cache_read=usage.cache_read_tokens,
-        cache_write=usage.cache_write_tokens,
-        reasoning=usage.reasoning_tokens,
-    )
-    reported_usd = usage.cost_usd or 0.0
-    cost = counted.cost_usd if counted.cost_usd is None else max(counted.cost_usd, reported_usd)
-    return msgspec.structs.replace(counted, cost_usd=cost, estimated_tokens=estimated)
+    counted = _recounted(info, usage, sent, output, reasoning)
+    return msgspec.structs.replace(counted, estimated_tokens=estimated)
 
 
 def lost(info: ModelInfo, usage: Usage, prompt: TextSize, answer: TextSize) -> Usage:
     """Return the usage of an attempt without a whole answer: what the server reported of it until then, at
     least the estimate of what was sent and came."""
-    if usage.prompt_tokens < max(prompt.least, 1):
+    if _is_wrong(usage.prompt_tokens, prompt):
         counted = info.usage(prompt=prompt.estimate, output=answer.estimate)
         return msgspec.structs.replace(counted, estimated_tokens=counted.total_tokens)
-    output = max(usage.output_tokens, answer.estimate)
+    is_nonsense = usage.output_tokens > _most_output(info, answer)
+    output = answer.estimate if is_nonsense else max(usage.output_tokens, answer.estimate)
+    reasoning = 0 if is_nonsense else usage.reasoning_tokens
+    counted = _recounted(info, usage, usage.prompt_tokens, output, reasoning)
+    estimated = output if is_nonsense else output - usage.output_tokens
+    return msgspec.structs.replace(counted, estimated_tokens=estimated)
+
+
+def _is_wrong(prompt_tokens: int, prompt: TextSize) -> bool:
+    """Whether a request of this size can't have that many tokens."""
+    return prompt_tokens < max(prompt.least, 1) or prompt_tokens > prompt.most
+
+
+def _most_output(info: ModelInfo, answer: TextSize) -> int:
+    """Return the most tokens that an answer can have, hidden reasoning included."""
+    return max(info.max_output_tokens * _MAX_OUTPUT_RATIO, answer.size_bytes + _MAX_ADDED_TOKENS)
+
+
+def _recounted(info: ModelInfo, usage: Usage, prompt: int, output: int, reasoning: int) -> Usage:
+    """Return `usage` with other counts: the parts fit into them, and the cost is that of the counts, or the
+    server's own price if that is higher."""
+    cache_read = min(usage.cache_read_tokens, prompt)
     counted = info.usage(
-        prompt=usage.prompt_tokens,
+        prompt=prompt,
         output=output,
-        cache_read=usage.cache_read_tokens,
-        cache_write=usage.cache_write_tokens,
-        reasoning=usage.reasoning_tokens,
+        cache_read=cache_read,
+        cache_write=min(usage.cache_write_tokens, prompt - cache_read),
+        reasoning=reasoning,
     )
-    return msgspec.structs.replace(counted, estimated_tokens=output - usage.output_tokens)
+    reported_usd = usage.cost_usd
+    by_counts = info.cost_usd(
+        usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens
+    )
+    if counted.cost_usd is None or reported_usd is None or reported_usd == by_counts:
+        return counted
+    return msgspec.structs.replace(counted, cost_usd=max(counted.cost_usd, reported_usd))
 
 
 def _least(data: bytes) -> int:

@@ -202,11 +202,11 @@ def news_of(said: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool 
             raise ApiError(400, error_text, param="messages", code="no_such_call")
         return _joined(tuple(spoken[:first]), spoken[first:], results)
     users = [message for message in spoken if message.speaker == "user" and not message.results]
-    known_texts = [_plain(text) for text in stored]
+    known_texts = [without_instructions(text) for text in stored]
     if (
         known_texts
         and len(users) > len(known_texts)
-        and [_plain(message.text) for message in users[: len(known_texts)]] == known_texts
+        and [without_instructions(message.text) for message in users[: len(known_texts)]] == known_texts
     ):
         new = users[len(known_texts) :]
     return _joined((), new, results)
@@ -223,5 +223,6 @@ def _joined(
     return NewContent(history, text, images, results)
 
 
-def _plain(text: str) -> str:
+def without_instructions(text: str) -> str:
+    """Return a stored message without the client's instructions in front of it."""
     return _BLOCK.sub("", text, count=1).strip()

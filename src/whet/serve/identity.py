@@ -28,7 +28,7 @@ from whet.contract.tools import ToolSpec
 from whet.serve import history
 from whet.serve.auth import ApiCaller
 from whet.serve.client_tools import CallResult, client_call_id, session_in
-from whet.serve.content import Utterance
+from whet.serve.content import Utterance, digest_of, instructions_of, without_instructions
 from whet.serve.side_requests import is_side_request
 from whet.serve.wire import encode
 from whet.store import api, sessions
@@ -50,6 +50,7 @@ class SessionChoice(msgspec.Struct, frozen=True):
     client_key: str = ""
     private: bool = False
     tools: tuple[ToolSpec, ...] = ()
+    is_aside: bool = False  # no turn of the conversation that it names
     once: str = ""  # instructions for this turn alone
     one_by_one: bool = False  # calls of its tools
     client: str = ""
@@ -67,7 +68,9 @@ class SessionChoice(msgspec.Struct, frozen=True):
     @property
     def is_side_request(self) -> bool:
         """Whether a front end asks for itself, not for a person: that has a private session of its own."""
-        return not self.session_id and is_side_request(self.said, has_tools=bool(self.tools))
+        return self.is_aside or (
+            not self.session_id and is_side_request(self.said, has_tools=bool(self.tools))
+        )
 
     def tips(self, answer: str = "") -> tuple[str, ...]:
         """Return the fingerprints of the conversation, none if it is known by a name or has no answer."""
@@ -172,6 +175,23 @@ def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting: Se
     if not session_id or not _may_use(connection, wish.caller, session_id):
         return ""
     return "" if wish.private and not sessions.get(connection, session_id).private else session_id
+
+
+def is_beside_conversation(connection: apsw.Connection, wish: SessionChoice) -> bool:
+    """Whether a request that names a conversation is about it and no turn of it, such as a title request.
+
+    Its messages begin with one that is not the conversation's, end with one that was said there before, and
+    come under other instructions. A client that edits, shortens or repeats its history does only some of it.
+    """
+    users = [one.text.strip() for one in wish.said if one.speaker == "user" and not one.results]
+    if not wish.client_key or wish.session_id or wish.tools or wish.results or len(users) < 2:
+        return False
+    session_id = api.session_of(connection, wish.caller.name, wish.client_key)
+    belonging = api.belonging(connection, session_id) if session_id else None
+    if belonging is None or belonging.instructions == digest_of(instructions_of(wish.said)):
+        return False
+    stored = {without_instructions(text) for text in api.said_by_user(connection, session_id)}
+    return users[0] not in stored and users[-1] in stored
 
 
 def visible_session(connection: apsw.Connection, caller: ApiCaller, session_id: str) -> sessions.SessionRow:

@@ -1,9 +1,9 @@
 """Requests that a front end makes for itself: a title, tags, follow-up questions for a conversation.
 
-They are recognised by their shape: no tools are offered, and the last message, or the instructions above a
-single message, ask for one of these things about a conversation and say in which form. They get a private
-session of their own, so the conversation they are about does not change. A person who asks for a title is
-answered there too.
+They are recognised by their shape: no tools are offered, and the last message, or the instructions above or
+the first of messages that nothing has answered yet, ask for one of these things about a conversation and say
+in which form. They get a private session of their own, so the conversation they are about does not change. A
+person who asks for a title is answered there too.
 """
 
 from __future__ import annotations
@@ -45,13 +45,16 @@ def is_side_request(said: Sequence[Utterance], *, has_tools: bool) -> bool:
     spoken = [one for one in said if one.speaker != "system"]
     if has_tools or not spoken or spoken[-1].speaker != "user" or spoken[-1].images or spoken[-1].results:
         return False
-    text, instructions, is_single = spoken[-1].text, instructions_of(said), len(spoken) == 1
-    if is_single and text.lstrip().startswith(_TASK) and any(mark in text for mark in _TASK_MARKS):
+    text, instructions = spoken[-1].text, instructions_of(said)
+    is_unanswered = all(one.speaker == "user" for one in spoken)
+    if is_unanswered:
+        text = "\n\n".join(one.text for one in spoken)
+    if is_unanswered and text.lstrip().startswith(_TASK) and any(mark in text for mark in _TASK_MARKS):
         return True
     if not _FORM.search(f"{_ends(text)}\n{instructions[:_HEAD_CHARS]}"):
         return False
     is_short = len(instructions) <= _MAX_INSTRUCTIONS_CHARS
-    return _asks(_ends(text)) or (is_single and is_short and _asks(instructions[:_HEAD_CHARS]))
+    return _asks(_ends(text)) or (is_unanswered and is_short and _asks(instructions[:_HEAD_CHARS]))
 
 
 def _ends(text: str) -> str:

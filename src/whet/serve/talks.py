@@ -58,9 +58,9 @@ class SessionTurns:
         `opened` receives the session's id before the turn starts; `ended` runs in the transaction that
         stores the end. Raises WhetError before anything was stored.
         """
-        is_aside = wish.is_side_request
+        is_aside = wish.is_side_request or await self._is_beside(wish)
         if is_aside:
-            wish = msgspec.structs.replace(wish, client_key="", private=True)
+            wish = msgspec.structs.replace(wish, client_key="", private=True, is_aside=True)
         async with AsyncExitStack() as locks:
             if (name := wish.client_key or next(iter(wish.tips()), "")) and not is_aside:
                 lock = self._locks.setdefault(f"{wish.caller.name}\0{name}", asyncio.Lock())
@@ -245,6 +245,11 @@ class SessionTurns:
             past = list(history.as_past(news.history, clock.unix_ms()))
             await self._database.append(lambda db: bulk.begin_with(db, session_id, past))
         return session_id
+
+    async def _is_beside(self, wish: SessionChoice) -> bool:
+        if not wish.client_key or wish.tools:
+            return False
+        return await self._database.read(lambda db: identity.is_beside_conversation(db, wish))
 
     async def _stored(self, wish: SessionChoice, session_id: str) -> list[str]:
         """Return the person's stored messages. Not needed, and empty, if the request has only one message."""

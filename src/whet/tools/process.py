@@ -27,7 +27,7 @@ import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 from whet.lanes import tell_loop
-from whet.searchpath import find_outside
+from whet.searchpath import find_shell
 from whet.tools.end_folder import EndFolder, telling
 from whet.tools.guardian import Guardian
 from whet.tools.guardian import is_group_alive as is_group_alive
@@ -323,7 +323,7 @@ class Processes:
         self._held: dict[int, Process] = {}
         self._background: dict[str, Process] = {}
         self._guardian = Guardian()
-        self._shell = find_outside("bash") or "/bin/sh"
+        self._shell = find_shell()
 
     def start(self, command: ProcessSpec) -> Process:
         """Start a command in its own group. Raises BadInput if the system can't accept it, and ToolError."""
