@@ -90,7 +90,7 @@ def run(tmp_path: Path, model: PracticeServer) -> Run:
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
         app.clock = FixedClock()
-        hosted = SessionHost(app, people)
+        hosted = SessionHost(app.sessions, people)
         site = Site(hosted, app.clock, SiteTimings(60, 0.05, 30))
         try:
             yield Told(app, site.turns, cast("SiteTemplates", None))
