@@ -260,10 +260,11 @@ def _close_with(stack: AsyncExitStack, sessions: SessionOpener, confirmations: C
         if services.confinement.created is not None:
             services.confinement.created.close()
 
-    async def close_late_parts() -> None:
-        for part in (sessions.helpers, services.schedules, services.reviews):
-            if part.created is not None:
-                await part.created.aclose()
+    async def close_created(
+        part: LatePart[HelperRuns] | LatePart[ScheduleWatch] | LatePart[ReviewRunner],
+    ) -> None:
+        if part.created is not None:
+            await part.created.aclose()
 
     stack.callback(services.recordings.close)
     stack.callback(services.pool.close)
@@ -272,4 +273,5 @@ def _close_with(stack: AsyncExitStack, sessions: SessionOpener, confirmations: C
     for part in (services.mcp, confirmations, services.plugins, services.contexts):
         if part is not None:
             stack.push_async_callback(part.aclose)
-    stack.push_async_callback(close_late_parts)
+    for late_part in (services.reviews, services.schedules, sessions.helpers):
+        stack.push_async_callback(close_created, late_part)
