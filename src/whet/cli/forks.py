@@ -15,7 +15,7 @@ from whet.store import forks
 from whet.store.forks import TreeRow
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 
 def title_text(node: TreeRow) -> str:

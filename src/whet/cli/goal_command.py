@@ -11,7 +11,7 @@ from whet.contract.errors import WhetError
 
 if TYPE_CHECKING:
     from whet.app.goals import GoalWish
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
     from whet.contract.events import Event
     from whet.store.goals import GoalRow
 

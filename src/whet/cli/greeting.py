@@ -16,7 +16,7 @@ from whet.sandbox.known import unheld
 from whet.store import news
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 _RECALLED = 8
 

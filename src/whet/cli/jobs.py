@@ -12,7 +12,7 @@ from whet.contract.errors import NotFound
 
 if TYPE_CHECKING:
     from whet.app.helper_window import HelperWindow
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
     from whet.tools.declared import SharedProcesses
     from whet.tools.process import Process
 

@@ -28,7 +28,7 @@ from whet.memory.requests import MemoryRequest
 from whet.typed_answer import read_line
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 Decide = Callable[[str, Sequence[tuple[str, str]]], Awaitable[int | str]]
 """Has the person decide for one of some (line, preview); gives its index, or the words that they typed."""

@@ -20,7 +20,7 @@ from whet.store import news
 from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 _LISTED = 40
 _SHOWN = 20

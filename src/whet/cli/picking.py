@@ -17,7 +17,7 @@ from whet.store import sessions
 from whet.store.export import messages, numbered
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
     from whet.store.sessions import SessionRow
 
 _SESSIONS = 50

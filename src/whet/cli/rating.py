@@ -20,7 +20,7 @@ from whet.store import outcomes
 from whet.store.outcomes import Rating
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 
 @click.command("rate")

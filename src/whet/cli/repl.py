@@ -21,7 +21,8 @@ from whet.agent.session import Session
 from whet.app.sessions import SessionOpener
 from whet.app.slash import Commands, announced, argument_of, parse, unescaped
 from whet.cli import attach, jobs
-from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
+from whet.cli.chat_control import ChatControl
+from whet.cli.commands import add_plugin_commands, builtin_commands
 from whet.cli.greeting import greet, show_session
 from whet.cli.key_actions import KeyActions
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of

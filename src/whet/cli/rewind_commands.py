@@ -11,7 +11,7 @@ from whet.contract.texts import typed_number
 
 if TYPE_CHECKING:
     from whet.app.rewinding import Point, Rewinding
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
     from whet.store.rewinds import Parts
 
 _PARTS: dict[str, Parts] = {"files": "files", "conversation": "conversation", "both": "both"}

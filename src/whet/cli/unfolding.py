@@ -15,7 +15,7 @@ from whet.store import facts
 from whet.store.export import messages
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
     from whet.store.database import StateDatabase
 
 _LISTED = 20
