@@ -41,8 +41,8 @@ async def measured(base_url: str, model: str, max_steps: int, folder: Path) -> t
         agent=AgentSettings(max_steps=max_steps),
     )
     app = await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder)
-    app.tools.add(noop)
-    await app.models.provider.list_models()  # connect and load what is loaded late
+    app.services.tools.registry.add(noop)
+    await app.services.models.provider.list_models()  # connect and load what is loaded late
     gc.freeze()  # as the program does once it has started (cli/launch.py)
     gc.set_threshold(50_000, 20, 50)
     usage = resource.getrusage(resource.RUSAGE_SELF)

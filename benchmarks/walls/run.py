@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.walls.stepwise import PERSON
 from benchmarks.walls.world import World
 from whet.approval.confined import JailGate
-from whet.approval.gate import PolicyGate
+from whet.approval.gate import GateParts, PolicyGate
 from whet.approval.policy import PolicyGrant
 from whet.config.schema import ApprovalMode, ApprovalSettings
 from whet.contract.messages import ToolCall
@@ -59,9 +59,9 @@ class Bench:
         self._calls = 0
         home = world.home / ".whet"
         self._confinement = _Confinement(engine, home, world.environment)
-        self._gate = PolicyGate(ApprovalSettings(mode=mode), NobodyPresent(), _NoGrants(), home)
         jails = JailGate(lambda: self._confinement)
-        self._gate.jails = lambda: jails
+        parts = GateParts(jails=lambda: jails)
+        self._gate = PolicyGate(ApprovalSettings(mode=mode), NobodyPresent(), _NoGrants(), home, parts)
         self._tool = Tool(
             ToolSpec("terminal", "", {}),
             "terminal",

@@ -35,7 +35,7 @@ async def main(folder: Path, base_url: str, at: int) -> None:
     )
     app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
     try:
-        runner = GoalRunner(app, show)
+        runner = GoalRunner(app.sessions, show)
         try:
             row = await app.database.read(lambda db: goals.get(db, ""))
             session = await runner.reopen(row)

@@ -57,7 +57,7 @@ async def pursue(
         )
         app = await App.start(Home(folder / "home"), settings, {}, person or Judge(), folder / "work")
         try:
-            runner = GoalRunner(app, (events if events is not None else []).append)
+            runner = GoalRunner(app.sessions, (events if events is not None else []).append)
             ended = await runner.pursue(*await runner.start(wish))
             return app.database.read_now(lambda db: report(db, ended))
         finally:
@@ -79,7 +79,7 @@ async def pursue_all(
         found: list[GoalReport] = []
         try:
             for script, wish in scripts:
-                runner = GoalRunner(app, lambda event: None)
+                runner = GoalRunner(app.sessions, lambda event: None)
                 capped = msgspec.structs.replace(wish, steps=len(script))
                 ended = await runner.pursue(*await runner.start(capped))
                 found.append(app.database.read_now(lambda db, ended=ended: report(db, ended)))

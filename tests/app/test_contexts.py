@@ -40,7 +40,7 @@ async def opened(
         context=ContextSettings(engine=engine),
     )
     app = await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder)
-    app.contexts.engines.update({offer.name: offer for offer in offers})
+    app.services.contexts.engines.update({offer.name: offer for offer in offers})
     try:
         yield app
     finally:
@@ -148,7 +148,7 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
             events = await turn(session, "go on " + "x" * 400)
             assert [event.engine for event in events if isinstance(event, Compaction)] == ["recording"]
             assert await session.context.compact("the plan", events.append) == "compacted"
-            await app.switch_model(session, "other")
+            await app.sessions.switch_model(session, "other")
             await turn(session, "hand it on")
             new = await app.new_session(leaving=session)
             ids[new.id] = "S3"
@@ -217,7 +217,7 @@ async def seats(
 ) -> tuple[ContextEngine, str, list[str]]:
     async with opened(server, folder, offer, engine=engine) as app:
         session = await app.new_session()
-        host = app.contexts.host(session.context)
+        host = app.services.contexts.host(session.context)
         events = await turn(session, "hello")
         return host.seat.engine, host.seat.origin, [e.text for e in events if isinstance(e, Notice)]
 
@@ -244,7 +244,7 @@ def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
             assert (engine is prototype) is (origin == "shared")
         child_offer = EngineOffer("recording", "", "test", holding, broken)
         async with opened(server, tmp_path, child_offer) as app:
-            seat = await app.contexts.seat(app.models.provider.info, foreground=False)
+            seat = await app.services.contexts.seat(app.services.models.provider.info, foreground=False)
             assert seat.name == "compressor" and "recording is not used" in seat.notices[0]
 
     with PracticeServer(script=[ScriptedReply(text="Hi.") for _ in range(4)]) as server:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.app.goal_runs import Judge
@@ -18,6 +19,7 @@ from whet.app.build import App
 from whet.app.goal_base import TreeBase, as_it_was, keep, text_of
 from whet.app.goal_verifier import changed_files, guarded_files
 from whet.app.goals import GoalRunner, GoalWish
+from whet.app.sessions import SessionOpener
 from whet.config.paths import Home
 from whet.config.schema import ApprovalSettings, ModelSettings, SandboxSettings, Settings
 from whet.contract.errors import ToolError
@@ -40,12 +42,13 @@ async def _pursued(
         app = await App.start(Home(folder / "home"), settings, {}, person, folder)
         try:
             for name, case in cases.items():
-                app.workspace = folder / name.replace(" ", "-").replace("'", "")
+                workspace = folder / name.replace(" ", "-").replace("'", "")
                 (folder / "check-elsewhere.sh").write_text("python -m pytest -q\n")
                 for path, text in case.files.items():
-                    (app.workspace / path).parent.mkdir(parents=True, exist_ok=True)
-                    (app.workspace / path).write_text(text)
-                runner = GoalRunner(app, lambda event: None)
+                    (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+                    (workspace / path).write_text(text)
+                services = msgspec.structs.replace(app.services, workspace=workspace)
+                runner = GoalRunner(SessionOpener(services, app.sessions.helpers), lambda event: None)
                 wish = GoalWish(case.text, case.verify, steps=len(case.commands) + 1)
                 found[name] = await runner.pursue(*await runner.start(wish))
             return found

@@ -129,7 +129,7 @@ def looking(app: App, session: Session, key: str = "") -> ToolContext:
     async def nobody(_question: str, _choices: Sequence[str]) -> str | None:
         return None
 
-    return ToolContext(session.id, "", "", app.workspace, lambda _text: None, nobody, key=key)
+    return ToolContext(session.id, "", "", app.services.workspace, lambda _text: None, nobody, key=key)
 
 
 def _runs(app: App, row: HelperRow) -> bool:

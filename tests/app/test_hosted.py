@@ -71,7 +71,9 @@ async def hosted(
     )
     people = Switchboard()
     app = await App.start(Home(folder / "home"), settings, {}, people, folder, source="api")
-    many = SessionHost(app, people, idle_after_s=idle_after_s, max_open=max_open, max_turns=max_turns)
+    many = SessionHost(
+        app.sessions, people, idle_after_s=idle_after_s, max_open=max_open, max_turns=max_turns
+    )
     try:
         yield many
     finally:
@@ -242,7 +244,7 @@ def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path
     async def main() -> None:
         async with hosted(server, tmp_path, idle_after_s=0.0) as many:
             id_ = await many.new_session(profile="ann")
-            desk = weakref.ref(many.app.learning.desk_of("ann"))
+            desk = weakref.ref(many.services.learning.desk_of("ann"))
             gc.disable()  # nothing may wait for the collector: it comes by rarely
             try:
                 await many.submit(id_, "remember the zyzzogeton", emit=ignore)
@@ -311,7 +313,7 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
             hers = await many.new_session(profile="anna")
             await many.submit(hers, "I am Anna and I like kumquats", emit=ignore)
             await until(lambda: many.open_count == 0)  # whose it is, is stored with the session
-            database = many.app.database
+            database = many.services.database
 
             async def prompt(profile: str) -> str:
                 id_ = await many.new_session(profile=profile)
@@ -328,7 +330,7 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
             ]
             assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]
             own = await many.new_session()
-            mine = await many.app.learning.desk.hand_in(
+            mine = await many.services.learning.desk.hand_in(
                 MemoryRequest("add", "user", "The owner rows boats"), Origin("user", session_id=own)
             )
             assert mine.ok, mine.text

@@ -66,7 +66,7 @@ def test_a_helper_asks_its_parents_person_and_nobody_there_is_a_denial(tmp_path:
             await many.submit(id_, "delegate", emit=ignore, person=ann)
             (request,) = ann.requests
             assert request.session_id != id_
-            row = await many.app.database.read(lambda db: sessions.get(db, request.session_id))
+            row = await many.services.database.read(lambda db: sessions.get(db, request.session_id))
             assert (row.parent_session_id, row.source) == (id_, "telegram")
             await many.submit(id_, "again", emit=ignore)
             assert len(ann.requests) == 1

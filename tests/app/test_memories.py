@@ -59,9 +59,9 @@ def test_a_broken_memory_is_named_and_nothing_else_breaks(home: Path, tmp_path: 
     with Agent(settings={**PRACTICE, "plugins.enabled": ["bad"]}, workspace=tmp_path) as agent:
         remember(agent, "The build needs node 22")
         assert agent.run("Hello").reason == "answered"
-        plugins = agent._agent._parts[0].plugins
+        plugins = agent._agent._parts[0].services.plugins
         assert plugins is not None
-        assert any("its memory bad failed" in problem.line for problem in plugins.problems)
+        assert any("its memory bad failed" in problem.line for problem in plugins.loaded.problems)
 
 
 def test_what_is_remembered_stands_in_new_sessions_and_no_running_one(home: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.review.rig import Bench, bench, says
@@ -49,12 +48,10 @@ def alternating() -> Iterator[float]:
         yield from (0.0, 0.9)
 
 
-def test_a_new_session_is_begun_with_the_settings_of_now(tmp_path: Path) -> None:
+def test_a_new_session_begins_with_the_present_instructions(tmp_path: Path) -> None:
     async def check() -> None:
         async with bench(tmp_path, [says("hi")]) as b:
-            settings = b.app.settings
-            agent = msgspec.structs.replace(settings.agent, instructions="Speak plainly.")
-            b.app.settings = msgspec.structs.replace(settings, agent=agent)
+            b.app.sessions.instructions = "Speak plainly."
             assert "Speak plainly." in await begin(b)
 
     asyncio.run(check())

@@ -58,7 +58,10 @@ def test_hooks_tools_and_an_engine_take_part(home: Path, tmp_path: Path, setting
     with Agent(settings=settings, workspace=tmp_path) as agent:
         assert "finance/invoices" in agent.run("Where is the invoice?").text
         assert "word_count" in agent._agent._session.tools and "finance" not in agent.run("Hello").text
-        assert agent._agent._parts[0].contexts.host(agent._agent._session.context).seat.name == "last-words"
+        assert (
+            agent._agent._parts[0].services.contexts.host(agent._agent._session.context).seat.name
+            == "last-words"
+        )
 
 
 def test_a_plugin_may_ask_the_model_and_a_broken_one_is_told_of(
@@ -177,7 +180,7 @@ def test_a_plugins_provider_answers_and_a_broken_one_is_an_error_in_a_line(
         settings = Settings(model=model, plugins=PluginSettings(enabled=("company",)))
         app = await App.start(Home(home), settings, {"WHERE": where}, NobodyPresent(), tmp_path)
         try:
-            assert any("openai is refused" in line for line in app.plugins.take_news())  # type: ignore[union-attr]
+            assert any("openai is refused" in line for line in app.services.plugins.loaded.take_news())  # type: ignore[union-attr]
             session = await app.new_session()
             return (await run_turn(session, session.user_message("hello there"), lambda event: None)).text
         finally:
@@ -214,7 +217,7 @@ def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
             await run_turn(session, session.user_message("go"), lambda event: None)
         finally:
             await app.aclose()
-        return app.plugins.take_news()  # type: ignore[union-attr] (plugins are loaded)
+        return app.services.plugins.loaded.take_news()  # type: ignore[union-attr] (plugins are loaded)
 
     script = [calls(("terminal", '{"command": "touch a"}')), ScriptedReply(text="Touched.")]
     with PracticeServer(script=script) as server:

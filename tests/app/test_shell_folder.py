@@ -47,7 +47,7 @@ def test_the_next_command_is_judged_shown_and_run_where_cd_led(tmp_path: Path) -
         ]
         person = Asked()
         async with running(tmp_path, script, person=person) as r:
-            work = r.app.workspace
+            work = r.app.services.workspace
             (work / "a" / "b").mkdir(parents=True)
             await r.turn()
             assert results(r)[0] == "[no output, exit 0]\n[the next command begins in a/b]"
@@ -75,7 +75,7 @@ def test_a_rewind_takes_the_folder_back_too(tmp_path: Path) -> None:
         script = [shell("cd a"), ANSWER, shell("cd b"), shell("cd c"), ANSWER]
         script += [shell("pwd"), ANSWER, shell("pwd"), ANSWER]
         async with running(tmp_path, script) as r:
-            deep = r.app.workspace / "a" / "b" / "c"
+            deep = r.app.services.workspace / "a" / "b" / "c"
             deep.mkdir(parents=True)
             await r.turn()
             await r.turn()
@@ -97,15 +97,15 @@ def test_a_session_goes_on_in_its_folder_and_says_where_that_is_gone(tmp_path: P
             session_id = r.session.id
         async with running(tmp_path, [shell("pwd"), ANSWER], session_id=session_id) as r:
             await r.turn()
-            assert results(r)[-1] == str(r.app.workspace / "a")
+            assert results(r)[-1] == str(r.app.services.workspace / "a")
         shutil.rmtree(tmp_path / "work" / "a")
         script = [shell("rm -rf *"), shell("pwd"), ANSWER]
         async with running(tmp_path, script, session_id=session_id) as r:
-            (r.app.workspace / "kept").touch()
+            (r.app.services.workspace / "kept").touch()
             await r.turn()
             gone, then = results(r)[-2:]
             assert gone.startswith("Nothing was run: the folder that the last command ended in is gone.")
-            assert then == str(r.app.workspace)
-            assert (r.app.workspace / "kept").exists()
+            assert then == str(r.app.services.workspace)
+            assert (r.app.services.workspace / "kept").exists()
 
     asyncio.run(main())

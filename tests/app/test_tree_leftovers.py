@@ -178,7 +178,7 @@ def test_tasks_that_run_beside_each_other_lose_no_ignored_file(tmp_path: Path) -
             )
             for name in ("left", "right")
         )
-        rows = await run_tasks(app, TaskList(tasks, "k"), "two")
+        rows = await run_tasks(app.sessions, TaskList(tasks, "k"), "two")
         assert [row.reason for row in rows] == ["answered", "answered"]
         assert (folder / "out/left").is_file() and (folder / "out/right").is_file()
         assert (folder / "out/same").read_text() == "left\n"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.approval.test_gate import Bench, Kept, Someone
 from whet.approval.confined import JailedCall, JailGate
+from whet.approval.gate import GateParts
 from whet.approval.policy import PolicyGrant
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
@@ -38,11 +39,13 @@ class Holding(Confinement):
 def confined(
     tmp_path: Path, *answers: Answer, kept: Kept | None = None, **settings: object
 ) -> tuple[Bench, Holding]:
-    bench = Bench(tmp_path, Someone(*answers), kept, **settings)
     jails = Holding(tmp_path / "home")
+    return Bench(tmp_path, Someone(*answers), kept, _parts(jails), **settings), jails
+
+
+def _parts(jails: Holding) -> GateParts:
     gate = JailGate(lambda: jails)
-    bench.gate.jails = lambda: gate
-    return bench, jails
+    return GateParts(jails=lambda: gate)
 
 
 @pytest.fixture(autouse=True)
@@ -190,10 +193,7 @@ def test_what_failed_at_the_wall_is_offered_at_the_next_try(tmp_path: Path) -> N
 
 
 def test_with_nothing_that_holds_all_is_as_before_and_it_is_said_once(tmp_path: Path) -> None:
-    bench, _ = confined(tmp_path)
-    jails = Holding(tmp_path / "home", "none")
-    gate = JailGate(lambda: jails)
-    bench.gate.jails = lambda: gate
+    bench = Bench(tmp_path, Someone(), parts=_parts(Holding(tmp_path / "home", "none")))
     assert bench.sh("make").verdict == "deny"
     assert bench.sh("make").verdict == "deny"
     notices = [event.text for event in bench.events if isinstance(event, Notice)]
@@ -219,10 +219,7 @@ def test_tmp_by_its_name_is_asked_about_where_it_is_the_systems(
     tmp_path: Path, name: str, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    bench = Bench(tmp_path, Someone("no"), mode="auto")
-    jails = Holding(tmp_path / "home", name)
-    gate = JailGate(lambda: jails)
-    bench.gate.jails = lambda: gate
+    bench = Bench(tmp_path, Someone("no"), parts=_parts(Holding(tmp_path / "home", name)), mode="auto")
     decision = bench.sh("echo x > /tmp/no-such-file-of-ours && cat /tmp/no-such-file-of-ours")
     assert [one.opening for one in bench.person.asked] == ([asked] if asked else [])
     assert decision.verdict == ("deny" if asked else "allow")

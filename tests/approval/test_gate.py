@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from whet.approval.gate import PolicyGate
+from whet.approval.gate import NO_PARTS, GateParts, PolicyGate
 from whet.approval.policy import PolicyGrant
 from whet.approval.risk import RiskScope, ShellRisk
 from whet.config.schema import ApprovalSettings
@@ -78,14 +78,28 @@ async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
 class Bench:
     """A gate over a workspace, and the events it emitted."""
 
-    def __init__(self, folder: Path, person: Someone, kept: Kept | None = None, **settings: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        person: Someone,
+        kept: Kept | None = None,
+        parts: GateParts = NO_PARTS,
+        **settings: object,
+    ) -> None:
         self.workspace = folder / "proj"
         self.workspace.mkdir(exist_ok=True)
         self.person = person
         self.kept = kept or Kept()
         self.events: list[Event] = []
         rules = {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
-        self.gate = PolicyGate(ApprovalSettings(**rules), person, self.kept, folder / "home")  # type: ignore[arg-type]
+        self._settings = ApprovalSettings(**rules)  # type: ignore[arg-type]
+        self._home, self._parts = folder / "home", parts
+        self.set_up()
+
+    def set_up(self, **parts: Any) -> None:
+        """Create the gate again with other parts."""
+        self._parts = msgspec.structs.replace(self._parts, **parts)
+        self.gate = PolicyGate(self._settings, self.person, self.kept, self._home, self._parts)
 
     def call(self, tool: str, session: str = "s1", **arguments: object) -> GateCall:
         spec = ToolSpec(tool, "", {})
@@ -379,7 +393,9 @@ def test_a_failing_analysis_is_a_denial(tmp_path: Path) -> None:
         raise RecursionError("too deep")
 
     bench = Bench(tmp_path, Someone("once"))
-    gate = PolicyGate(ApprovalSettings(mode="auto"), bench.person, bench.kept, tmp_path, broken)
+    gate = PolicyGate(
+        ApprovalSettings(mode="auto"), bench.person, bench.kept, tmp_path, GateParts(analyse=broken)
+    )
     decision = asyncio.run(gate.decide(bench.call("terminal", command="ls"), bench.events.append))
     assert decision.verdict == "deny"
     assert "could not judge" in decision.reason

@@ -57,7 +57,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def sealed(bench: Bench, home: Path) -> Bench:
-    bench.gate.sealed = boundary_of(home.resolve(), ports=(6000, 6080, 7777))
+    bench.set_up(sealed=boundary_of(home.resolve(), ports=(6000, 6080, 7777)))
     work = Path(bench.workspace)
     work.mkdir(exist_ok=True)
     (work / "foul.py").write_text(f"print(open('{home}/confirm/approve.token').read())\n")

@@ -32,7 +32,7 @@ def test_a_file_of_tasks_is_done_once_and_gone_on_with(tmp_path: Path) -> None:
 
     async def main(base_url: str) -> list[tuple[str, str, str]]:
         async with program(tmp_path, base_url) as app:
-            done = await run_tasks(app, read_tasks(path, app.workspace), "run tasks.yaml")
+            done = await run_tasks(app.sessions, read_tasks(path, app.services.workspace), "run tasks.yaml")
             assert all(map(is_well, done))
             return [(name_of(row), row.reason, row.answer) for row in done]
 
@@ -49,13 +49,13 @@ def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_g
 
     async def main(base_url: str, other: subprocess.Popen[bytes]) -> None:
         async with program(tmp_path, base_url) as app:
-            wanted = read_tasks(path, app.workspace)
+            wanted = read_tasks(path, app.services.workspace)
             session, wish = await app.new_session(), HelperWish(wanted.tasks[0].task, background=True)
             await app.helpers.order(session.id, f"run {wanted.key} say", wish)
             host, _, _, *rest = claims.owner_name("t").split(" ")
             owner = " ".join((host, str(other.pid), claims.birth(other.pid), *rest))
             app.database.write_now(lambda db: db.execute("UPDATE helpers SET owner = ?", (owner,)))
-            running = asyncio.create_task(run_tasks(app, wanted, "run tasks.yaml"))
+            running = asyncio.create_task(run_tasks(app.sessions, wanted, "run tasks.yaml"))
             assert not (await asyncio.wait({running}, timeout=0.2))[0]
             other.kill()
             (row,) = await asyncio.wait_for(running, 30)

@@ -80,7 +80,7 @@ class Rig:
         ]
         self.app = app
         self.board = boards[0]
-        self.server = GatewayServer(app, hosted, seats, GatewayText(people=PEOPLE), print)
+        self.server = GatewayServer(hosted, seats, GatewayText(people=PEOPLE), print)
         deliveries = Quiet(
             app.database, app.clock, self.server.parts.channels, self.server.parts.drafts.settled
         )
@@ -152,7 +152,7 @@ def run(tmp_path: Path, model: PracticeServer) -> Run:
         people, work = Switchboard(), tmp_path / "work"
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="gateway")
-        hosted = SessionHost(app, people)
+        hosted = SessionHost(app.sessions, people)
         try:
             yield Rig(app, hosted, [Wall("one"), Wall("two")])
         finally:

@@ -157,9 +157,9 @@ async def opened(gateway: GatewayProcess) -> AsyncIterator[GatewayServer]:
     ]
     app = await App.start(home, settings, secrets, people, work, source="gateway")
     limits = settings.gateway
-    hosted = SessionHost(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
+    hosted = SessionHost(app.sessions, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
     try:
-        yield GatewayServer(app, hosted, seats, text, print)
+        yield GatewayServer(hosted, seats, text, print)
     finally:
         await hosted.aclose()
         await app.aclose()

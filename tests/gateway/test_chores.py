@@ -79,7 +79,7 @@ def test_a_gateway_that_is_stopped_as_it_starts_ends_the_turn_that_it_goes_on_wi
 
     async def stopped_at_once(gateway: GatewayProcess) -> None:
         async with opened(gateway) as server:
-            await left_behind(server.app.database)
+            await left_behind(server.parts.database)
             conversations = Conversations(server.parts, ChatCommands([]))
             await conversations.recover()
             assert await conversations.drain(30)

@@ -76,7 +76,7 @@ def test_a_conversation_goes_on_in_its_session_until_its_person_has_another_memo
         second = await rows.begin_session(ben)
         opened = rig.parts.hosted.opened
         assert opened(first) is None and opened(second) is not None, "what was left is let go"
-        assert (row.source, Path(row.workspace)) == ("one", rig.app.home.people / "ben" / "work")
+        assert (row.source, Path(row.workspace)) == ("one", rig.app.services.home.people / "ben" / "work")
         other = await rows.session_id(owner)
         assert other != second and rows.chat.session_id == other
         assert opened(second) is not None and opened(other) is not None, "it is of another conversation"
@@ -114,7 +114,7 @@ async def commanded(rig: Rig, user: str, line: str) -> list[str]:
 
 def test_the_commands_that_the_owner_keeps_at_home_are_for_who_shares_their_memory(run: Run) -> None:
     async def test(rig: Rig) -> None:
-        mine = rig.app.home.root / "commands" / "mine.md"
+        mine = rig.app.services.home.root / "commands" / "mine.md"
         mine.parent.mkdir(exist_ok=True)
         mine.write_text("Do what is mine.")
         for user, is_found in (("7", True), ("8", False)):

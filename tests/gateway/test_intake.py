@@ -151,7 +151,7 @@ def test_a_review_that_saved_something_is_told_to_its_conversation(run: Run) -> 
         rows, ben = await rig.rows(place("8")), rig.parts.router.listed(place("8"))
         assert ben is not None
         session_id = await rows.session_id(ben)
-        send = rig.app.tools.by_name["send_file"]
+        send = rig.app.services.tools.by_name["send_file"]
         assert send.toolset == "file"
 
         def finished(state: Literal["saved", "nothing"], summary: str, session: str = session_id) -> None:

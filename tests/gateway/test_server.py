@@ -61,7 +61,7 @@ def served(folder: Path, board: Listening) -> tuple[int, list[str], SessionHost]
             TokenLock.take(folder / "home" / "gateway", "one", ("a token",))
         await stop.wait()
         await asyncio.sleep(0)
-        hosted.app.database.write_now(lambda db: None)  # what it works with is open as long as it works
+        hosted.services.database.write_now(lambda db: None)  # what it works with is open as long as it works
         said.append("beside: over")
         raise ValueError("it broke")
 
@@ -73,7 +73,7 @@ def is_let_go(folder: Path, board: Listening, hosted: SessionHost) -> bool:
     """Check that nothing of it is held any more."""
     TokenLock.take(folder / "home" / "gateway", "one", ("a token",)).release()
     with pytest.raises(StoreError):
-        hosted.app.database.write_now(lambda db: None)
+        hosted.services.database.write_now(lambda db: None)
     with pytest.raises(WhetError, match="is ending"):
         asyncio.run(hosted.new_session())
     return board.is_closed

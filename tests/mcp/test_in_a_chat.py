@@ -158,7 +158,7 @@ def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, h
     with Agent(settings=settings, workspace=folder) as agent:
         tools = agent._agent._session.tools
         assert list(tools)[-2:] == ["mcp__odd__wipe", "mcp__odd__echo"]
-        assert "local" in agent._agent._parts[0].tools.by_name["read_file"].tags
+        assert "local" in agent._agent._parts[0].services.tools.by_name["read_file"].tags
         assert (
             not {"mcp__odd__wipe", "mcp__odd__echo"}
             & agent._agent._parts[0].learning.desk.changes.trusted_tools
@@ -189,7 +189,7 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
     with Agent(settings=settings, workspace=folder) as agent:
         app = agent._agent._parts[0]
         events = list(agent.stream("Go"))
-        wait_for(lambda: app.mcp is not None and app.mcp.is_stale)
+        wait_for(lambda: app.services.mcp is not None and app.services.mcp.is_stale)
         assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]
         events += agent.stream("Again")
         told = [event.text for event in events if isinstance(event, Notice)]

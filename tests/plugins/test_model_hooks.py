@@ -120,7 +120,7 @@ def test_requests_beside_the_turns_are_told_and_those_of_the_hooks_are_not(home:
     write(home, "aside", ASIDE)
 
     async def work(app: App, session: Any) -> None:
-        command = next(one for one in app.plugins.commands if one.name == "side")  # type: ignore[union-attr]
+        command = next(one for one in app.services.plugins.loaded.commands if one.name == "side")  # type: ignore[union-attr]
         assert await command.run("on the side") == "Told."
 
     script = [ScriptedReply("Hello."), ScriptedReply("Within."), ScriptedReply("Told.")]

@@ -100,7 +100,7 @@ def talk(
                 await run_turn(session, session.user_message("once more"), events.append)
         finally:
             await app.aclose()
-        return [problem.line for problem in app.plugins.problems]  # type: ignore[union-attr]
+        return [problem.line for problem in app.services.plugins.loaded.problems]  # type: ignore[union-attr]
 
     with PracticeServer(script=script) as server:
         told = asyncio.run(main(server))

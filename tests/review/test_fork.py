@@ -217,7 +217,7 @@ def test_the_parent_is_not_touched(tmp_path: Path) -> None:
         async with bench(tmp_path, script) as b:
             await talk(b)
             before, listed = everything(b), list(b.session.log.messages)
-            engine = b.app.contexts.host(b.session.context).seat.engine
+            engine = b.app.services.contexts.host(b.session.context).seat.engine
             told = [engine.last_prompt_tokens, engine.compression_count]
             await b.review()
             after = everything(b)

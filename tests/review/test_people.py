@@ -9,7 +9,7 @@ import pytest
 
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.agent.loop import run_turn
-from whet.app.build import Principal
+from whet.app.session_parts import Principal
 from whet.contract.origin import Origin
 from whet.memory.effects import of_desk
 from whet.practice.script import ScriptedReply

@@ -35,7 +35,7 @@ def script(command: str) -> list[ScriptedReply]:
 
 
 async def learned(b: Bench) -> str:
-    (b.app.workspace / "app.toml").write_text(f"[mail]\n{FACT}\n")
+    (b.app.services.workspace / "app.toml").write_text(f"[mail]\n{FACT}\n")
     await b.turn("Which port does the mail go to?")
     await b.turn(SAID)
     await b.review()
@@ -76,10 +76,10 @@ def test_what_the_gate_does_not_call_reading_is_not_run_again(tmp_path: Path) ->
 def test_a_file_that_says_something_else_by_now_is_not_called_checked(tmp_path: Path) -> None:
     async def main() -> str:
         async with bench(tmp_path, script("cat app.toml")) as b:
-            (b.app.workspace / "app.toml").write_text(f"{FACT}\n")
+            (b.app.services.workspace / "app.toml").write_text(f"{FACT}\n")
             await b.turn("Which port does the mail go to?")
             await b.turn(SAID)
-            (b.app.workspace / "app.toml").write_text("port = 25\n")
+            (b.app.services.workspace / "app.toml").write_text("port = 25\n")
             await b.review()
             return b.memory()
 

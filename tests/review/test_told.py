@@ -23,7 +23,7 @@ async def said(b: Bench, command: str, profile: str = "") -> str:
     """Give what a slash command says."""
     commands = remote_commands(list(builtin_commands()))
     name, _, rest = command.partition(" ")
-    hosted = SessionHost(b.app, Switchboard())
+    hosted = SessionHost(b.app.sessions, Switchboard())
     reply = CommandReply(hosted, b.session, commands, b.app.learning.desk_of(profile), 80)
     await reply.run(commands.get(name), rest)
     return "\n".join(reply.lines)

@@ -25,7 +25,7 @@ def test_a_turn_of_shell_commands_is_taken_back_and_brought_again(tmp_path: Path
             ANSWER,
         ]
         async with running(tmp_path, script) as r:
-            work = r.app.workspace
+            work = r.app.services.workspace
             (work / "src").mkdir()
             (work / "src" / "a.py").write_text("print(1)\n")
             start = fingerprint(work)
@@ -62,7 +62,7 @@ def test_a_step_within_a_turn_is_a_point_for_files_and_conversation(tmp_path: Pa
         async with running(tmp_path, [shell("echo 1 > f"), shell("echo 2 > f"), ANSWER, ANSWER]) as r:
             await r.turn()
             await r.rewinding.rewind(Point(1, 2), "both", force=False)
-            assert (r.app.workspace / "f").read_text() == "1\n"
+            assert (r.app.services.workspace / "f").read_text() == "1\n"
             assert [m.role for m in r.session.log.messages] == ["user", "assistant", "tool"]
             await r.turn("go on")
             assert r.session.log.messages[-1].text == "Done."
@@ -83,7 +83,7 @@ def test_what_the_person_changed_since_is_kept(tmp_path: Path) -> None:
     async def main() -> None:
         script = [shell("sed -i 's/two/TWO/' merged same; rm gone; echo x > own"), ANSWER]
         async with running(tmp_path, script) as r:
-            work = r.app.workspace
+            work = r.app.services.workspace
             for name in ("merged", "same"):
                 (work / name).write_text("one\ntwo\nthree\nfour\n")
             (work / "gone").write_text("kept\n")
@@ -117,10 +117,10 @@ def test_a_change_between_two_steps_is_the_persons(tmp_path: Path) -> None:
             tmp_path, [shell("echo a > a"), ANSWER, shell("rm -f mine; echo b > b"), ANSWER]
         ) as r:
             await r.turn()
-            (r.app.workspace / "mine").write_text("mine\n")
+            (r.app.services.workspace / "mine").write_text("mine\n")
             await r.turn()
             await r.rewinding.rewind(Point(1), "files", force=False)
-            assert sorted(path.name for path in r.app.workspace.iterdir()) == ["mine"]
+            assert sorted(path.name for path in r.app.services.workspace.iterdir()) == ["mine"]
 
     asyncio.run(main())
 
@@ -129,7 +129,7 @@ def test_calls_that_only_read_record_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         script = [call("search_files", pattern="x", path="."), call("read_file", path="f"), ANSWER]
         async with running(tmp_path, script) as r:
-            (r.app.workspace / "f").write_text("x\n")
+            (r.app.services.workspace / "f").write_text("x\n")
             await r.turn()
             assert not (tmp_path / "home" / "rewind").exists()
             assert await r.rewinding.steps() == []
@@ -141,8 +141,8 @@ def test_a_diff_shows_what_the_shell_changed(tmp_path: Path) -> None:
     async def main() -> None:
         command = "echo two >> f; printf 'a\\0b' > bin; ln -s f l; mkdir d; chmod 700 f"
         async with running(tmp_path, [shell(command), ANSWER]) as r:
-            (r.app.workspace / "f").write_text("one\n")
-            (r.app.workspace / "f").chmod(0o644)
+            (r.app.services.workspace / "f").write_text("one\n")
+            (r.app.services.workspace / "f").chmod(0o644)
             await r.turn()
             found = {one.path: one for one in await r.rewinding.diff(1)}
             assert list(found) == ["bin", "d", "f", "l"]

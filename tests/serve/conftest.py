@@ -23,6 +23,7 @@ from whet.config.schema import (
     ModelSettings,
     ReviewSettings,
     SandboxSettings,
+    ScheduleSettings,
     Settings,
 )
 from whet.practice.script import ScriptedReply
@@ -68,6 +69,7 @@ class Api:
             review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
             memory=MemorySettings(),
             sandbox=SandboxSettings(mode="off"),
+            schedules=ScheduleSettings(worker="off"),
         )
         self._pace = SiteTimings(answer_wait_s, beat_s, head_wait_s)
         self._web = web
@@ -92,7 +94,7 @@ class Api:
         self.loop = asyncio.get_running_loop()
         people = Switchboard()
         self.app = await App.start(self.home, self._settings, {}, people, self.workspace, source="api")
-        self.hosted = SessionHost(self.app, people)
+        self.hosted = SessionHost(self.app.sessions, people)
         tokens.make_first(self.app.database, self.home, self.app.clock)
         self._stop = asyncio.Event()
 

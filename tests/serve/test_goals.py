@@ -6,11 +6,9 @@ import asyncio
 import json
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from tests.serve.conftest import Api
-from whet.config.schema import ScheduleSettings
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.schedules.worker import ScheduleWorker
@@ -20,8 +18,6 @@ from whet.store.database import StateDatabase
 @pytest.fixture
 def waiting(api: Api) -> Iterator[Api]:
     """An API whose goals wait until the test is their worker."""
-    before = api.app.settings
-    api.app.settings = msgspec.structs.replace(before, schedules=ScheduleSettings(worker="off"))
     model = {"provider": "practice", "base_url": api.model.base_url, "model": "practice", "max_retries": 0}
     settings = {
         "model": model,
@@ -31,7 +27,6 @@ def waiting(api: Api) -> Iterator[Api]:
     api.home.config.write_text(json.dumps(settings))
     yield api
     api.home.config.unlink()
-    api.app.settings = before
 
 
 def _work(api: Api) -> None:

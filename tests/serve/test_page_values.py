@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import apsw
+import msgspec
 import pytest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -21,6 +22,7 @@ from whet.app.build import App
 from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
 from whet.app.received import MOST_IMAGE_BYTES
+from whet.app.sessions import SessionOpener
 from whet.config.paths import Home
 from whet.config.schema import ModelSettings, ReviewSettings, SandboxSettings, Settings
 from whet.contract.events import Notice, Retry, StepFinished, TextDelta, ToolProgress, ToolStarted
@@ -89,11 +91,11 @@ def run(tmp_path: Path, model: PracticeServer) -> Run:
         people, work = Switchboard(), tmp_path / "work"
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
-        app.clock = FixedClock()
-        hosted = SessionHost(app, people)
-        site = Site(hosted, app.clock, SiteTimings(60, 0.05, 30))
+        services = msgspec.structs.replace(app.services, clock=FixedClock())
+        hosted = SessionHost(SessionOpener(services, app.sessions.helpers), people)
+        site = Site(hosted, services.clock, SiteTimings(60, 0.05, 30))
         try:
-            yield Told(app, site.turns, cast("SiteTemplates", None))
+            yield Told(services, site.turns, cast("SiteTemplates", None))
         finally:
             await hosted.aclose()
             await app.aclose()
@@ -113,7 +115,7 @@ def sessions_of(frame: Told, count: int) -> None:
     for number in range(count):
         at = f"2026-11-21T{number // 60:02d}:{number % 60:02d}:00.000Z"
         new = NewSession(f"s{number:015d}", title=f"thing {number}")
-        frame.app.database.write_now(lambda db, new=new, at=at: sessions.create(db, new, at))
+        frame.services.database.write_now(lambda db, new=new, at=at: sessions.create(db, new, at))
 
 
 def test_sessions_are_listed_by_forty_and_the_last_one_leads_on(run: Run) -> None:
@@ -132,7 +134,7 @@ def test_sessions_are_listed_by_forty_and_the_last_one_leads_on(run: Run) -> Non
             "",
         )
         sessions_of_more = NewSession("s" * 16, title="thing 40")
-        frame.app.database.write_now(
+        frame.services.database.write_now(
             lambda db: sessions.create(db, sessions_of_more, "2026-11-21T00:40:00.000Z")
         )
         assert len(await listed()) == 40 and frame.values["more"] == "2026-11-21T00:01:00.000Z"
@@ -146,7 +148,7 @@ def test_sessions_are_listed_by_forty_and_the_last_one_leads_on(run: Run) -> Non
 
 async def talked(frame: Told, turns: int, id_: str = "s1") -> None:
     """Store a session with so many turns of two messages."""
-    log = await new_log(frame.app.database, frame.app.clock, id_)
+    log = await new_log(frame.services.database, frame.services.clock, id_)
     for number in range(turns):
         turn = await log.begin_turn(user(f"question {number}"))
         await log.append_reply(turn, answer(f"answer {number}"), Usage(), "m")
@@ -186,7 +188,7 @@ def test_a_session_is_shown_from_anywhere_with_what_is_older_and_newer(run: Run)
             "so<U+202E>",
             2,
         )
-        log = await new_log(frame.app.database, frame.app.clock, "s2")
+        log = await new_log(frame.services.database, frame.services.clock, "s2")
         await log.begin_turn(user("on and on"))
         await pages.session(asked(id="s2"), VISIT)
         assert frame.values["is_elsewhere"] and not frame.values["is_running"]
@@ -345,7 +347,9 @@ def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(run: Run) -> N
         pages = LearningPages(frame)
 
         def learn(first: int, last: int) -> None:
-            frame.app.database.write_now(lambda db: [learned(db, number) for number in range(first, last)])
+            frame.services.database.write_now(
+                lambda db: [learned(db, number) for number in range(first, last)]
+            )
 
         def learned(db: apsw.Connection, number: int) -> None:
             change = NewRow("memory", "memory", "add", "active", Origin("user"), after=f"fact {number}")

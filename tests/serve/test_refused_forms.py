@@ -69,7 +69,7 @@ def test_a_session_that_is_no_chat_takes_nothing(run: Run, name: str) -> None:
     async def test(frame: Told) -> None:
         await talked(frame, 1)
         review = NewSession("r1", parent_session_id="s1", kind="review")
-        frame.app.database.write_now(lambda db: sessions.create(db, review, "2026-11-21T09:00:00.000Z"))
+        frame.services.database.write_now(lambda db: sessions.create(db, review, "2026-11-21T09:00:00.000Z"))
         answer = await getattr(desk(frame), name)(posted({"text": "x", "turn": "1"}, "r1"), VISIT)
         status, said = told(answer)
         assert status == 400
@@ -97,7 +97,7 @@ def test_nothing_begins_with_nothing_to_do(run: Run, text: str) -> None:
         with pytest.raises(ApiError) as caught:
             await desk(frame).begin(posted({"text": text}), VISIT)
         assert caught.value.status == 400
-        assert frame.app.database.read_now(lambda db: sessions.list_sessions(db, 9)) == []
+        assert frame.services.database.read_now(lambda db: sessions.list_sessions(db, 9)) == []
 
     run(test)
 

@@ -87,7 +87,7 @@ class Serving:
         assert isinstance(turns.feeds, TeamFeeds) and isinstance(turns.questions, TeamQuestions)
         self.feeds: TeamFeeds = turns.feeds
         self.questions: TeamQuestions = turns.questions
-        database = turns.hosted.app.database
+        database = turns.hosted.services.database
         assert isinstance(database, TeamDatabase)
         self.database = database
         self.worker = Worker(database)
@@ -123,7 +123,7 @@ def run(place: str, model: PracticeServer, tmp_path: Path, monkeypatch: pytest.M
         work = tmp_path / "work"
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
-        turns = turns_of_team(SessionHost(app, people), SystemClock(), 0.05, 45.0)
+        turns = turns_of_team(SessionHost(app.sessions, people), SystemClock(), 0.05, 45.0)
         turns.start()
         try:
             yield Serving(turns)

@@ -151,7 +151,7 @@ def test_nothing_of_it_is_loaded_where_nobody_asked_for_it(tmp_path: Path) -> No
         " 'WHET_MODEL_PROVIDER': 'practice'}\n"
         "    settings = load(home, {}, environ=given).settings\n"
         "    app = await App.start(home, settings, {}, NobodyPresent(), home.root)\n"
-        "    assert app.tracing is None\n"
+        "    assert app.services.tracing is None\n"
         "    await app.aclose()\n"
         "asyncio.run(main())\n"
         "assert not [name for name in sys.modules if name.startswith(('opentelemetry', 'google.protobuf'))]\n"

@@ -199,7 +199,7 @@ def test_the_tool_is_there_where_an_engine_is_named(tmp_path: Path, url: str) ->
         settings = Settings(model=ModelSettings(provider="practice", base_url=url, model="x"), search=search)
         app = await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), tmp_path)
         try:
-            return list(app.tools.by_name)
+            return list(app.services.tools.by_name)
         finally:
             await app.aclose()
 

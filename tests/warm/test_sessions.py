@@ -137,7 +137,7 @@ def test_the_examples_open_the_conversation_and_stay_the_same_bytes(
         session = await app.open_session(session_id)
         end, _ = await say(session, question({"count": 2}))
         assert end.reason == "answered", end.error
-        await app.switch_model(session, "practice-echo")
+        await app.sessions.switch_model(session, "practice-echo")
         await say(session, "still here?")
         await app.aclose()
 
@@ -335,7 +335,7 @@ def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
     async def run() -> None:
         await live(depot, settings(server), 2)
         app = await opened(depot, depot.home, settings(server))
-        tool = app.tools.get("warm_session")
+        tool = app.services.tools.by_name["warm_session"]
         asked = await app.new_session()
         ctx = ToolContext(asked.id, "t", "c", depot.place, lambda text: None, lambda q, c: None)  # type: ignore[arg-type, return-value]
 

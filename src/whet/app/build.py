@@ -1,107 +1,65 @@
 """The composition root: build a running program from its settings.
 
-This is the only module that knows every part by name. An `App` holds the resources that one process shares
-(store, provider, gate, background processes); a `Session` is one conversation on it. Parts that a plain
-turn does not need are imported and created on first use. Reading order for a newcomer: `cli/chat.py`, this
-file, `agent/loop.py`.
+This is the only module that knows every part by name. It creates the parts that one process shares
+(`Services`) and the `SessionOpener` on them, and closes them in reverse order. Parts that a plain turn does
+not need are imported and created on first use. Reading order for a newcomer: `cli/chat.py`, this file,
+`agent/loop.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
-
-import msgspec
+from typing import TYPE_CHECKING, Self, Unpack
 
 from whet.agent.session import Session
 from whet.app import parts
 from whet.app.contexts import Contexts
 from whet.app.learning import LearningServices
 from whet.app.models import Dialer, Models
+from whet.app.parts import BaseParts, LaunchArguments
 from whet.app.recording import Recordings
-from whet.app.session_parts import NO_EXTRAS, OWNERS, Principal, SessionExtras, SessionStart
+from whet.app.services import LatePart, Services
+from whet.app.session_parts import NO_EXTRAS, NewSessionOptions, SessionExtras
 from whet.app.sessions import SessionOpener
 from whet.app.warm_starts import WarmStarts
-from whet.approval.gate import PolicyGate
+from whet.approval.gate import GateParts, PolicyGate
 from whet.clock import Clock, SystemClock
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.errors import WhetError
+from whet.contract.events import ReviewFinished
 from whet.contract.protocols import Person
 from whet.lanes import ToolPool
 from whet.store.database import StateDatabase, open_store
 from whet.store.grants import GrantRepository
 from whet.tools.declared import RECALL, SharedProcesses
+from whet.tools.registry import OfferedTools
 from whet.tools.todo import TodoLists
 
 if TYPE_CHECKING:
+    from whet.app.confirming import Confirmations
     from whet.app.helper_runs import HelperRuns
     from whet.app.plugin_sessions import PluginParts
-    from whet.app.reviews import ReviewRunner
+    from whet.app.reviews import ReviewParts, ReviewRunner
     from whet.app.schedule_watch import ScheduleWatch
-    from whet.app.tracing import Tracing
     from whet.approval.confined import JailGate
-    from whet.mcp.servers import Servers
-    from whet.plugins.load import LoadedPlugins
+    from whet.review.worker import ReviewWorker
     from whet.sandbox.confinement import Confinement
-    from whet.tools.registry import Registry
 
 
 class App:
-    """The resources of one process, and the sessions opened on them. Close it with `aclose`."""
+    """A running program: the services of one process, and the sessions opened on them. Close it with
+    `aclose`."""
 
-    def __init__(
-        self,
-        home: Home,
-        settings: Settings,
-        secrets: Mapping[str, str],
-        person: Person,
-        workspace: Path,
-        source: str,
-    ) -> None:
-        self.home = home
-        self.settings = settings
-        self.workspace = workspace
-        self.source = source
-        self.clock: Clock = SystemClock()
-        self.database: StateDatabase = open_store(home, self.clock)
-        self.tracing: Tracing | None = parts.open_tracing(settings, source, self.database)
-        self.warmth: WarmStarts = WarmStarts(home, settings.warm, self.database, self.clock)
-        self._dialer = Dialer(settings, secrets, patience_s=parts.patience_s(settings, source, person))
-        self.processes: SharedProcesses = SharedProcesses(confine=lambda: self.confinement)
-        self.pool: ToolPool = ToolPool()
-        self.todo_lists: TodoLists = TodoLists()
-        self.recordings: Recordings = Recordings(home, settings.rewind, self.clock, self.pool)
-        self.learning: LearningServices = LearningServices(self.database, self.clock, home, settings)
-        self.learning.platform = source
-        built_in = parts.built_in(self, secrets)
-        self.plugin_parts: PluginParts | None = parts.load_plugins(self, built_in, self._dialer)
-        self.person: Person = person if self.plugin_parts is None else self.plugin_parts.heard_by(person)
-        self._grants = GrantRepository(self.database, self.clock)
-        self.gate: PolicyGate = PolicyGate(settings.approval, self.person, self._grants, home.root)
-        self.gate.jails = lambda: self._jails
-        self.gate.own_ports = parts.own_ports(settings)
-        self.gate.sealed = parts.sealed_service(settings, home)
-        self._confirmations = parts.attach_confirmations(self.gate, settings, secrets, home, self.clock)
-        try:
-            parts.learn_prices(home, self.clock)
-            self.models: Models = Models(settings, self._dialer)
-        except WhetError:
-            self._let_go()
-            raise
-        if parts.has_caps(settings.wallet):
-            self.open_wallet()
-        self.mcp: Servers | None = parts.open_servers(self, secrets)
-        self.tools: Registry = parts.chosen(built_in, settings, self.plugins)
-        self.learning.trust(self.tools.by_name.values())
-        engines = [engine.offer for engine in self.plugins.engines.values()] if self.plugins else []
-        compressor = self.models.compressor(self.clock, can_recall=RECALL in self.tools.by_name)
-        self.contexts: Contexts = Contexts(home, settings, [compressor, *engines])
-        self.contexts.broken.update(self.plugins.broken if self.plugins else {})
-        self.sessions: SessionOpener = SessionOpener(self)
+    def __init__(self, services: Services, sessions: SessionOpener, closing: AsyncExitStack) -> None:
+        self.services = services
+        self.sessions = sessions
+        self.clock: Clock = services.clock
+        self.database: StateDatabase = services.database
+        self.learning: LearningServices = services.learning
+        self._closing = closing
 
     @classmethod
     async def start(
@@ -117,136 +75,203 @@ class App:
         """Open the store, connect the provider and collect the tools. Ask local servers for their context
         window."""
         home.ensure()
-        app = cls(home, settings, secrets, person, workspace, source)
-        if app.mcp is not None:
-            await app.mcp.learn()
-            app._take_remote()
-        await app.models.learn_windows()
-        return app
+        launch = LaunchArguments(home, settings, secrets, person, workspace, source)
+        async with AsyncExitStack() as stack:
+            sessions = _open_parts(launch, stack)
+            services = sessions.services
+            if services.mcp is not None:
+                await services.mcp.learn()
+                sessions.take_remote_tools()
+            await services.models.learn_windows()
+            return cls(services, sessions, stack.pop_all())
 
-    async def new_session(
-        self,
-        *,
-        private: bool = False,
-        title: str = "",
-        leaving: Session | None = None,
-        warm: str = "",
-        whose: Principal = OWNERS,
-        extras: SessionExtras = NO_EXTRAS,
-    ) -> Session:
-        """Start a conversation. Its system prompt and tools are written now and do not change later.
+    @property
+    def reviews(self) -> ReviewRunner:
+        """The reviews of this process."""
+        return self.services.reviews.get()
 
-        With `leaving`, it continues the same conversation (/new) and takes over that session's context
-        engine. `warm` is a template's name, "auto" or "off"; if empty, the settings decide when the first
-        message arrives. Templates are mined from the owner's sessions, so sessions of other people never
-        use one. `extras` are parts that the caller adds. Raises WhetError.
-        """
-        if self.mcp is not None and self.mcp.is_stale:
-            self._take_remote()
-        start = SessionStart(private=private, title=title, whose=whose)
-        return await self.sessions.begin(start, extras, leaving, warm)
+    @property
+    def helpers(self) -> HelperRuns:
+        """The helpers that sessions have started."""
+        return self.sessions.helpers.get()
+
+    async def new_session(self, **options: Unpack[NewSessionOptions]) -> Session:
+        """Start a conversation. Its system prompt and tools are written now and do not change later. Raises
+        WhetError."""
+        return await self.sessions.new_session(**options)
 
     async def open_session(
         self, session_id: str, *, leaving: Session | None = None, extras: SessionExtras = NO_EXTRAS
     ) -> Session:
-        """Open a stored conversation; its prefix is sent with the same bytes as before.
-
-        It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
-        """
-        return await self.sessions.open(session_id, extras, leaving)
-
-    async def switch_model(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer from the next request on; "" means the configured
-        model. The prefix does not change."""
-        await self.models.switch(model)
-        self.settings: Settings = msgspec.structs.replace(self.settings, model=self.models.settings)
-        await self.sessions.answer_by(self.models.provider, session)
-
-    async def let_go(self, session: Session) -> None:
-        """Close a session with its engine and plugins and drop it from memory; it can be opened again."""
-        await self.contexts.release(session.context)
-        if self.plugin_parts is not None:
-            await self.plugin_parts.sessions.leave(session.id)
-        for session_id in (session.id, *self.gate.forget_children(session.id)):
-            self.learning.release(session_id)
-        await self.models.leave(session.id)
-        session.log.close()
+        """Open a stored conversation; its prefix is sent with the same bytes as before."""
+        return await self.sessions.open_session(session_id, leaving=leaving, extras=extras)
 
     async def aclose(self) -> None:
         """Close the sessions with their engines, stop background processes, close connections and store."""
-        for name in ("helpers", "schedules", "reviews"):
-            if name in self.__dict__:  # created on first use
-                await getattr(self, name).aclose()
-        await self.contexts.aclose()
-        if self.plugin_parts is not None:
-            await self.plugin_parts.aclose()
-        if self._confirmations is not None:
-            await self._confirmations.aclose()
-        if self.mcp is not None:
-            await self.mcp.aclose()
-        self.processes.close()
-        if "confinement" in self.__dict__:
-            self.confinement.close()
-        self.pool.close()
-        self.recordings.close()
-        await self.models.aclose()
-        if self.tracing is not None:
-            await asyncio.to_thread(self.tracing.close)
-        self._let_go()
+        await self._closing.aclose()
 
-    @cached_property
-    def confinement(self) -> Confinement:
-        """The sandboxes that commands run in, created with the first command."""
-        from whet.app.confining import confine  # noqa: PLC0415 - 15 ms, and most turns run no command
 
-        return confine(self.home, self.settings.sandbox)
+def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener:
+    """Create the services of a process and the opener of its sessions. `stack` closes them, also if this
+    fails."""
+    settings = launch.settings
+    base = _create_base(launch, LatePart(lambda: _create_helpers(sessions)))
+    stack.callback(base.database.close)
+    tracing = parts.open_tracing(settings, launch.source, base.database)
+    if tracing is not None:
+        stack.push_async_callback(asyncio.to_thread, tracing.close)
+    dialer = Dialer(
+        settings, launch.secrets, patience_s=parts.patience_s(settings, launch.source, launch.person)
+    )
+    stack.callback(dialer.close)
+    built_in = parts.built_in(base, launch)
+    plugins = parts.load_plugins(launch, built_in, base.learning, dialer)
+    if plugins is not None:
+        stack.callback(plugins.loaded.close)
+    models = _open_models(launch, base, dialer, stack)
+    mcp = parts.open_servers(launch, base)
+    confirmations = parts.open_confirmations(launch, base.clock)
+    grants = GrantRepository(base.database, base.clock)
+    person = launch.person if plugins is None else plugins.heard_by(launch.person)
+    tools = OfferedTools(parts.chosen(built_in, settings, plugins), base.learning.trust)
+    services = Services(
+        home=launch.home,
+        settings=settings,
+        workspace=launch.workspace,
+        source=launch.source,
+        clock=base.clock,
+        database=base.database,
+        person=person,
+        gate=PolicyGate(
+            settings.approval, person, grants, launch.home.root, _gate_parts(launch, base, confirmations)
+        ),
+        models=models,
+        contexts=_create_contexts(launch, models, base.clock, plugins, can_recall=RECALL in tools.by_name),
+        learning=base.learning,
+        recordings=base.recordings,
+        warm_starts=base.warm_starts,
+        tools=tools,
+        pool=base.pool,
+        processes=base.processes,
+        todo_lists=base.todo_lists,
+        confinement=base.confinement,
+        reviews=LatePart(lambda: _create_reviews(services, grants, dialer)),
+        schedules=LatePart(lambda: _create_schedules(services)),
+        plugins=plugins,
+        mcp=mcp,
+        tracing=tracing,
+    )
+    sessions = SessionOpener(services, base.helpers)
+    _close_with(stack, sessions, confirmations)
+    return sessions
 
-    @cached_property
-    def _jails(self) -> JailGate:
-        from whet.approval.confined import JailGate  # noqa: PLC0415 - as above
 
-        return JailGate(lambda: self.confinement)
+def _create_base(launch: LaunchArguments, helpers: LatePart[HelperRuns]) -> BaseParts:
+    """Create the parts that need neither plugins nor a model. The store is opened last."""
+    home, settings, clock = launch.home, launch.settings, SystemClock()
+    confinement, pool = LatePart(lambda: _create_confinement(home, settings)), ToolPool()
+    database = open_store(home, clock)
+    return BaseParts(
+        clock=clock,
+        database=database,
+        learning=LearningServices(database, clock, home, settings, launch.source),
+        recordings=Recordings(home, settings.rewind, clock, pool),
+        warm_starts=WarmStarts(home, settings.warm, database, clock),
+        pool=pool,
+        processes=SharedProcesses(confine=confinement.get),
+        todo_lists=TodoLists(),
+        confinement=confinement,
+        helpers=helpers,
+    )
 
-    def open_wallet(self) -> None:
-        """Check every model call of this process against the spending caps from now on."""
-        from whet.app.wallet import Wallet  # noqa: PLC0415 - only where something is capped
 
-        self.models.wallet = Wallet(self.database, self.clock, self.settings.wallet)
+def _open_models(launch: LaunchArguments, base: BaseParts, dialer: Dialer, stack: AsyncExitStack) -> Models:
+    parts.learn_prices(launch.home, base.clock)
+    models = Models(launch.settings, dialer)
+    stack.push_async_callback(models.aclose)
+    if parts.has_caps(launch.settings.wallet):
+        models.open_wallet(base.database, base.clock)
+    return models
 
-    def _let_go(self) -> None:
-        if self.plugins is not None:
-            self.plugins.close()
-        self._dialer.close()
-        self.database.close()
 
-    @property
-    def plugins(self) -> LoadedPlugins | None:
-        """The contents of the enabled plugins; None if no plugin is enabled."""
-        return None if self.plugin_parts is None else self.plugin_parts.loaded
+def _gate_parts(launch: LaunchArguments, base: BaseParts, confirmations: Confirmations | None) -> GateParts:
+    settings, jails = launch.settings, LatePart(lambda: _create_jails(base.confinement))
+    return GateParts(
+        service=None if confirmations is None else confirmations.route,
+        jails=jails.get,
+        own_ports=parts.own_ports(settings),
+        sealed=parts.sealed_service(settings, launch.home),
+    )
 
-    @cached_property
-    def reviews(self) -> ReviewRunner:
-        """The reviews of this process."""
-        from whet.app.reviews import ReviewParts, ReviewRunner  # noqa: PLC0415 - the first answer comes before them
 
-        shared = (self.database, self.clock, self.learning, self._grants, self.pool, self._dialer)
-        return ReviewRunner(ReviewParts(self.home, self.settings, *shared))
+def _create_contexts(
+    launch: LaunchArguments, models: Models, clock: Clock, plugins: PluginParts | None, *, can_recall: bool
+) -> Contexts:
+    compressor = models.compressor(clock, can_recall=can_recall)
+    if plugins is None:
+        return Contexts(launch.home, launch.settings, [compressor])
+    engines = [engine.offer for engine in plugins.loaded.engines.values()]
+    return Contexts(launch.home, launch.settings, [compressor, *engines], plugins.loaded.broken)
 
-    @cached_property
-    def helpers(self) -> HelperRuns:
-        """The helpers that sessions have started."""
-        from whet.app.helper_runs import HelperRuns  # noqa: PLC0415 - few sessions have helpers
 
-        return HelperRuns(self)
+def _create_confinement(home: Home, settings: Settings) -> Confinement:
+    from whet.app.confining import confine  # noqa: PLC0415 - 15 ms, and most turns run no command
 
-    @cached_property
-    def schedules(self) -> ScheduleWatch:
-        """Checks whether a schedule is due while the program runs, once it was started."""
-        from whet.app.schedule_watch import ScheduleWatch  # noqa: PLC0415 - a one-shot does not look
+    return confine(home, settings.sandbox)
 
-        return ScheduleWatch(self.home, self.database, self.clock, self.settings.schedules)
 
-    def _take_remote(self) -> None:
-        if self.mcp is not None:
-            self.tools = parts.with_remote(self.tools, self.mcp)
-            self.learning.trust(self.tools.by_name.values())
+def _create_jails(confinement: LatePart[Confinement]) -> JailGate:
+    from whet.approval.confined import JailGate  # noqa: PLC0415 - as above
+
+    return JailGate(confinement.get)
+
+
+def _create_helpers(sessions: SessionOpener) -> HelperRuns:
+    from whet.app.helper_runs import HelperRuns  # noqa: PLC0415 - few sessions have helpers
+
+    return HelperRuns(sessions.services, sessions.open_helper, sessions.helper_listeners)
+
+
+def _create_reviews(services: Services, grants: GrantRepository, dialer: Dialer) -> ReviewRunner:
+    from whet.app.reviews import ReviewParts, ReviewRunner  # noqa: PLC0415 - the first answer comes before them
+
+    shared = (services.database, services.clock, services.learning, grants, services.pool, dialer)
+    return ReviewRunner(ReviewParts(services.home, services.settings, *shared), _create_worker)
+
+
+def _create_worker(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
+    from whet.app.review_worker import make  # noqa: PLC0415 - a one-shot only queues jobs
+
+    return make(needs, tell)
+
+
+def _create_schedules(services: Services) -> ScheduleWatch:
+    from whet.app.schedule_watch import ScheduleWatch  # noqa: PLC0415 - a one-shot does not look
+
+    settings = services.settings.schedules
+    return ScheduleWatch(services.home, services.database, services.clock, settings)
+
+
+def _close_with(stack: AsyncExitStack, sessions: SessionOpener, confirmations: Confirmations | None) -> None:
+    """Let `stack` close what the sessions work with: first the helpers, which use all of the others."""
+    services = sessions.services
+
+    def close_confinement() -> None:
+        if services.confinement.created is not None:
+            services.confinement.created.close()
+
+    async def close_created(
+        part: LatePart[HelperRuns] | LatePart[ScheduleWatch] | LatePart[ReviewRunner],
+    ) -> None:
+        if part.created is not None:
+            await part.created.aclose()
+
+    stack.callback(services.recordings.close)
+    stack.callback(services.pool.close)
+    stack.callback(close_confinement)
+    stack.callback(services.processes.close)
+    for part in (services.mcp, confirmations, services.plugins, services.contexts):
+        if part is not None:
+            stack.push_async_callback(part.aclose)
+    for late_part in (services.reviews, services.schedules, sessions.helpers):
+        stack.push_async_callback(close_created, late_part)

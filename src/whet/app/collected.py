@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from whet.agent.session import Session
-from whet.app.build import App
 from whet.app.hosted import SessionHost
+from whet.app.services import Services
+from whet.app.sessions import SessionOpener
 from whet.app.slash import Commands, SlashCommand
 from whet.contract.errors import WhetError
 from whet.contract.events import Compaction, Emit, Event, Notice
@@ -55,7 +56,8 @@ class CommandReply:
         desk: LearningService,
         columns: int,
     ) -> None:
-        self.app: App = hosted.app
+        self.services: Services = hosted.services
+        self.opener: SessionOpener = hosted.opener
         self.session = session
         self.commands = commands
         self.desk = desk

@@ -14,7 +14,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from whet.approval.gate import PolicyGate, ServiceRoute
+from whet.approval.gate import ServiceRoute
 from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
 from whet.config.key_hosts import is_this_machine
@@ -57,6 +57,12 @@ class Confirmations:
         self._clock = clock
         self._client = ConfirmClient(settings.url, _token(settings, secrets, home))
         self._refused: set[str] = set()
+
+    @property
+    def route(self) -> ServiceRoute:
+        """The gate's route to this service. Raises ConfigError if the settings' actions are invalid."""
+        high_risk = HighRisk(self._settings.actions, defaults=self._settings.default_actions)
+        return ServiceRoute(high_risk, self)
 
     async def confirm(self, case: ConfirmCase, emit: Emit) -> Decision:
         """Decide, as the Confirmer contract requires."""
@@ -205,15 +211,6 @@ def _failure(error: Failed | Unreachable | ConfirmationRefused) -> str:
     if isinstance(error, Unreachable):
         return visible(f"This needs a human's decision, and {message}, so nothing was run.")
     return visible(f"The confirmation service refused this ({message}), so nothing was run.")
-
-
-def attach(
-    gate: PolicyGate, settings: ConfirmSettings, secrets: Mapping[str, str], home: Home, clock: Clock
-) -> Confirmations:
-    """Let the service decide on high-risk actions from now on. Raises ConfigError."""
-    confirmer = Confirmations(settings, secrets, home, clock)
-    gate.service = ServiceRoute(HighRisk(settings.actions, defaults=settings.default_actions), confirmer)
-    return confirmer
 
 
 def _token(settings: ConfirmSettings, secrets: Mapping[str, str], home: Home) -> str:

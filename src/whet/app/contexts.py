@@ -2,12 +2,11 @@
 
 Each agent has one engine. A session that follows another in the same chat takes over its engine; a child
 session gets its own. `engines` are the values that `context.engine` may name. A plugin adds its engine
-there before the first session is opened, or records in `broken` why it could not be loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -41,9 +40,16 @@ class EngineObserver(TurnObserver):
 class Contexts:
     """The context hosts of one process."""
 
-    def __init__(self, home: Home, settings: Settings, engines: Iterable[EngineOffer] = ()) -> None:
+    def __init__(
+        self,
+        home: Home,
+        settings: Settings,
+        engines: Iterable[EngineOffer] = (),
+        broken: Mapping[str, str] | None = None,
+    ) -> None:
+        """`broken` names the plugins whose engines could not be loaded, with the reasons."""
         self.engines: dict[str, EngineOffer] = offers(engines)
-        self.broken: dict[str, str] = {}
+        self.broken: dict[str, str] = dict(broken or {})
         self._home = home
         self._settings = settings
         self._open: dict[int, EngineHost] = {}

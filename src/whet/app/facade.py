@@ -141,8 +141,8 @@ class AsyncAgent:
         app = await App.start(home, settings, secrets, person, workspace, source="api")
         try:
             if tools := options.get("tools"):
-                app.tools = with_functions(app.tools, tools, app.pool)
-                app.learning.trust(app.tools.by_name.values())
+                offered = app.services.tools
+                offered.offer(with_functions(offered.registry, tools, app.services.pool))
             session_id = options.get("session_id", "")
             self._opened = app, await (app.open_session(session_id) if session_id else app.new_session())
         except BaseException:

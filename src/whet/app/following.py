@@ -11,23 +11,30 @@ from whet.contract.messages import Message
 from whet.store.jobs import AtEnd, nothing
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.helper_runs import HelperRuns
+    from whet.app.services import LatePart
 
 
 async def run_to_rest(
-    app: App, session: Session, message: Message | None, emit: Emit, receipt: AtEnd = nothing
+    helpers: LatePart[HelperRuns],
+    session: Session,
+    message: Message | None,
+    emit: Emit,
+    receipt: AtEnd = nothing,
 ) -> TurnEnd:
     """Run a turn and the turns that follow it, for programs that exit with the answer. Return the last turn's
     end."""
     end = await run_turn(session, message, emit, receipt=receipt)
-    return await follow(app, session, emit, end) or end
+    return await follow(helpers, session, emit, end) or end
 
 
-async def follow(app: App, session: Session, emit: Emit, end: TurnEnd | None) -> TurnEnd | None:
+async def follow(
+    helpers: LatePart[HelperRuns], session: Session, emit: Emit, end: TurnEnd | None
+) -> TurnEnd | None:
     """Run a turn for each helper result, until no helper of the session is running or a turn does not end
     with an answer. Return the last turn's end, or `end` if there was no turn."""
-    while (end is None or end.reason == "answered") and "helpers" in vars(app):
-        entry = await app.helpers.next_arrival(session.id)
+    while (end is None or end.reason == "answered") and helpers.created is not None:
+        entry = await helpers.created.next_arrival(session.id)
         if entry is None:
             break
         end = await run_turn(session, entry.message, emit, receipt=entry.receipt)

@@ -47,7 +47,7 @@ from whet.store import calls, facts, goals, sessions
 from whet.store.goals import GoalRow
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.services import Services
 
 _YES, _NO = "accept", "refuse"
 _NOT_FINISHED = "You ended your turn without calling finish."
@@ -64,9 +64,9 @@ Verdict = tuple[bool, str]
 
 @dataclass(frozen=True, slots=True)
 class GoalJudge:
-    """Judges goals with one program's parts."""
+    """Judges goals with the services of one process."""
 
-    app: App
+    services: Services
 
     async def begin(self, goal: GoalRow, workspace: Path, may_change: Sequence[str]) -> None:
         """Record the workspace: the checks that exist now will judge the goal's end."""
@@ -87,13 +87,13 @@ class GoalJudge:
         base = await asyncio.to_thread(goal_base.kept, self._place(goal))
         try:
             if base is None:  # begun by an older version
-                output = await goal_verifier.verify(self.app, session.workspace, goal.verify, goal.id)
+                output = await goal_verifier.verify(self.services, session.workspace, goal.verify, goal.id)
                 passed, text = goal_verifier.is_pass(goal.verify, output, ""), goal_verifier.said_by(output)
             else:
                 passed, text = await self._tried(goal, session, base)
         except ToolError as error:
             return False, error.message
-        goal = await self.app.database.read(lambda db: goals.get(db, goal.id))
+        goal = await self.services.database.read(lambda db: goals.get(db, goal.id))
         if changed := await self._changed(goal, session):  # changed while the verifier ran
             return False, changed
         return passed, text
@@ -104,7 +104,7 @@ class GoalJudge:
         tree, changed = await asyncio.to_thread(self._tree, goal, workspace, base)
         judging, program = await asyncio.to_thread(_parted, tree, changed, (goal, workspace))
         programs = await asyncio.to_thread(goal_base.other_programs, base, _search_path())
-        output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id)
+        output = await goal_verifier.verify(self.services, workspace, goal.verify, goal.id)
         text, scripts = goal_verifier.said_by(output), self._scripts(goal, base)
         if not goal_verifier.is_pass(goal.verify, output, scripts):
             return False, text or f"exit code {output.exit_code}"
@@ -162,7 +162,7 @@ class GoalJudge:
 
     def _is_busy(self) -> bool:
         """Return whether commands of this program still run; they could change files at any moment."""
-        table = self.app.processes.made
+        table = self.services.processes.made
         return table is not None and any(process.is_alive() for process in table.listed())
 
     async def _as_it_was(self, goal: GoalRow, workspace: Path, base: TreeBase, parted: Parted) -> str:
@@ -176,7 +176,7 @@ class GoalJudge:
             await asyncio.to_thread(
                 goal_base.as_it_was, base, base_folder, (workspace, copy), program, judging
             )
-            output = await goal_verifier.verify(self.app, workspace, goal.verify, goal.id, copy)
+            output = await goal_verifier.verify(self.services, workspace, goal.verify, goal.id, copy)
             if goal_verifier.is_pass(goal.verify, output, self._scripts(goal, base)):
                 return ""
             return goal_verifier.said_by(output).replace(str(copy), str(workspace)) or "it failed"
@@ -201,14 +201,14 @@ class GoalJudge:
         return False, f"{message}\n{why[-_SAID_CHARS:]}" if why else message
 
     async def _claimed(self, goal: GoalRow, session: Session) -> Verdict:
-        session_calls = await self.app.database.read(lambda db: goal_calls(db, goal.session))
+        session_calls = await self.services.database.read(lambda db: goal_calls(db, goal.session))
         finished = [call for call in session_calls if call.name == FINISH]
         if goal.guarded and (changed := await self._changed(goal, session)):
             return False, changed
         if not finished or finished[-1].error_kind:
             return False, finished[-1].result if finished else _NOT_FINISHED
         claims = _claims(finished[-1])
-        session_calls = await seen_now(self.app.recordings, session.workspace, goal, session_calls)
+        session_calls = await seen_now(self.services.recordings, session.workspace, goal, session_calls)
         if why := refusals(claims, session_calls):
             return False, "\n".join(why)
         for call in tested(claims, session_calls):
@@ -255,7 +255,7 @@ class GoalJudge:
         """Run the part of a command that runs tests. Return the counts if they pass, else None and the
         output."""
         try:
-            output = await goal_verifier.verify(self.app, session.workspace, command, goal.id)
+            output = await goal_verifier.verify(self.services, session.workspace, command, goal.id)
         except ToolError as error:
             return None, error.message
         tests = test_counts(command, output.text)
@@ -275,12 +275,12 @@ class GoalJudge:
         if await session.person.clarify(question, (_YES, _NO)) == _YES:
             hashes = goal_verifier.guarded_files(goal.verify, session.workspace, tuple(goal.guarded))
             now = {name: digest for name, digest in hashes.items() if name in goal.guarded}
-            await self.app.database.write(lambda db: goals.guard(db, goal.id, now))
+            await self.services.database.write(lambda db: goals.guard(db, goal.id, now))
             return ""
         return f"The verifier's files were changed and nobody accepted that: {names}. Put them back."
 
     def _place(self, goal: GoalRow) -> Path:
-        return self.app.home.root / "goals" / goal.id
+        return self.services.home.root / "goals" / goal.id
 
 
 class _Finish(msgspec.Struct, frozen=True):

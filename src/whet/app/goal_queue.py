@@ -12,9 +12,9 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from whet.app.build import App
 from whet.app.goals import GoalReport, GoalWish, report
 from whet.app.reviews import start_detached
+from whet.app.services import Services
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import goals, schedules
@@ -24,41 +24,43 @@ from whet.store.schedules import Schedule, ScheduleGoal
 log: logging.Logger = logging.getLogger("whet.goals")
 
 
-async def queue_goal(app: App, wish: GoalWish, target: str = "", workspace: Path | None = None) -> Schedule:
+async def queue_goal(
+    services: Services, wish: GoalWish, target: str = "", workspace: Path | None = None
+) -> Schedule:
     """Store a goal for the next free worker, and start a worker. `target` is the chat that receives the
     result, as channel:chat. Raises ConfigError."""
     if not wish.text.strip():
         raise ConfigError("a goal needs a text")
     schedule = Schedule(
-        id=(number := app.clock.new_id()),
+        id=(number := services.clock.new_id()),
         name=f"goal-{number[-8:]}",
         created="",
         expression="",
         at="",
         time_zone="UTC",
         prompt=wish.text,
-        workspace=str(workspace or app.workspace),
+        workspace=str(workspace or services.workspace),
         target=target,
-        timeout_s=app.settings.agent.turn_timeout_s,
+        timeout_s=services.settings.agent.turn_timeout_s,
         goal=ScheduleGoal(wish.verify, wish.budget_usd, wish.steps, wish.guard, wish.may_change),
     )
 
     def store(connection: apsw.Connection) -> Schedule:
-        now = iso(time_of(connection, app.clock))
+        now = iso(time_of(connection, services.clock))
         dated = msgspec.structs.replace(schedule, created=now, at=now)
-        schedules.add(connection, dated, now, app.clock)
+        schedules.add(connection, dated, now, services.clock)
         return dated
 
-    stored = await app.database.write(store)
-    if app.settings.schedules.worker == "auto":
+    stored = await services.database.write(store)
+    if services.settings.schedules.worker == "auto":
         try:
-            start_detached(app.home)
+            start_detached(services.home)
         except OSError as error:
             log.warning("no worker could be started for a goal: %s", error)
     return stored
 
 
-async def goal_of(app: App, name: str) -> tuple[str, GoalReport | None]:
+async def goal_of(services: Services, name: str) -> tuple[str, GoalReport | None]:
     """Return a goal's id and report, by the goal's own id or the id of its job. The report is None while the
     goal waits for a worker.
 
@@ -77,17 +79,19 @@ async def goal_of(app: App, name: str) -> tuple[str, GoalReport | None]:
             raise NotFound(f"{schedule.name} ended before it began: {run.note or run.result}")
         return schedule.id, None if goal is None else report(connection, goal)
 
-    return await app.database.read(read)
+    return await services.database.read(read)
 
 
-async def stop_goal(app: App, name: str) -> GoalReport | None:
+async def stop_goal(services: Services, name: str) -> GoalReport | None:
     """Cancel a goal; one that still waits for a worker is removed, with None returned. Raises NotFound."""
-    number, goal_report = await goal_of(app, name)
+    number, goal_report = await goal_of(services, name)
     if goal_report is None:
-        await app.database.write(lambda db: schedules.remove(db, number))
+        await services.database.write(lambda db: schedules.remove(db, number))
         return None
-    at, goal = iso(app.clock.now()), goal_report.goal
-    ended = await app.database.write(lambda db: goals.end(db, goal.id, "cancelled", "stopped by hand", at))
+    at, goal = iso(services.clock.now()), goal_report.goal
+    ended = await services.database.write(
+        lambda db: goals.end(db, goal.id, "cancelled", "stopped by hand", at)
+    )
     if not ended:
         raise NotFound(f"this goal has ended: {goal.state}")
-    return (await goal_of(app, goal.id))[1]
+    return (await goal_of(services, goal.id))[1]

@@ -20,7 +20,7 @@ from whet.tools.declared import ShellLimits
 from whet.tools.shell import Shell, job
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.services import Services
 
 _MOST_FILES = 2_000
 _SAID_CHARS = 4_000
@@ -63,11 +63,11 @@ def changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
 
 
 async def verify(
-    app: App, workspace: Path, command: str, goal_id: str, instead: Path | None = None
+    services: Services, workspace: Path, command: str, goal_id: str, instead: Path | None = None
 ) -> ToolOutput:
     """Run the verifier in the sandbox and return its output. `instead` is a copy of the workspace to run it
     in. Raises ToolError if it can't be run."""
-    limits = ShellLimits(app.settings.tools.terminal_timeout_s, app.settings.tools.output_cap_chars)
+    limits = ShellLimits(services.settings.tools.terminal_timeout_s, services.settings.tools.output_cap_chars)
     folder, environment = workspace, dict(os.environ)
     owner = f"goal {goal_id}"
     if instead is not None:
@@ -75,12 +75,12 @@ async def verify(
         command = _moved(command, source, target)
         environment = {name: _moved(value, source, target) for name, value in environment.items()}
         owner += " as it was"
-        app.confinement.open(owner, [Opening("read", source)])
+        services.confinement.get().open(owner, [Opening("read", source)])
     environment |= _OWN_BYTECODE
     context = ToolContext(owner, "", "verify", folder, lambda text: None, _nobody)
-    confined = Confined(app.confinement, context)
+    confined = Confined(services.confinement.get(), context)
     shell_job = await confined.jailed(job(folder, command, "", ("", False, False), (limits, environment)))
-    output = await Shell(app.processes.get(), limits).run(shell_job, limits.timeout_s, context.output)
+    output = await Shell(services.processes.get(), limits).run(shell_job, limits.timeout_s, context.output)
     return confined.explained(shell_job, output)
 
 

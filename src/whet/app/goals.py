@@ -35,7 +35,8 @@ from whet.store.jobs import Queued
 from whet.tools.signature import tool
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.services import Services
+    from whet.app.sessions import SessionOpener
 
 _STALLED_ROUNDS = 2
 
@@ -88,10 +89,15 @@ def finish_tool(database: StateDatabase, recordings: Recordings) -> Tool:
 
 @dataclass(frozen=True, slots=True)
 class GoalRunner:
-    """Pursues goals with one program's parts; `emit` receives the turns' events and the goal's states."""
+    """Pursues goals in sessions that it opens; `emit` receives the turns' events and the goal's states."""
 
-    app: App
+    opener: SessionOpener
     emit: Emit
+
+    @property
+    def services(self) -> Services:
+        """The services that the sessions work with."""
+        return self.opener.services
 
     async def start(self, wish: GoalWish) -> tuple[GoalRow, Session]:
         """Store a goal with a session of its own. Raises ConfigError."""
@@ -107,19 +113,19 @@ class GoalRunner:
             raise ConfigError("a goal needs a text", hint='whet goal start "..." --verify "make test"')
         goal_extras = self._extras(extras)
         if session_id:
-            return await self.app.open_session(session_id, extras=goal_extras)
+            return await self.opener.open_session(session_id, extras=goal_extras)
         title = sessions.title_of(wish.text)
-        return await self.app.new_session(
+        return await self.opener.new_session(
             title=title, whose=Principal(tools=goal_extras.tools), extras=goal_extras
         )
 
     async def begin(self, wish: GoalWish, session: Session) -> GoalRow:
         """Store a goal in this session, which must have no open goal. Raises StoreBusy."""
-        app = self.app
+        services = self.services
         hashes = goal_verifier.guarded_files(wish.verify, session.workspace)
         guarded = {name: digest for name, digest in hashes.items() if not is_allowed(name, wish.may_change)}
         goal = GoalRow(
-            id=app.clock.new_id(),
+            id=services.clock.new_id(),
             session=session.id,
             text=wish.text,
             verify=wish.verify,
@@ -128,26 +134,26 @@ class GoalRunner:
             max_steps=wish.steps,
             state="running",
             first_turn=1,
-            begun=iso(app.clock.now()),
+            begun=iso(services.clock.now()),
         )
-        await GoalJudge(app).begin(goal, session.workspace, wish.may_change)
-        await app.database.write(lambda db: goals.add(db, goal))
+        await GoalJudge(services).begin(goal, session.workspace, wish.may_change)
+        await services.database.write(lambda db: goals.add(db, goal))
         return goal
 
     async def reopen(self, goal: GoalRow, extras: SessionExtras = NO_EXTRAS) -> Session:
         """Open the session of a goal that was interrupted or paused."""
-        return await self.app.open_session(goal.session, extras=self._extras(extras))
+        return await self.opener.open_session(goal.session, extras=self._extras(extras))
 
     def _extras(self, extras: SessionExtras) -> SessionExtras:
         return msgspec.structs.replace(
-            extras, tools=(*extras.tools, finish_tool(self.app.database, self.app.recordings))
+            extras, tools=(*extras.tools, finish_tool(self.services.database, self.services.recordings))
         )
 
     async def pursue(self, goal: GoalRow, session: Session) -> GoalRow:
         """Pursue an open goal until it ends or pauses, and return it as stored then. A cancel pauses it.
         Raises StoreBusy if another process is pursuing it."""
-        if self.app.models.wallet is None:
-            self.app.open_wallet()
+        if self.services.models.wallet is None:
+            self.services.models.open_wallet(self.services.database, self.services.clock)
         try:
             while goal.state in goals.OPEN:
                 goal = await self._round(goal, session)
@@ -170,14 +176,14 @@ class GoalRunner:
         if end is not None and end.reason not in ("answered", "budget"):
             capped = end.hint == "--budget" or end.hint.startswith("wallet.")
             return await self._end(goal, "budget" if capped else "paused", end.error or end.reason)
-        passed, text = await GoalJudge(self.app).judge(goal, session)
+        passed, text = await GoalJudge(self.services).judge(goal, session)
         goal = await self._stored(goal)
         return await self._keep(goal, text, passed=passed)
 
     async def _limits(self, goal: GoalRow, session: Session) -> TurnLimits | str:
         """Return the limits of the next turn, or the reason why the budget is used up."""
         key = session.log.live.key
-        steps, spent = await self.app.database.read(
+        steps, spent = await self.services.database.read(
             lambda db: (
                 goals.steps_taken(db, key, goal.first_turn),
                 wallet.spent(db, ("goal", goal.id))[0],
@@ -195,16 +201,16 @@ class GoalRunner:
         """Run the round's turn or resume it. Return None if it has already ended."""
         if goal.asked > goal.round:
             try:
-                return await run_to_rest(self.app, session, None, self.emit)
+                return await run_to_rest(self.opener.helpers, session, None, self.emit)
             except NotFound:
-                return await follow(self.app, session, self.emit, None)
+                return await follow(self.opener.helpers, session, self.emit, None)
 
         def asked(connection: apsw.Connection) -> Sequence[Queued]:
             goals.ask(connection, goal)
             return ()
 
         message = session.user_message(message_of(goal))
-        return await run_to_rest(self.app, session, message, self.emit, asked)
+        return await run_to_rest(self.opener.helpers, session, message, self.emit, asked)
 
     async def _keep(self, goal: GoalRow, said: str, *, passed: bool) -> GoalRow:
         """Store the result of a round."""
@@ -222,12 +228,12 @@ class GoalRunner:
             stalled=stalled,
             mark=mark,
             note=note,
-            ended="" if state in goals.OPEN else iso(self.app.clock.now()),
+            ended="" if state in goals.OPEN else iso(self.services.clock.now()),
         )
-        await self.app.database.write(lambda db: goals.judge(db, judged))
+        await self.services.database.write(lambda db: goals.judge(db, judged))
         stored = await self._stored(goal)
         if stored.state not in goals.OPEN:
-            GoalJudge(self.app).forget(stored)
+            GoalJudge(self.services).forget(stored)
         state_text = (
             stored.state if stored.state != "running" else f"not reached after round {stored.round}, going on"
         )
@@ -235,15 +241,15 @@ class GoalRunner:
         return stored
 
     async def _end(self, goal: GoalRow, state: GoalState, note: str) -> GoalRow:
-        at = iso(self.app.clock.now())
-        await self.app.database.write(lambda db: goals.end(db, goal.id, state, note, at))
+        at = iso(self.services.clock.now())
+        await self.services.database.write(lambda db: goals.end(db, goal.id, state, note, at))
         if state not in goals.OPEN:
-            GoalJudge(self.app).forget(goal)
+            GoalJudge(self.services).forget(goal)
         self.emit(Notice(f"goal: {state} ({note})"))
         return await self._stored(goal)
 
     async def _stored(self, goal: GoalRow) -> GoalRow:
-        return await self.app.database.read(lambda db: goals.get(db, goal.id))
+        return await self.services.database.read(lambda db: goals.get(db, goal.id))
 
 
 def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import apsw
 import msgspec
@@ -32,7 +32,7 @@ from whet.store.helper_rows import HelperRow, MergePlan
 from whet.store.jobs import Queued
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.services import Services
     from whet.contract.tools import Buffers
 
 log: logging.Logger = logging.getLogger("whet.helpers")
@@ -52,13 +52,31 @@ class HelperAtWork:
     said: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN_LINES))
 
 
-class HelperRuns:
-    """The helpers of one program's sessions."""
+class HelperOpener(Protocol):
+    """Starts a helper's session, or opens it again if `is_there`."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._owner = claims.owner_name(app.clock.new_id())
-        self._places = asyncio.Semaphore(app.settings.agent.delegate_parallel)
+    async def __call__(
+        self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool
+    ) -> Session:
+        """`folder` is the helper's own working tree."""
+        ...
+
+
+class HelperRuns:
+    """The helpers of one process's sessions. `listeners` are called for each background helper that has
+    ended."""
+
+    def __init__(
+        self,
+        services: Services,
+        open_helper: HelperOpener,
+        listeners: Sequence[Callable[[HelperRow], None]],
+    ) -> None:
+        self._services = services
+        self._open_helper = open_helper
+        self._listeners = listeners
+        self._owner = claims.owner_name(services.clock.new_id())
+        self._places = asyncio.Semaphore(services.settings.agent.delegate_parallel)
         self._at_work: dict[str, HelperAtWork] = {}
         self._parents: set[str] = set()
 
@@ -75,7 +93,7 @@ class HelperRuns:
                 f"[{row.name} works in the background; its result comes by itself. See process]"
             )
         if row.state == "open":
-            await self._app.database.append(lambda db: helper_rows.hold(db, row.id, self._owner))
+            await self._services.database.append(lambda db: helper_rows.hold(db, row.id, self._owner))
             try:
                 await self._work(HelperAtWork(row), parent)
             except WhetError as error:
@@ -88,13 +106,20 @@ class HelperRuns:
 
     async def order(self, parent_id: str, call: str, wish: HelperWish) -> HelperRow:
         """Store a new helper, or return the one that was stored for this call before."""
-        app = self._app
-        now = iso(app.clock.now())
+        services = self._services
+        now = iso(services.clock.now())
         waited_for = "" if wish.background else now
         new = HelperRow(
-            app.clock.new_id(), parent_id, 0, call, wish, app.clock.new_id(), delivered=waited_for, begun=now
+            services.clock.new_id(),
+            parent_id,
+            0,
+            call,
+            wish,
+            services.clock.new_id(),
+            delivered=waited_for,
+            begun=now,
         )
-        return await app.database.append(lambda db: helper_rows.add(db, new))
+        return await services.database.append(lambda db: helper_rows.add(db, new))
 
     def begin(self, row: HelperRow, buffers: Buffers | None = None) -> None:
         """Run a stored helper in the background of this process, unless it already runs here."""
@@ -123,11 +148,11 @@ class HelperRuns:
 
     def is_left(self, row: HelperRow) -> bool:
         """Return whether the process that ran a helper has ended."""
-        return self._app.database.read_now(lambda db: claims.is_gone(db, row.owner))
+        return self._services.database.read_now(lambda db: claims.is_gone(db, row.owner))
 
     async def of(self, parent_id: str) -> list[HelperRow]:
         """Return a session's helpers, in the order in which they were requested."""
-        return await self._app.database.read(lambda db: helper_rows.of_parent(db, parent_id))
+        return await self._services.database.read(lambda db: helper_rows.of_parent(db, parent_id))
 
     def runs_for(self, parent_id: str) -> bool:
         """Return whether a helper of a session runs in this process."""
@@ -138,10 +163,10 @@ class HelperRuns:
         delivered, or None."""
         if parent_id not in self._parents:
             return None
-        row = self._app.database.read_now(lambda db: helper_rows.ready(db, parent_id))
+        row = self._services.database.read_now(lambda db: helper_rows.ready(db, parent_id))
         if row is None:
             return None
-        at = iso(self._app.clock.now())
+        at = iso(self._services.clock.now())
 
         def delivered(connection: apsw.Connection) -> Sequence[Queued]:
             helper_rows.deliver(connection, row.id, at)
@@ -178,17 +203,17 @@ class HelperRuns:
             await asyncio.wait(tasks)
 
     async def _in_background(self, at_work: HelperAtWork, buffers: Buffers | None) -> None:
-        row, app = at_work.row, self._app
-        while not await app.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
+        row, services = at_work.row, self._services
+        while not await services.database.append(lambda db: helper_rows.take(db, row.id, self._owner)):
             if not await self._is_left_open(row.id):
                 return
-        app.database.keep_claims()
+        services.database.keep_claims()
         try:
             await self._work(at_work, None, buffers)
         except WhetError as error:
             await self._end(row, "failed", error.message, self._owner)
         finally:
-            app.database.submit(lambda db: helper_rows.leave(db, row.id, self._owner))
+            services.database.submit(lambda db: helper_rows.leave(db, row.id, self._owner))
 
     async def _is_left_open(self, helper_id: str) -> bool:
         """Wait until no other program runs a helper, such as one that is being killed. Return False if the
@@ -205,18 +230,18 @@ class HelperRuns:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s crashed", at_work.row.name, exc_info=error)
             ended = helper_turns.ended(at_work.row, "crashed", "", type(error).__name__, self._now())
-            self._app.database.submit(lambda db: helper_rows.end(db, ended, self._owner))
+            self._services.database.submit(lambda db: helper_rows.end(db, ended, self._owner))
         if not task.cancelled():
-            for tell in self._app.sessions.helper_listeners:
+            for tell in self._listeners:
                 tell(at_work.row)
 
     async def _work(
         self, at_work: HelperAtWork, parent: ToolContext | None, buffers: Buffers | None = None
     ) -> None:
         """Run a helper's turns until it has ended."""
-        app, row = self._app, at_work.row
-        if row.wish.budget_usd and app.models.wallet is None:
-            app.open_wallet()
+        services, row = self._services, at_work.row
+        if row.wish.budget_usd and services.models.wallet is None:
+            services.models.open_wallet(services.database, services.clock)
 
         def show(event: Event) -> None:
             if line := line_of(event):
@@ -228,28 +253,27 @@ class HelperRuns:
             folder = await self._folder(row)
             child = await self._session(row, folder, parent.buffers if parent is not None else buffers)
             at_work.session = child
-            app.gate.adopt(child.id, row.parent)
-            watcher = app.plugin_parts.sessions if app.plugin_parts is not None else None
+            services.gate.adopt(child.id, row.parent)
+            watcher = services.plugins.sessions if services.plugins is not None else None
             await helper_turns.run(child, row, self.stored, show, parent, watcher)
 
     async def _folder(self, row: HelperRow) -> Path | None:
         """Return the helper's own working tree, created if necessary, or None if it works in its parent's."""
         if not row.wish.worktree:
             return None
-        app = self._app
-        parent = await app.database.read(lambda db: sessions.get(db, row.parent))
-        workspace = Path(parent.workspace) if parent.workspace else app.workspace
+        services = self._services
+        parent = await services.database.read(lambda db: sessions.get(db, row.parent))
+        workspace = Path(parent.workspace) if parent.workspace else services.workspace
         tree = row.tree or (await self.stored(row.id)).tree
         if tree is None:
-            trees_folder = app.home.whole.with_name(f"{app.home.whole.name}-worktrees")
+            trees_folder = services.home.whole.with_name(f"{services.home.whole.name}-worktrees")
             tree = planned = await asyncio.to_thread(worktrees.plan, workspace, row.id, trees_folder)
-            await app.database.append(lambda db: helper_rows.keep_tree(db, row.id, planned))
+            await services.database.append(lambda db: helper_rows.keep_tree(db, row.id, planned))
         return await asyncio.to_thread(worktrees.make, tree, row.id, workspace)
 
     async def _session(self, row: HelperRow, folder: Path | None, buffers: Buffers | None) -> Session:
-        existing = await self._app.database.read(lambda db: sessions.existing(db, {row.session}))
-        open_helper = self._app.sessions.helper
-        return await open_helper(
+        existing = await self._services.database.read(lambda db: sessions.existing(db, {row.session}))
+        return await self._open_helper(
             row, folder, None if folder is not None else buffers, is_there=bool(existing)
         )
 
@@ -261,7 +285,7 @@ class HelperRuns:
         is_over = row.merge is not None and bool(row.merge.done or row.merge.conflicts)
         if tree is None or is_over or row.reason not in ("answered", "budget"):
             return told(row, row.merge)
-        loop, db = asyncio.get_running_loop(), self._app.database
+        loop, db = asyncio.get_running_loop(), self._services.database
         merges: list[MergePlan | None] = []
 
         def known() -> MergePlan | None:
@@ -281,8 +305,8 @@ class HelperRuns:
 
     async def wait(self, row: HelperRow, limit_s: float) -> HelperRow:
         """Wait for a helper's end, at most `limit_s`, and return its row then."""
-        until_s = self._app.clock.monotonic_s() + limit_s
-        while row.state == "open" and (left_s := until_s - self._app.clock.monotonic_s()) > 0:
+        until_s = self._services.clock.monotonic_s() + limit_s
+        while row.state == "open" and (left_s := until_s - self._services.clock.monotonic_s()) > 0:
             at_work = self._at_work.get(row.id)
             if at_work is not None and at_work.task is not None:
                 await asyncio.wait({at_work.task}, timeout=min(left_s, _MOST_WAIT_S))
@@ -295,11 +319,11 @@ class HelperRuns:
         """End a helper without an answer, unless another process than `owner` runs it; an empty owner means
         any."""
         ended = helper_turns.ended(row, reason, "", error, self._now())
-        await self._app.database.append(lambda db: helper_rows.end(db, ended, owner))
+        await self._services.database.append(lambda db: helper_rows.end(db, ended, owner))
 
     async def stored(self, helper_id: str) -> HelperRow:
         """Return a helper's row as stored."""
-        return await self._app.database.read(lambda db: helper_rows.get(db, helper_id))
+        return await self._services.database.read(lambda db: helper_rows.get(db, helper_id))
 
     def _now(self) -> str:
-        return iso(self._app.clock.now())
+        return iso(self._services.clock.now())

@@ -17,10 +17,11 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry, Session, TurnObserver, receipt_of
-from whet.app.build import App
 from whet.app.people import Switchboard
+from whet.app.services import Services
 from whet.app.session_parts import NO_EXTRAS, Principal, SessionExtras
 from whet.app.session_pool import SessionPool, SessionSlot
+from whet.app.sessions import SessionOpener
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
 from whet.contract.messages import ImagePart, Message, Usage
@@ -79,7 +80,7 @@ class ReceiptObserver(TurnObserver):
 
 
 class SessionHost:
-    """The conversations of one app. `people` is the Person that the app was started with.
+    """The conversations of one process. `people` is the Person that the program was started with.
 
     At most `max_turns` turns run at a time and at most `max_open` sessions are open; further requests
     wait. A session is closed `idle_after_s` after its last use. `furnish` returns the parts that the
@@ -88,7 +89,7 @@ class SessionHost:
 
     def __init__(
         self,
-        app: App,
+        opener: SessionOpener,
         people: Switchboard,
         *,
         idle_after_s: float = 60.0,
@@ -96,14 +97,15 @@ class SessionHost:
         max_turns: int = 200,
         furnish: Callable[[str], SessionExtras] = plain,
     ) -> None:
-        self.app = app
+        self.opener = opener
+        self.services: Services = opener.services
         self._furnish = furnish
         self._people = people
-        people.root_of = app.gate.root_of
+        people.root_of = opener.services.gate.root_of
         self._turns = asyncio.Semaphore(max_turns)
         self._receipts = ReceiptObserver()
         self._pool = SessionPool(
-            app, self._extras, idle_after_s=idle_after_s, max_open=max(max_open, max_turns)
+            opener, self._extras, idle_after_s=idle_after_s, max_open=max(max_open, max_turns)
         )
         self._closing = False
 
@@ -154,17 +156,17 @@ class SessionHost:
         """
         self._refuse_if_closing()
         principal = Principal(profile, source, workspace, tools)
-        extras = self._extras(session_id or self.app.clock.new_id())
+        extras = self._extras(session_id or self.services.clock.new_id())
         if not leaving:
             await self._pool.make_room()
-            session = await self.app.new_session(
+            session = await self.opener.new_session(
                 title=title, private=private, warm=warm, whose=principal, extras=extras
             )
             self._pool.keep(session)
             return session.id
         async with self._pool.held(leaving) as slot:
             old = await self._pool.opened(slot)
-            session = await self.app.new_session(
+            session = await self.opener.new_session(
                 title=title, private=private, warm=warm, whose=principal, leaving=old, extras=extras
             )
             await self._pool.let_go(slot)
@@ -218,7 +220,7 @@ class SessionHost:
             finally:
                 del self._receipts.by_session[session_id]
                 self._people.connect(session_id, None)
-                self.app.reviews.kick()
+                self.services.reviews.get().kick()
 
     def cancel(self, session_id: str) -> bool:
         """Cancel the running turn together with the messages that it has not read yet. Return False if no
@@ -245,7 +247,7 @@ class SessionHost:
         The caller must hold the session (see `using`). The choice is stored with the session and inherited
         by later sessions of its conversation. Durable on return. Raises WhetError.
         """
-        await self.app.sessions.answer_with(session, model)
+        await self.opener.answer_with(session, model)
         info = session.model
         await session.log.details.choose_model(info.provider, info.model, chosen=bool(model))
 
@@ -270,7 +272,7 @@ class SessionHost:
         """Accept no more messages, wait up to `drain_s` for running turns, cancel the others, and close every
         session.
 
-        The app stays open.
+        The program stays open.
         """
         self._closing = True
         turns = [slot.turn for slot in self._pool if slot.turn is not None]
@@ -303,7 +305,7 @@ class SessionHost:
         the session's next turn."""
         ids = [entry.row for entry in entries if entry.row]
         if ids and not self._closing:
-            self.app.database.submit(lambda db: accepted.remove(db, ids))
+            self.services.database.submit(lambda db: accepted.remove(db, ids))
 
     async def _turn(
         self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 class LearningServices:
     """The learning services of one process."""
 
-    def __init__(self, database: StateDatabase, clock: Clock, home: Home, settings: Settings) -> None:
+    def __init__(
+        self, database: StateDatabase, clock: Clock, home: Home, settings: Settings, platform: str = "cli"
+    ) -> None:
+        """`platform` is the interface that a session's writes come from, unless it was bound."""
         self.reader: MemoryReader = MemoryReader(
             database, clock, home.root, (settings.memory, settings.review)
         )
@@ -47,7 +50,7 @@ class LearningServices:
         self._people = home.people
         self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary()
         self._trusted_tools: frozenset[str] = frozenset()
-        self.platform = "cli"
+        self._platform = platform
         self._bound: dict[str, tuple[LearningService, Origin]] = {}
 
     @cached_property
@@ -106,7 +109,7 @@ class LearningServices:
 
     def of_call(self, ctx: ToolContext, tool_name: str) -> tuple[LearningService, Origin]:
         """Return the learning service and the origin of a tool call."""
-        fallback = (self.desk, Origin("foreground", platform=self.platform))
+        fallback = (self.desk, Origin("foreground", platform=self._platform))
         service, origin = self._bound.get(ctx.session_id, fallback)
         return service, msgspec.structs.replace(
             origin,

@@ -80,7 +80,8 @@ class OwnMcpServer:
 
     def __init__(self, hosted: SessionHost, *, asks: bool = True) -> None:
         self._hosted = hosted
-        self._app = hosted.app
+        self._database = hosted.services.database
+        self._learning = hosted.services.learning
         self.tools: list[dict[str, Any]] = [*_READING, *([_ASKING] if asks else [])]
         self._names = {str(tool["name"]) for tool in self.tools}
 
@@ -93,9 +94,9 @@ class OwnMcpServer:
         if call.method.startswith("resources/"):
             return await self._resources(call)
         if call.method == "prompts/list":
-            return await mcp_resources.prompts(self._app.learning.desk)
+            return await mcp_resources.prompts(self._learning.desk)
         if call.method == "prompts/get":
-            return await mcp_resources.prompt(self._app.learning.desk, call.params)
+            return await mcp_resources.prompt(self._learning.desk, call.params)
         if call.method != "tools/call":
             raise BadCall(METHOD_NOT_FOUND, f"there is no method {call.method!r}")
         name, arguments = call.tool
@@ -108,7 +109,7 @@ class OwnMcpServer:
             return text_result(mask(message), is_error=True)
 
     async def _resources(self, call: RpcCall) -> dict[str, Any]:
-        learning = self._app.learning.desk
+        learning = self._learning.desk
         match call.method:
             case "resources/list":
                 return await mcp_resources.listed(learning)
@@ -126,17 +127,17 @@ class OwnMcpServer:
             case "read_session":
                 return await self._read(_text(given, "session_id"), _number(given, "seq", 1))
             case "read_memory":
-                notes = await self._app.learning.desk.reader.notes()
+                notes = await self._learning.desk.reader.notes()
                 texts = [
                     f"# {notes_file.target} ({notes_file.used})\n\n{notes_file.text.strip() or '(empty)'}"
                     for notes_file in notes
                 ]
                 return text_result(mask("\n\n".join(texts)))
             case "list_skills":
-                return text_result(await self._app.learning.desk.skills.listed(_text(given, "query", "")))
+                return text_result(await self._learning.desk.skills.listed(_text(given, "query", "")))
             case "read_skill":
                 origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
-                outcome = await self._app.learning.desk.skills.view(
+                outcome = await self._learning.desk.skills.view(
                     _text(given, "name"), _text(given, "file_path", ""), origin, "mcp"
                 )
                 return text_result(outcome.text, is_error=not outcome.ok)
@@ -144,7 +145,7 @@ class OwnMcpServer:
                 return await self._ask(_text(given, "message"), _text(given, "session_id", ""), call)
 
     async def _search(self, query: str, limit: int) -> dict[str, Any]:
-        hits = await find(self._app.database, query, min(max(limit, 1), _MOST_HITS), profile="")
+        hits = await find(self._database, query, min(max(limit, 1), _MOST_HITS), profile="")
         rows = [
             {
                 "session_id": hit.session_id,
@@ -163,7 +164,7 @@ class OwnMcpServer:
             _check_owners(db, session_id)
             return around(db, session_id, max(seq, 1), 4, 8)
 
-        rows = await self._app.database.read(read)
+        rows = await self._database.read(read)
         lines = [f"[{number}] {row.role}: {clip(row.text, _MESSAGE_CHARS)}" for number, row in rows]
         return text_result(mask("\n\n".join(lines)) or "Nothing there.")
 
@@ -171,7 +172,7 @@ class OwnMcpServer:
         if not message.strip():
             raise BadCall(INVALID_PARAMS, "message is empty")
         if session_id:
-            await self._app.database.read(lambda db: _check_owners(db, session_id))
+            await self._database.read(lambda db: _check_owners(db, session_id))
         else:
             session_id = await self._hosted.new_session(source="mcp")
         end = await self._hosted.submit(session_id, message, emit=_progress(call))

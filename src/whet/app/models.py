@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from whet.plugins.load import LoadedPlugins
     from whet.plugins.model_calls import SideCallHooks
     from whet.practice.server import PracticeServer
+    from whet.store.database import StateDatabase
 
 _MOST_UNUSED = 4
 _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and nothing else."
@@ -177,6 +178,12 @@ class Models:
         self._others: OrderedDict[str, Provider] = OrderedDict()
         self._answering: dict[str, str] = {}
         self.wallet: Wallet | None = None
+
+    def open_wallet(self, database: StateDatabase, clock: Clock) -> None:
+        """Check every model call of this process against the spending caps from now on."""
+        from whet.app.wallet import Wallet  # noqa: PLC0415 - only where something is capped
+
+        self.wallet = Wallet(database, clock, self._settings.wallet)
 
     def judge(self) -> Provider:
         """Connect to the model that marks answers: the one set for judging, else the answering model. The

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from whet.app.models import Dialer
-from whet.approval.gate import PolicyGate
+from whet.app.services import LatePart
 from whet.clock import Clock
 from whet.config.key_hosts import search_server
 from whet.config.paths import Home
@@ -40,20 +41,51 @@ from whet.tools.declared import (
 from whet.tools.registry import Registry
 
 if TYPE_CHECKING:
-    from whet.app.build import App
     from whet.app.confirming import Confirmations
+    from whet.app.helper_runs import HelperRuns
+    from whet.app.learning import LearningServices
     from whet.app.plugin_sessions import PluginParts
+    from whet.app.recording import Recordings
     from whet.app.tracing import Tracing
+    from whet.app.warm_starts import WarmStarts
     from whet.confirm.boundary import ServiceBoundary
+    from whet.lanes import ToolPool
     from whet.mcp.servers import Servers
     from whet.mcp.stdio import ServerJail
-    from whet.plugins.load import LoadedPlugins
+    from whet.sandbox.confinement import Confinement
     from whet.store.database import StateDatabase
-    from whet.tools.declared import SearchEngineOf
+    from whet.tools.declared import SearchEngineOf, SharedProcesses
     from whet.tools.engines import SearchEngine
     from whet.tools.learning import WarmRequest
+    from whet.tools.todo import TodoLists
 
 _REMOTE_PREFIX = "mcp__"
+
+
+class LaunchArguments(msgspec.Struct, frozen=True):
+    """The arguments that a program is started with. `source` names the interface."""
+
+    home: Home
+    settings: Settings
+    secrets: Mapping[str, str]
+    person: Person
+    workspace: Path
+    source: str
+
+
+class BaseParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The shared parts of a process that need neither plugins nor a model."""
+
+    clock: Clock
+    database: StateDatabase
+    learning: LearningServices
+    recordings: Recordings
+    warm_starts: WarmStarts
+    pool: ToolPool
+    processes: SharedProcesses
+    todo_lists: TodoLists
+    confinement: LatePart[Confinement]
+    helpers: LatePart[HelperRuns]
 
 
 def open_tracing(settings: Settings, source: str, database: StateDatabase) -> Tracing | None:
@@ -69,51 +101,51 @@ def open_tracing(settings: Settings, source: str, database: StateDatabase) -> Tr
     return Tracing(settings.traces.url, source, database)
 
 
-def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
+def built_in(base: BaseParts, launch: LaunchArguments) -> Registry:
     """Create Whet's own tools, in the order in which every session sends them."""
-    settings = app.settings.tools
+    settings = launch.settings.tools
 
     async def act(context: ToolContext, request: WarmRequest) -> dict[str, Any]:
         from whet.app import warm_tool  # noqa: PLC0415 - it brings the mining modules
 
-        return await warm_tool.act(app.warmth, context, request)
+        return await warm_tool.act(base.warm_starts, context, request)
 
     async def spawn(parent: ToolContext, wish: HelperWish) -> ToolOutput:
-        return await app.helpers.delegate(parent, wish)
+        return await base.helpers.get().delegate(parent, wish)
 
     def look_after() -> BackgroundHelpers:
         from whet.app.helper_window import HelperWindow  # noqa: PLC0415 - few sessions have helpers
 
-        return HelperWindow(app.helpers)
+        return HelperWindow(base.helpers.get())
 
     return Registry(
         (
-            *file_tools(app.pool),
+            *file_tools(base.pool),
             *shell_tools(
-                app.processes,
+                base.processes,
                 ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars),
                 helpers=look_after,
             ),
             *web_tools(
-                app.pool,
+                base.pool,
                 WebLimits(allow_private=settings.web_allow_private),
-                engine=searching(app, secrets),
+                engine=searching(launch),
             ),
-            *todo_tools(app.todo_lists),
+            *todo_tools(base.todo_lists),
             *ask_tools(),
-            *app.learning.tools(),
+            *base.learning.tools(),
             *warm_tools(act),
-            *session_tools(app.database),
-            *recall_tools(app.database),
+            *session_tools(base.database),
+            *recall_tools(base.database),
             *delegate_tools(spawn),
         )
     )
 
 
-def searching(app: App, secrets: Mapping[str, str]) -> SearchEngineOf | None:
+def searching(launch: LaunchArguments) -> SearchEngineOf | None:
     """Return a function that opens the engine of web_search with its key, or None if the settings name no
     engine."""
-    search_settings = app.settings.search
+    search_settings = launch.settings.search
     if not search_settings.provider:
         return None
 
@@ -123,10 +155,12 @@ def searching(app: App, secrets: Mapping[str, str]) -> SearchEngineOf | None:
         server = search_server(search_settings)
         if not search_settings.provider or not server.url:
             raise ToolError("search.base_url is not set", hint="whet config set search.base_url http://...")
-        key = next((secrets[name] for name in server.keys if secrets.get(name)), "")
+        key = next((launch.secrets[name] for name in server.keys if launch.secrets.get(name)), "")
         if not key and search_settings.provider != "searxng":
             names = " or ".join(server.keys) or "a key that may go to this address"
-            raise ToolError(f"{search_settings.provider} needs {names}", hint=f"put it into {app.home.env}")
+            raise ToolError(
+                f"{search_settings.provider} needs {names}", hint=f"put it into {launch.home.env}"
+            )
         return SearchEngine(
             search_settings.provider, server.url, key, search_settings.google_cx, search_settings.results
         )
@@ -134,30 +168,30 @@ def searching(app: App, secrets: Mapping[str, str]) -> SearchEngineOf | None:
     return engine
 
 
-def load_plugins(app: App, built_in: Registry, dialer: Dialer) -> PluginParts | None:
+def load_plugins(
+    launch: LaunchArguments, built_in: Registry, learning: LearningServices, dialer: Dialer
+) -> PluginParts | None:
     """Load the enabled plugins for a program that runs sessions; None if no plugin is enabled."""
-    if not app.settings.plugins.enabled:
+    if not launch.settings.plugins.enabled:
         return None
     # The plugin layer costs 40 ms.
     from whet.app.plugin_parts import PluginNeeds  # noqa: PLC0415
     from whet.app.plugin_sessions import PluginParts  # noqa: PLC0415
 
-    needs = PluginNeeds(app.home, app.settings, app.workspace, built_in.by_name, dialer.connect)
-    plugins = PluginParts.load(needs, app.learning.desk, app.source)
+    needs = PluginNeeds(launch.home, launch.settings, launch.workspace, built_in.by_name, dialer.connect)
+    plugins = PluginParts.load(needs, learning.desk, launch.source)
     dialer.plugins = None if plugins is None else plugins.loaded
     return plugins
 
 
-def attach_confirmations(
-    gate: PolicyGate, settings: Settings, secrets: Mapping[str, str], home: Home, clock: Clock
-) -> Confirmations | None:
-    """Let the confirmation service decide on high-risk actions; None if no service is configured. Raises
-    ConfigError."""
-    if not settings.confirm.url:
+def open_confirmations(launch: LaunchArguments, clock: Clock) -> Confirmations | None:
+    """Return the client of the confirmation service, which decides on high-risk actions; None if no service
+    is configured. Raises ConfigError."""
+    if not launch.settings.confirm.url:
         return None
-    from whet.app.confirming import attach  # noqa: PLC0415 - an HTTP client of its own
+    from whet.app.confirming import Confirmations  # noqa: PLC0415 - an HTTP client of its own
 
-    return attach(gate, settings.confirm, secrets, home, clock)
+    return Confirmations(launch.settings.confirm, launch.secrets, launch.home, clock)
 
 
 def has_caps(wallet: WalletSettings) -> bool:
@@ -182,11 +216,12 @@ def learn_prices(home: Home, clock: Clock) -> None:
         catalog.learn_prices(path, clock.now().date().isoformat())
 
 
-def chosen(registry: Registry, settings: Settings, plugins: LoadedPlugins | None) -> Registry:
+def chosen(registry: Registry, settings: Settings, plugins: PluginParts | None) -> Registry:
     """Return the tools that the settings select, including plugins' tools. Raises ConfigError."""
-    added = plugins.toolsets if plugins else []
-    for tool in plugins.tools if plugins else ():
-        if plugins is not None and tool.name in plugins.overrides:
+    loaded = None if plugins is None else plugins.loaded
+    added = loaded.toolsets if loaded else []
+    for tool in loaded.tools if loaded else ():
+        if loaded is not None and tool.name in loaded.overrides:
             del registry.by_name[tool.name]
         registry.add(tool)
     remote = remote_names(settings)
@@ -230,16 +265,16 @@ def sealed_service(settings: Settings, home: Home) -> ServiceBoundary | None:
     )
 
 
-def open_servers(app: App, secrets: Mapping[str, str]) -> Servers | None:
+def open_servers(launch: LaunchArguments, base: BaseParts) -> Servers | None:
     """Return the configured MCP servers, not started; None if there are none. Raises ConfigError."""
-    settings = app.settings
+    settings = launch.settings
     if not settings.mcp.servers:
         return None
 
     def jail(name: str, server: McpServerSettings) -> ServerJail | None:
         from whet.app.server_jails import own_server_jail  # noqa: PLC0415 - only where a server is started
 
-        return own_server_jail(app.confinement, app.home, name, server)
+        return own_server_jail(base.confinement.get(), launch.home, name, server)
 
     # imported only here: most homes have no MCP servers
     from whet.mcp.remote import RemoteParts  # noqa: PLC0415
@@ -248,7 +283,7 @@ def open_servers(app: App, secrets: Mapping[str, str]) -> Servers | None:
 
     return Servers(
         settings.mcp,
-        RemoteParts(app.home, secrets, app.clock, Guardian(), jail=jail),
+        RemoteParts(launch.home, launch.secrets, base.clock, Guardian(), jail=jail),
         cap_chars=settings.tools.output_cap_chars,
         without=remote_names(settings),
     )

@@ -21,7 +21,7 @@ from whet.store.facts import FactRow
 from whet.tools.todo import TodoItem, TodoLists
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.services import Services
 
 USAGE = "/plan TEXT begins, /plan shows the steps, /plan steps (one a line) changes them, /plan go, /plan off"
 NOTE = (
@@ -64,59 +64,59 @@ class PlanState(msgspec.Struct, frozen=True):
         ]
 
 
-async def set_planning(app: App, session_id: str, on: bool) -> None:
+async def set_planning(services: Services, session_id: str, on: bool) -> None:
     """Switch plan mode on or off from the next call on. It persists across restarts."""
-    app.gate.plans.set(session_id, on)
-    await app.database.write(lambda db: sessions.set_planning(db, session_id, on))
+    services.gate.plans.set(session_id, on)
+    await services.database.write(lambda db: sessions.set_planning(db, session_id, on))
 
 
-async def state_of(app: App, session_id: str) -> PlanState:
+async def state_of(services: Services, session_id: str) -> PlanState:
     """Return a session's plan: the list of this process if the session is open here, else the stored one."""
 
     def read(db: apsw.Connection) -> PlanState:
-        items = app.todo_lists.get(session_id)
+        items = services.todo_lists.get(session_id)
         done, stored = _done(db, session_id)
         steps = tuple(
             PlanStep(item.content, item.status or "pending", done.get(item.id, ""))
             for item in items or stored
         )
-        return PlanState(app.gate.plans.has(session_id) or sessions.is_planning(db, session_id), steps)
+        return PlanState(services.gate.plans.has(session_id) or sessions.is_planning(db, session_id), steps)
 
-    return await app.database.read(read)
+    return await services.database.read(read)
 
 
-def set_steps(app: App, session_id: str, lines: list[str]) -> None:
+def set_steps(services: Services, session_id: str, lines: list[str]) -> None:
     """Replace the model's steps by the person's. Raises ConfigError if there are none."""
     items = [TodoItem(content=text) for line in lines if (text := _NUMBER.sub("", line).strip())]
     if not items:
         raise ConfigError("there are no steps", hint=USAGE)
-    app.todo_lists.update(session_id, items, merge=False)
+    services.todo_lists.update(session_id, items, merge=False)
 
 
-async def approve(app: App, session_id: str) -> str:
+async def approve(services: Services, session_id: str) -> str:
     """End plan mode, so that the session may carry out its plan (actions still ask as usual). Return the
     message for the model."""
-    await set_planning(app, session_id, False)
-    items = app.todo_lists.get(session_id)
+    await set_planning(services, session_id, False)
+    items = services.todo_lists.get(session_id)
     return _APPROVED + (
         _STEPS + "\n".join(f"{n}. {item.content}" for n, item in enumerate(items, 1)) if items else ""
     )
 
 
-async def command(app: App, session_id: str, rest: str) -> PlanReply:
+async def command(services: Services, session_id: str, rest: str) -> PlanReply:
     """Run the /plan command. Raises ConfigError."""
     word, _, more = rest.partition("\n")
     if word == "steps":
-        set_steps(app, session_id, more.splitlines())
+        set_steps(services, session_id, more.splitlines())
     elif rest == "go":
-        return PlanReply("The plan is carried out.", await approve(app, session_id))
+        return PlanReply("The plan is carried out.", await approve(services, session_id))
     elif rest == "off":
-        await set_planning(app, session_id, False)
+        await set_planning(services, session_id, False)
         return PlanReply("Planning has ended; nothing was approved.")
     elif rest:
-        await set_planning(app, session_id, True)
+        await set_planning(services, session_id, True)
         return PlanReply("It only reads until you approve its plan: /plan go.", rest)
-    now = await state_of(app, session_id)
+    now = await state_of(services, session_id)
     head = "planning" if now.planning else "not planning"
     return PlanReply("\n".join([*(now.lines or ["there are no steps"]), f"({head}; {USAGE})"]))
 

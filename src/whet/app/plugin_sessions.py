@@ -23,7 +23,6 @@ from whet.app.memories import ChangeTeller, MemoryObserver, offer_skills, skill_
 from whet.app.notify import NotifiedPerson, NotifierGroup
 from whet.app.plugin_dispatch import IncomingHooks
 from whet.app.plugin_parts import PluginNeeds
-from whet.app.slash import SlashCommand
 from whet.config.schema import ModelSettings, NotifySettings
 from whet.context.host import EngineHost
 from whet.contract.errors import ToolError
@@ -220,10 +219,10 @@ class PluginSessions:
             return calls.stream if hooks.has(*model_calls.NAMES) else None
         return lambda link, messages: last_word.stream(calls.stream(link, messages))
 
-    async def command_typed(self, command: SlashCommand[Any], typed: str, rest: str, session_id: str) -> None:
+    async def command_typed(self, command: str, typed: str, rest: str, session_id: str) -> None:
         """Notify the hooks that a slash command is about to run; `typed` is the name as typed."""
         facts = {"session_key": session_id, "session_id": session_id, "platform": self.platform}
-        facts |= {"surface": "gateway" if self.platform == "gateway" else "cli", "command": command.name}
+        facts |= {"surface": "gateway" if self.platform == "gateway" else "cli", "command": command}
         await self._plugins.hooks.tell("pre_command", **facts, alias_used=typed, args_raw=rest)
 
     async def begin_memories(self, session_id: str, workspace: str, left: str) -> None:

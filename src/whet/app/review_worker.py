@@ -96,7 +96,7 @@ async def open_reviews(
         if plugins is not None:
             learning.trust(plugins.tools)
         needs = ReviewParts(home, settings, database, clock, learning, grants, pool, dialer)
-        async with joined(plugins, learning.desk), aclosing(ReviewRunner(needs)) as reviews:
+        async with joined(plugins, learning.desk), aclosing(ReviewRunner(needs, make)) as reviews:
             yield reviews
     finally:
         pool.close()

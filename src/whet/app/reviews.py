@@ -61,11 +61,19 @@ class ReviewParts(msgspec.Struct, frozen=True):
     dialer: Dialer
 
 
-class ReviewRunner:
-    """The reviews of one process. `listeners` receive the result of each review that it runs."""
+WorkerFactory = Callable[[ReviewParts, Callable[[ReviewFinished], None]], "ReviewWorker"]
+"""Creates a worker from the parts of a process; the worker reports each finished review to the function."""
 
-    def __init__(self, needs: ReviewParts) -> None:
+
+class ReviewRunner:
+    """The reviews of one process. `listeners` receive the result of each review that it runs.
+
+    `create_worker` creates the worker at the first job.
+    """
+
+    def __init__(self, needs: ReviewParts, create_worker: WorkerFactory) -> None:
         self._needs = needs
+        self._create_worker = create_worker
         self.settings: ReviewSettings = needs.settings.review
         self.listeners: list[Callable[[ReviewFinished], None]] = []
         self._worker: ReviewWorker | None = None
@@ -163,9 +171,7 @@ class ReviewRunner:
             # errors beside a chat must not be printed to its terminal
             if not logging.getLogger("whet").handlers:
                 start_log(self._needs.home.logs)
-            from whet.app.review_worker import make  # noqa: PLC0415 - what a one-shot can't pay
-
-            self._worker = make(self._needs, self._tell)
+            self._worker = self._create_worker(self._needs, self._tell)
         return self._worker
 
     def _tell(self, finished: ReviewFinished) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from whet.agent.session import Inbox, Session, TurnLimits, TurnObserver, shell_folder
+from whet.agent.session import Inbox, InboxEntry, Session, TurnLimits, TurnObserver, shell_folder
 from whet.app.contexts import EngineObserver
 from whet.app.learning import RecollectionObserver
 from whet.app.models import SwitchableLink
@@ -31,50 +31,57 @@ from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.helper_runs import HelperRuns
     from whet.app.plugin_sessions import HookedParts
+    from whet.app.services import LatePart, Services
+    from whet.approval.gate import PolicyGate
 
 
-def _plan_note(app: App, session_id: str) -> str:
-    # created when a session first plans
-    if "plans" not in vars(app.gate) or not app.gate.plans.has(session_id):
+def _plan_note(gate: PolicyGate, session_id: str) -> str:
+    if not gate.is_planning(session_id):
         return ""
     from whet.app.planning import NOTE  # noqa: PLC0415 - few sessions plan
 
     return NOTE
 
 
-def _marking(app: App) -> TurnObserver:
+def _marking(services: Services) -> TurnObserver:
     from whet.app.marking import MarkingObserver, MarkingParts  # noqa: PLC0415 - only where it was asked for
 
     def capped(link: ModelLink, session_id: str) -> ModelLink:
-        wallet = app.models.wallet
+        wallet = services.models.wallet
         return link if wallet is None else wallet.capped(link, session_id, "judge")
 
-    return MarkingObserver(MarkingParts(app.database, app.clock, app.gate, app.models.judge, capped))
+    return MarkingObserver(
+        MarkingParts(services.database, services.clock, services.gate, services.models.judge, capped)
+    )
 
 
 class SessionBuilder:
-    """Builds sessions from the parts of one program."""
+    """Builds sessions from the services of one process. `helpers` have results for their inboxes."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, services: Services, helpers: LatePart[HelperRuns]) -> None:
+        self._services = services
+        self._helpers = helpers
 
     async def create(
         self, start: SessionStart, extras: SessionExtras, *, leaving: Session | None = None
     ) -> Session:
         """Create a session: its row and prefix are durable on return, and the prefix never changes."""
-        app = self._app
-        if (plugins := app.plugin_parts) is not None and start.kind == "chat":
-            extras = msgspec.structs.replace(extras, session_id=extras.session_id or app.clock.new_id())
-            workspace, old_id = str(start.whose.workspace or app.workspace), leaving.id if leaving else ""
+        services = self._services
+        if (plugins := services.plugins) is not None and start.kind == "chat":
+            extras = msgspec.structs.replace(extras, session_id=extras.session_id or services.clock.new_id())
+            workspace, old_id = (
+                str(start.whose.workspace or services.workspace),
+                leaving.id if leaving else "",
+            )
             start = await plugins.with_prompts(
-                start, extras.session_id, workspace, old_id, app.settings.model
+                start, extras.session_id, workspace, old_id, services.models.settings
             )
         runner = await self.seat(leaving, foreground=start.kind == "chat")
-        engine_tools = await app.contexts.tools(runner, app.tools.by_name)
+        engine_tools = await services.contexts.tools(runner, services.tools.by_name)
         specs = [tool.spec for tool in (*start.tools, *engine_tools) if "deferred" not in tool.tags]
-        log = await Transcript.create(app.database, self._row(start, specs, extras), app.clock)
+        log = await Transcript.create(services.database, self._row(start, specs, extras), services.clock)
         return await self.build(
             StoredPrefix(log, start.prompt, specs), runner, extras, leaving=leaving, start=start
         )
@@ -85,13 +92,13 @@ class SessionBuilder:
         The engine of the session that it follows is closed first, because it may hold resources that the
         new one needs. A shared engine is reused instead.
         """
-        contexts = self._app.contexts
+        contexts = self._services.contexts
         if leaving is not None:
             old_host = contexts.host(leaving.context)
             if old_host.seat.origin == "shared" and not old_host.seat.lane.stuck:
                 return old_host.seat
             await old_host.aclose()
-        return await contexts.seat(self._app.models.provider.info, foreground=foreground)
+        return await contexts.seat(self._services.models.provider.info, foreground=foreground)
 
     async def build(
         self,
@@ -104,39 +111,39 @@ class SessionBuilder:
     ) -> Session:
         """Build a session that can take turns from a stored one: the same prefix, with the tools that exist
         now. `start` is set if it was just stored."""
-        app, row = self._app, stored.log.session
+        services, row = self._services, stored.log.session
         tools = await self._tools(stored.specs, seat)
-        profile = app.database.read_now(lambda db: sessions.profile_of(db, row.id))
+        profile = services.database.read_now(lambda db: sessions.profile_of(db, row.id))
         if profile:
-            app.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
+            services.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
         folder = Path(row.workspace)
-        workspace = folder if row.workspace and folder.is_dir() else app.workspace
-        base_link = app.models.provider.open(stored.prompt, stored.specs, row.id)
-        base_link, primed = await app.warmth.reopened(row.id, base_link)
-        link = SwitchableLink(base_link, row.id, lambda: app.models.wallet)
+        workspace = folder if row.workspace and folder.is_dir() else services.workspace
+        base_link = services.models.provider.open(stored.prompt, stored.specs, row.id)
+        base_link, primed = await services.warm_starts.reopened(row.id, base_link)
+        link = SwitchableLink(base_link, row.id, lambda: services.models.wallet)
         self._note_news(stored.specs, seat)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
-        left_host = app.contexts.host(leaving.context) if leaving else None
+        left_host = services.contexts.host(leaving.context) if leaving else None
         host = await self._begun(stored, seat, link, prefix, left_host, is_new=start is not None)
         if host.seat is not seat:
             tools = await self._tools(stored.specs, host.seat)
-        gate, hooks = app.gate, None
-        if app.plugin_parts is not None:
+        gate, hooks = services.gate, None
+        if services.plugins is not None:
             old_id = leaving.id if leaving else ""
-            person = extras.person or app.person
-            hooks = await app.plugin_parts.sessions.enter(
+            person = extras.person or services.person
+            hooks = await services.plugins.sessions.enter(
                 host, gate, tools, left=old_id, model=lambda: link.info.model, person=person
             )
             gate, tools, link.around = hooks.gate, hooks.tools, hooks.around
         tools = with_nested(tools, workspace, lambda: stored.log.messages)
         gate, tools, shell = self._hooked(gate, tools, workspace, row.id, seat)
-        if profile and app.database.is_team:
+        if profile and services.database.is_team:
             gate = self._guest_gate(gate)
         limits, warm = self._limits(start, extras), self._warm_start(stored, link, start)
 
         def note() -> str:
-            usual = volatile_note(app.clock.now(), workspace, limits.steps, shell_folder(stored.log))
-            return "\n".join(filter(None, (usual, extras.note, _plan_note(app, row.id))))
+            usual = volatile_note(services.clock.now(), workspace, limits.steps, shell_folder(stored.log))
+            return "\n".join(filter(None, (usual, extras.note, _plan_note(services.gate, row.id))))
 
         return Session(
             log=stored.log,
@@ -144,9 +151,9 @@ class SessionBuilder:
             context=host,
             tools={**tools, **{tool.name: tool for tool in extras.tools}},
             gate=gate,
-            person=extras.person or app.person,
+            person=extras.person or services.person,
             limits=limits,
-            clock=app.clock,
+            clock=services.clock,
             workspace=workspace,
             note=note,
             observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
@@ -155,26 +162,29 @@ class SessionBuilder:
         )
 
     def _inbox(self, session_id: str) -> Inbox:
-        app = self._app
         return Inbox(
-            lambda: app.helpers.arrival(session_id) if "helpers" in vars(app) else None,
-            lambda: app.database.read_now(lambda db: accepted.waiting(db, session_id)),
+            lambda: self._arrival(session_id),
+            lambda: self._services.database.read_now(lambda db: accepted.waiting(db, session_id)),
         )
+
+    def _arrival(self, session_id: str) -> InboxEntry | None:
+        helpers = self._helpers.created
+        return None if helpers is None else helpers.arrival(session_id)
 
     def _guest_gate(self, gate: Gate) -> Gate:
         from whet.app.guests import GuestGate  # noqa: PLC0415 - only a team has guests on its workers
 
-        return GuestGate(gate, lambda: self._app.confinement.standing())
+        return GuestGate(gate, lambda: self._services.confinement.get().standing())
 
     def _hooked(
         self, gate: Gate, tools: Mapping[str, Tool], workspace: Path, session_id: str, seat: EngineRunner
     ) -> tuple[Gate, Mapping[str, Tool], Sequence[TurnObserver]]:
         """Add the owner's shell hooks, and a repository's if they were accepted."""
-        if not self._app.settings.hooks.commands and not (workspace / ".whet" / "hooks.json").is_file():
+        if not self._services.settings.hooks.commands and not (workspace / ".whet" / "hooks.json").is_file():
             return gate, tools, ()
         from whet.app.shell_hooks import hooked, session_hooks  # noqa: PLC0415 - few have hooks
 
-        hooks = session_hooks(self._app, workspace, session_id, seat.pass_on)
+        hooks = session_hooks(self._services, workspace, session_id, seat.pass_on)
         return (gate, tools, ()) if hooks is None else hooked(hooks, gate, tools)
 
     async def _begun(
@@ -188,15 +198,15 @@ class SessionBuilder:
         is_new: bool,
     ) -> EngineHost:
         """Begin a session with its engine. An engine that fails is replaced once by a new instance."""
-        app = self._app
-        scope = app.plugin_parts.loaded.scope if app.plugin_parts else no_scope
-        host = app.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
+        services = self._services
+        scope = services.plugins.loaded.scope if services.plugins else no_scope
+        host = services.contexts.put(stored.log, seat, lambda: link.info, prefix, scope=scope)
         if await host.begin(left, carry_over=is_new) or seat.origin == "shared":
             return host
         other = await self.seat(None, foreground=stored.log.session.kind == "chat")
         other.notices += seat.notices
         await seat.close(shutdown=seat.origin == "fresh")
-        host = app.contexts.put(stored.log, other, lambda: link.info, prefix, scope=scope)
+        host = services.contexts.put(stored.log, other, lambda: link.info, prefix, scope=scope)
         await host.begin(left, carry_over=is_new)
         return host
 
@@ -209,25 +219,27 @@ class SessionBuilder:
         it. The engine is notified of a turn's end before people, plugins and memories. The interface's
         observers come after all of these.
         """
-        app = self._app
+        services = self._services
         observers: list[TurnObserver] = [] if warm is None else [warm]
-        if app.settings.memory.brought_along:
+        if services.settings.memory.brought_along:
             observers.append(
-                RecollectionObserver(app.learning.reader_of(profile), app.settings.memory.brought_along)
+                RecollectionObserver(
+                    services.learning.reader_of(profile), services.settings.memory.brought_along
+                )
             )
-        observers.append(ReviewObserver(app.settings.review, app.clock, app.models.runtime))
-        observers.append(EngineObserver(app.contexts))
-        if (plugins := app.plugin_parts) is not None and hooks is not None:
+        observers.append(ReviewObserver(services.settings.review, services.clock, services.models.runtime))
+        observers.append(EngineObserver(services.contexts))
+        if (plugins := services.plugins) is not None and hooks is not None:
             alone = profile or session.private or session.kind != "chat"
             memories = None if alone else plugins.memories
             observers += [item for item in (plugins.bell, hooks.observer, memories) if item is not None]
-        observers.append(WarmLabelObserver(app.warmth, session.tool_calls))
-        if app.settings.rewind.record:
-            observers.append(RecordingObserver(app.recordings))
-        if app.settings.judge.answers:
-            observers.insert(0, _marking(app))
-        if app.tracing is not None:
-            observers.append(app.tracing)
+        observers.append(WarmLabelObserver(services.warm_starts, session.tool_calls))
+        if services.settings.rewind.record:
+            observers.append(RecordingObserver(services.recordings))
+        if services.settings.judge.answers:
+            observers.insert(0, _marking(services))
+        if services.tracing is not None:
+            observers.append(services.tracing)
         return observers
 
     def _warm_start(
@@ -235,18 +247,18 @@ class SessionBuilder:
     ) -> WarmStartObserver | None:
         if start is None or start.warm.name == OFF:
             return None
-        models, session_id = self._app.models, stored.log.session.id
+        models, session_id = self._services.models, stored.log.session.id
         opening = SessionOpening(
             lambda prompt: models.answering(session_id).open(prompt, stored.specs, session_id),
             link.switch,
             stored.prompt,
             stored.specs,
-            self._app.contexts.lengthen,
+            self._services.contexts.lengthen,
         )
-        return WarmStartObserver(self._app.warmth, start.warm, opening)
+        return WarmStartObserver(self._services.warm_starts, start.warm, opening)
 
     def _limits(self, start: SessionStart | None, extras: SessionExtras) -> TurnLimits:
-        agent = self._app.settings.agent
+        agent = self._services.settings.agent
         steps = start.steps if start is not None else 0
         return TurnLimits(
             steps or agent.max_steps, extras.turn_s or agent.turn_timeout_s, agent.answer_cap_chars
@@ -254,8 +266,8 @@ class SessionBuilder:
 
     async def _tools(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> Mapping[str, Tool]:
         """Return the tools of a stored list that exist now, including the engine's own."""
-        program_tools = self._app.tools.by_name
-        engine_tools = {tool.name: tool for tool in await self._app.contexts.tools(seat, program_tools)}
+        program_tools = self._services.tools.by_name
+        engine_tools = {tool.name: tool for tool in await self._services.contexts.tools(seat, program_tools)}
         by_name = {**engine_tools, **program_tools}
         tools = {spec.name: tool for spec in specs if (tool := by_name.get(spec.name))}
         if any(tool.stands_for is not None for tool in tools.values()):
@@ -265,24 +277,24 @@ class SessionBuilder:
         return tools
 
     def _note_news(self, specs: Sequence[ToolSpec], seat: EngineRunner) -> None:
-        if self._app.plugin_parts is not None:
-            seat.notices += self._app.plugin_parts.loaded.take_news()
-        if self._app.mcp is not None:
-            self._app.mcp.enter(specs, seat)
+        if self._services.plugins is not None:
+            seat.notices += self._services.plugins.loaded.take_news()
+        if self._services.mcp is not None:
+            self._services.mcp.enter(specs, seat)
 
     def _row(self, start: SessionStart, specs: Sequence[ToolSpec], extras: SessionExtras) -> NewSession:
-        app = self._app
-        info = app.models.provider.info
+        services = self._services
+        info = services.models.provider.info
         return NewSession(
-            id=extras.session_id or app.clock.new_id(),
+            id=extras.session_id or services.clock.new_id(),
             conversation_id=start.conversation_id,
             parent_session_id=start.parent_id,
             kind=start.kind,
-            source=start.whose.source or app.source,
+            source=start.whose.source or services.source,
             provider=info.provider,
             model=info.model,
-            workspace=str(start.whose.workspace or app.workspace),
-            private=start.private or app.settings.store.private,
+            workspace=str(start.whose.workspace or services.workspace),
+            private=start.private or services.settings.store.private,
             title=start.title,
             system_prompt=start.prompt,
             tools_json=msgspec.json.encode(specs).decode(),

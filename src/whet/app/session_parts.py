@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
-from whet.agent.session import TurnObserver
+from whet.agent.session import Session, TurnObserver
 from whet.app.warm_starts import WarmWish
 from whet.contract.protocols import Person
 from whet.contract.tools import Buffers, Tool, ToolSpec
@@ -64,6 +65,23 @@ class SessionStart(msgspec.Struct, frozen=True):
     warm: WarmWish = WarmWish()
     whose: Principal = OWNERS
     steps: int = 0
+
+
+class NewSessionOptions(TypedDict, total=False):
+    """The options of a new session.
+
+    With `leaving`, it continues the same conversation (/new) and takes over that session's context engine.
+    `warm` is a template's name, "auto" or "off"; if empty, the settings decide when the first message
+    arrives. Templates are mined from the owner's sessions, so sessions of other people never use one.
+    `extras` are parts that the caller adds.
+    """
+
+    private: bool
+    title: str
+    leaving: Session | None
+    warm: str
+    whose: Principal
+    extras: SessionExtras
 
 
 class StoredPrefix(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any
 
 from whet.agent.session import Session
-from whet.app.build import App
 from whet.app.session_parts import SessionExtras
+from whet.app.sessions import SessionOpener
 from whet.contract.events import TurnEnd
 
 
@@ -30,16 +30,21 @@ class SessionSlot:
 
 
 class SessionPool:
-    """The sessions of one app that are in memory, at most `max_open` of them unless more are in use.
+    """The sessions of one process that are in memory, at most `max_open` of them unless more are in use.
 
     A session is released `idle_after_s` after its last use. `extras` returns the parts that each session
     is opened with.
     """
 
     def __init__(
-        self, app: App, extras: Callable[[str], SessionExtras], *, idle_after_s: float, max_open: int
+        self,
+        opener: SessionOpener,
+        extras: Callable[[str], SessionExtras],
+        *,
+        idle_after_s: float,
+        max_open: int,
     ) -> None:
-        self._app = app
+        self._opener = opener
         self._extras = extras
         self._idle_after_s = idle_after_s
         self._max_open = max_open
@@ -73,10 +78,10 @@ class SessionPool:
         if slot.session is None:
             await self.make_room()
             extras = self._extras(slot.session_id)
-            session = await self._app.open_session(slot.session_id, extras=extras)
+            session = await self._opener.open_session(slot.session_id, extras=extras)
             chosen = session.log.session
             if chosen.model_chosen and chosen.provider == session.model.provider:
-                await self._app.sessions.answer_with(session, chosen.model)
+                await self._opener.answer_with(session, chosen.model)
             slot.session = session
         return slot.session
 
@@ -97,7 +102,7 @@ class SessionPool:
         """Release the session of a locked slot; the next use opens it again."""
         if slot.session is not None:
             try:
-                await self._app.let_go(slot.session)
+                await self._opener.let_go(slot.session)
             finally:
                 slot.session = None
 
@@ -131,7 +136,8 @@ class SessionPool:
         async with slot.lock:
             if slot.users or self._closing:
                 return
-            if "helpers" in vars(self._app) and self._app.helpers.runs_for(slot.session_id):
+            helpers = self._opener.helpers.created
+            if helpers is not None and helpers.runs_for(slot.session_id):
                 return self._rest(slot)  # the helper needs the session for its grants and to reach the person
             _stop_expiry(slot)
             await self.let_go(slot)

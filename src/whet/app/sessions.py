@@ -1,22 +1,30 @@
 """The sessions of one process: start, reopen, start helpers, read their context status.
 
-This module chooses the contents of a new session; `app/session_builder.py` builds it. The parts are looked
-up in the program (`app/build.py`) at each use, because its settings and tools change while it runs.
+This module chooses the contents of a new session; `app/session_builder.py` builds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
 from whet.agent.session import Session
 from whet.app.learning import Outcomes
 from whet.app.models import SwitchableLink
+from whet.app.parts import with_remote
 from whet.app.session_builder import SessionBuilder
-from whet.app.session_parts import Principal, SessionExtras, SessionStart, StoredPrefix
+from whet.app.session_parts import (
+    NO_EXTRAS,
+    OWNERS,
+    NewSessionOptions,
+    Principal,
+    SessionExtras,
+    SessionStart,
+    StoredPrefix,
+)
 from whet.app.warm_starts import OFF
 from whet.context.prompt import system_prompt
 from whet.contract.errors import ConfigError, NotFound
@@ -28,65 +36,91 @@ from whet.tools.declared import TASK_LIST
 from whet.tools.registry import read_specs
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.helper_runs import HelperRuns
+    from whet.app.services import LatePart, Services
     from whet.contract.tools import Buffers
     from whet.store.helper_rows import HelperRow
 
 
 class SessionOpener:
-    """Opens sessions with the parts of one program."""
+    """Opens and closes the sessions of one process. `helpers` are the helpers that they have started."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._builder = SessionBuilder(app)
+    def __init__(self, services: Services, helpers: LatePart[HelperRuns]) -> None:
+        self.services = services
+        self.helpers = helpers
+        self._builder = SessionBuilder(services, helpers)
         self.helper_listeners: list[Callable[[HelperRow], None]] = []
         """Called for each background helper that has ended."""
-        self.outcomes: Outcomes = Outcomes(app.learning, app.database, app.settings.memory.holdout_share)
+        self.instructions: str = services.settings.agent.instructions
+        """The instructions in the prompts of new sessions."""
+        share = services.settings.memory.holdout_share
+        self.outcomes: Outcomes = Outcomes(services.learning, services.database, share)
 
-    async def begin(
-        self, start: SessionStart, extras: SessionExtras, leaving: Session | None, warm: str
-    ) -> Session:
-        """Start a conversation of a person. `start` comes without prompt, tools and warm start; they are
-        chosen here. Raises WhetError."""
-        app, principal = self._app, start.whose
+    async def new_session(self, **options: Unpack[NewSessionOptions]) -> Session:
+        """Start a conversation of a person. Its system prompt and tools are written now and do not change
+        later. Raises WhetError."""
+        services, principal = self.services, options.get("whose", OWNERS)
+        warm, leaving = options.get("warm", ""), options.get("leaving")
+        if services.mcp is not None and services.mcp.is_stale:
+            self.take_remote_tools()
         if principal.profile and warm not in ("", OFF):
             raise ConfigError("warm starts are made of the owner's sessions; this one is not the owner's")
         left_out = {"owner"} if principal.profile else set[str]()
-        tools = {name: tool for name, tool in app.tools.by_name.items() if not tool.tags & left_out}
+        tools = {name: tool for name, tool in services.tools.by_name.items() if not tool.tags & left_out}
         tools |= {tool.name: tool for tool in principal.tools}
         learned = await self.outcomes.start(tools, principal.profile)
-        workspace = principal.workspace or app.workspace
-        new = msgspec.structs.replace(
-            start,
+        workspace = principal.workspace or services.workspace
+        start = SessionStart(
             prompt=self._prompt(workspace, learned.part.text),
             tools=list(tools.values()),
+            title=options.get("title", ""),
+            private=options.get("private", False),
             conversation_id=leaving.log.session.conversation_id if leaving else "",
-            warm=await app.warmth.wanted(OFF if principal.profile else warm, str(workspace)),
+            warm=await services.warm_starts.wanted(OFF if principal.profile else warm, str(workspace)),
+            whose=principal,
         )
-        session = await self._builder.create(new, extras, leaving=leaving)
+        session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
         await self.outcomes.record(session.id, learned)
         return session
+
+    def take_remote_tools(self) -> None:
+        """Offer the tools that the MCP servers list now to new sessions."""
+        services = self.services
+        if services.mcp is not None:
+            services.tools.offer(with_remote(services.tools.registry, services.mcp))
+
+    async def switch_model(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer this session and later ones from the next request on;
+        "" means the configured model. The prefix does not change."""
+        await self.services.models.switch(model)
+        await self._answer_by(self.services.models.provider, session)
 
     async def answer_with(self, session: Session, model: str) -> None:
         """Let another model of the same provider answer only this session from the next request on, while it
         is open; "" means the model of the other sessions."""
-        await self.answer_by(await self._app.models.choose(session.id, model), session)
+        await self._answer_by(await self.services.models.choose(session.id, model), session)
 
-    async def answer_by(self, provider: Provider, session: Session) -> None:
+    async def _answer_by(self, provider: Provider, session: Session) -> None:
         """Let the model of `provider` answer a session from the next request on; the prefix stays."""
-        app = self._app
-        prompt, tools_json = await app.database.read(lambda db: sessions.prefix(db, session.id))
+        services = self.services
+        prompt, tools_json = await services.database.read(lambda db: sessions.prefix(db, session.id))
         link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
-        assert isinstance(session.link, SwitchableLink)  # every session of an App has one
-        session.link.switch((await app.warmth.reopened(session.id, link))[0])
+        assert isinstance(session.link, SwitchableLink)  # every session that is opened here has one
+        session.link.switch((await services.warm_starts.reopened(session.id, link))[0])
         await session.context.status()  # inform the engine now, not at the next request
 
-    async def open(self, session_id: str, extras: SessionExtras, leaving: Session | None) -> Session:
-        """Open a stored conversation; its background helpers are resumed."""
-        app = self._app
-        log = await Transcript.open(app.database, session_id, app.clock)
+    async def open_session(
+        self, session_id: str, *, leaving: Session | None = None, extras: SessionExtras = NO_EXTRAS
+    ) -> Session:
+        """Open a stored conversation; its prefix is sent with the same bytes as before, and its background
+        helpers are resumed.
+
+        It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
+        """
+        services = self.services
+        log = await Transcript.open(services.database, session_id, services.clock)
         runner = await self._builder.seat(leaving, foreground=True)
-        prompt, tools_json, done, has_helpers, plans = await app.database.read(
+        prompt, tools_json, done, has_helpers, plans = await services.database.read(
             lambda db: (
                 *sessions.prefix(db, session_id),
                 arguments_of(db, session_id, TASK_LIST),
@@ -95,33 +129,46 @@ class SessionOpener:
             )
         )
         if not prompt and not tools_json:  # it was created by another program
-            program_tools = app.tools.by_name
-            engine_tools = await app.contexts.tools(runner, program_tools)
+            program_tools = services.tools.by_name
+            engine_tools = await services.contexts.tools(runner, program_tools)
             specs = [
                 tool.spec for tool in (*program_tools.values(), *engine_tools) if "deferred" not in tool.tags
             ]
-            prompt, tools_json = self._prompt(app.workspace), msgspec.json.encode(specs).decode()
-            await app.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
-        app.todo_lists.restore(session_id, done)
+            prompt, tools_json = self._prompt(services.workspace), msgspec.json.encode(specs).decode()
+            await services.database.write(
+                lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json)
+            )
+        services.todo_lists.restore(session_id, done)
         if plans:
-            app.gate.plans.set(session_id, True)
+            services.gate.plans.set(session_id, True)
         stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
         session = await self._builder.build(stored, runner, extras, leaving=leaving)
         if has_helpers:
-            await app.helpers.restore(session_id)
+            await self.helpers.get().restore(session_id)
         return session
+
+    async def let_go(self, session: Session) -> None:
+        """Close a session with its engine and plugins and drop it from memory; it can be opened again."""
+        services = self.services
+        await services.contexts.release(session.context)
+        if services.plugins is not None:
+            await services.plugins.sessions.leave(session.id)
+        for session_id in (session.id, *services.gate.forget_children(session.id)):
+            services.learning.release(session_id)
+        await services.models.leave(session.id)
+        session.log.close()
 
     async def latest(self) -> str:
         """Return the id of the latest conversation of this workspace. Raises NotFound."""
-        source, workspace = self._app.source, str(self._app.workspace)
-        row = await self._app.database.read(
+        source, workspace = self.services.source, str(self.services.workspace)
+        row = await self.services.database.read(
             lambda db: sessions.latest(db, source=source, workspace=workspace)
         )
         if row is None:
             raise NotFound(f"no session in {workspace} to continue", hint="whet sessions list")
         return row.id
 
-    async def helper(
+    async def open_helper(
         self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool
     ) -> Session:
         """Start a helper's session, or open it again. `folder` is the helper's own working tree.
@@ -131,23 +178,23 @@ class SessionOpener:
         """
         from whet.app.helper_turns import LEFT_OUT, HelperObserver, title_of  # noqa: PLC0415 - few have helpers
 
-        app, agent_settings = self._app, self._app.settings.agent
-        extras = SessionExtras(row.session, buffers=buffers, observers=(HelperObserver(app.clock),))
+        services, agent_settings = self.services, self.services.settings.agent
+        extras = SessionExtras(row.session, buffers=buffers, observers=(HelperObserver(services.clock),))
         steps = min(row.wish.steps or agent_settings.delegate_max_steps, agent_settings.max_steps)
         if is_there:
-            child = await self.open(row.session, extras, None)
+            child = await self.open_session(row.session, extras=extras)
             limits = msgspec.structs.replace(child.limits, steps=steps)
             child = msgspec.structs.replace(child, limits=limits)
         else:
-            parent, profile = await app.database.read(
+            parent, profile = await services.database.read(
                 lambda db: (sessions.get(db, row.parent), sessions.profile_of(db, row.parent))
             )
-            workspace = folder or (Path(parent.workspace) if parent.workspace else app.workspace)
-            tools = [tool for tool in app.tools.by_name.values() if not tool.tags & LEFT_OUT]
+            workspace = folder or (Path(parent.workspace) if parent.workspace else services.workspace)
+            tools = [tool for tool in services.tools.by_name.values() if not tool.tags & LEFT_OUT]
             if row.wish.scope == "read":
                 tools = [tool for tool in tools if tool.effects <= {"read"} or "looks" in tool.tags]
             new = SessionStart(
-                system_prompt(workspace, app.settings.tools.toolsets, child=True),
+                system_prompt(workspace, services.settings.tools.toolsets, child=True),
                 tools,
                 title=title_of(row.wish.task),
                 parent_id=row.parent,
@@ -162,14 +209,13 @@ class SessionOpener:
 
     async def context_status(self, session_id: str) -> ContextStatus:
         """Return how full a stored conversation's window is, without opening it for its engine."""
-        app = self._app
-        log = await Transcript.open(app.database, session_id, app.clock)
-        prefix = await app.database.read(
+        services = self.services
+        log = await Transcript.open(services.database, session_id, services.clock)
+        prefix = await services.database.read(
             lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
         )
-        return await app.contexts.peek(log, app.models.provider.info, prefix)
+        return await services.contexts.peek(log, services.models.provider.info, prefix)
 
     def _prompt(self, workspace: Path, learned: str = "") -> str:
-        settings = self._app.settings
-        toolsets, instructions = settings.tools.toolsets, settings.agent.instructions
-        return system_prompt(workspace, toolsets, instructions=instructions, learned=learned)
+        toolsets = self.services.settings.tools.toolsets
+        return system_prompt(workspace, toolsets, instructions=self.instructions, learned=learned)

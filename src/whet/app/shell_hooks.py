@@ -25,7 +25,8 @@ from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.foreign_regex import RegexTooSlow, regex_matches
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.services import LatePart, Services
+    from whet.sandbox.confinement import Confinement
     from whet.sandbox.jail import Jail
 
 _RESPONSE_CHARS = 20_000
@@ -38,11 +39,17 @@ _NOT_ACCEPTED = (
 class ShellHooks:
     """The hooks of one session."""
 
-    def __init__(self, hooks: Mapping[str, HookSettings], workspace: Path, session_id: str, app: App) -> None:
+    def __init__(
+        self,
+        hooks: Mapping[str, HookSettings],
+        workspace: Path,
+        session_id: str,
+        confinement: LatePart[Confinement],
+    ) -> None:
         self._hooks = hooks
         self._workspace = workspace
         self._session_id = session_id
-        self._app = app
+        self._confinement = confinement
 
     async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
         """Run the hooks of an event in order until one blocks, and join their outputs. A hook before an
@@ -98,7 +105,7 @@ class ShellHooks:
         return "\n".join(filter(None, lines))
 
     def _jail(self) -> Jail | None:
-        return self._app.confinement.jail(self._workspace, self._session_id)
+        return self._confinement.get().jail(self._workspace, self._session_id)
 
 
 class ShellHookGate:
@@ -145,22 +152,22 @@ class ShellHookObserver(TurnObserver):
 
 
 def session_hooks(
-    app: App, workspace: Path, session_id: str, note: Callable[[str], None]
+    services: Services, workspace: Path, session_id: str, note: Callable[[str], None]
 ) -> ShellHooks | None:
     """Return a session's hooks, the owner's first; None if there are none. `note` receives a line about hooks
     that don't run."""
-    hooks = dict(app.settings.hooks.commands)
+    hooks = dict(services.settings.hooks.commands)
     try:
         repository = repository_hooks(workspace)
     except ConfigError as error:
         note(error.message)
         repository = None
     if repository is not None and repository.hooks:
-        if is_accepted(app.home, repository):
+        if is_accepted(services.home, repository):
             hooks |= {f"{workspace.name}/{name}": hook for name, hook in repository.hooks.items()}
         else:
             note(_NOT_ACCEPTED)
-    return ShellHooks(hooks, workspace, session_id, app) if hooks else None
+    return ShellHooks(hooks, workspace, session_id, services.confinement) if hooks else None
 
 
 def _fits(tools: str, name: str) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from whet.contract.errors import NotFound, WhetError
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.plugin_sessions import PluginParts
 
 C = TypeVar("C")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -83,12 +83,12 @@ class Commands(Generic[C]):
 
 
 async def announced(
-    app: App, command: SlashCommand[C], typed: tuple[str, str], session_id: str
+    plugins: PluginParts | None, command: SlashCommand[C], typed: tuple[str, str], session_id: str
 ) -> SlashCommand[C]:
     """Notify plugins that a command is about to run, and return it; `typed` is the name and the argument as
     typed."""
-    if app.plugin_parts is not None:
-        await app.plugin_parts.sessions.command_typed(command, *typed, session_id)
+    if plugins is not None:
+        await plugins.sessions.command_typed(command.name, *typed, session_id)
     return command
 
 

@@ -21,7 +21,7 @@ from whet.store import helper_rows
 from whet.store.helper_rows import HelperRow
 
 if TYPE_CHECKING:
-    from whet.app.build import App
+    from whet.app.sessions import SessionOpener
 
 _MOST_TASKS = 1_000
 
@@ -70,31 +70,33 @@ def read_tasks(path: Path, workspace: Path) -> TaskList:
     return TaskList(tasks, digest)
 
 
-async def run_tasks(app: App, wanted: TaskList, title: str, *, again: bool = False) -> list[HelperRow]:
+async def run_tasks(
+    opener: SessionOpener, wanted: TaskList, title: str, *, again: bool = False
+) -> list[HelperRow]:
     """Run every unfinished task of a file, `agent.delegate_parallel` at a time, and return a row for each.
 
     Edits in working trees are merged in the file's order. A cancel leaves the remaining tasks to the next
     run.
     """
-    parent = await app.database.read(lambda db: _parent(db, wanted.key))
+    parent = await opener.services.database.read(lambda db: _parent(db, wanted.key))
     if not parent or again:
-        parent = (await app.new_session(title=title)).id
+        parent = (await opener.new_session(title=title)).id
     rows: list[HelperRow] = []
     for task in wanted.tasks:
         wish = HelperWish(
             task.task, task.context, True, task.worktree, task.schema, task.budget_usd, task.steps, task.scope
         )
-        rows.append(await app.helpers.order(parent, f"run {wanted.key} {task.name}", wish))
+        rows.append(await opener.helpers.get().order(parent, f"run {wanted.key} {task.name}", wish))
     for row in rows:
         if row.state == "open":
-            app.helpers.begin(row)
-    await asyncio.gather(*(app.helpers.wait(row, float("inf")) for row in rows))
-    return [await _merged(app, row.id) for row in rows]
+            opener.helpers.get().begin(row)
+    await asyncio.gather(*(opener.helpers.get().wait(row, float("inf")) for row in rows))
+    return [await _merged(opener, row.id) for row in rows]
 
 
-async def _merged(app: App, helper_id: str) -> HelperRow:
-    await app.helpers.with_edits(await app.helpers.stored(helper_id), ended_line)
-    return await app.helpers.stored(helper_id)
+async def _merged(opener: SessionOpener, helper_id: str) -> HelperRow:
+    await opener.helpers.get().with_edits(await opener.helpers.get().stored(helper_id), ended_line)
+    return await opener.helpers.get().stored(helper_id)
 
 
 def _parent(connection: apsw.Connection, key: str) -> str:

@@ -92,11 +92,26 @@ class ServiceRoute(msgspec.Struct, frozen=True):
     confirmer: Confirmer
 
 
-class PolicyGate:
-    """Decides by rules, grants and mode, and asks `person` about the rest. One gate serves all sessions.
+class GateParts(msgspec.Struct, frozen=True):
+    """The parts of a program that its gate works with.
 
-    With a `service`, only the service decides on high-risk actions, except those that a rule denies.
+    Only the `service` decides on high-risk actions, except those that a rule denies. `jails` returns the
+    interface to the sandboxes; without it, commands are judged as if they ran unconfined. `own_ports` are
+    the ports of Whet's own servers on this machine. No call may touch what is `sealed`.
     """
+
+    service: ServiceRoute | None = None
+    jails: Callable[[], JailGate] | None = None
+    own_ports: tuple[int, ...] = ()
+    sealed: Sealed | None = None
+    analyse: Analyse | None = None
+
+
+NO_PARTS = GateParts()
+
+
+class PolicyGate:
+    """Decides by rules, grants and mode, and asks `person` about the rest. One gate serves all sessions."""
 
     def __init__(
         self,
@@ -104,19 +119,19 @@ class PolicyGate:
         person: Person,
         grants: GrantStore,
         whet_home: Path,
-        analyse: Analyse | None = None,
+        parts: GateParts = NO_PARTS,
     ) -> None:
-        self.service: ServiceRoute | None = None
-        self.jails: Callable[[], JailGate] | None = None
-        self.own_ports: tuple[int, ...] = ()
-        self.sealed: Sealed | None = None
+        self._service = parts.service
+        self._jails = parts.jails
+        self._own_ports = parts.own_ports
+        self._sealed = parts.sealed
         self._settings = settings
         if settings.allow or settings.ask or settings.deny:
             _ = self._policy  # report an invalid rule immediately
         self._person = person
         self._store = grants
         self._whet_home, self._user_home = os.path.realpath(whet_home), os.path.expanduser("~")
-        self._analyse = analyse or _analyse_shell
+        self._analyse = parts.analyse or _analyse_shell
         self._session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()
         self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._parents: dict[str, str] = {}
@@ -128,8 +143,12 @@ class PolicyGate:
 
     @cached_property
     def plans(self) -> Plans:
-        """The sessions that may only read."""
+        """The sessions that may only read, created at the first call or plan."""
         return Plans(self.root_of)
+
+    def is_planning(self, session_id: str) -> bool:
+        """Return whether a session may only read now."""
+        return "plans" in vars(self) and self.plans.has(session_id)
 
     @property
     def mode(self) -> ApprovalMode:
@@ -164,8 +183,8 @@ class PolicyGate:
         if ruling.verdict == "deny":
             reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
             return _decided(call, Decision("deny", "rule", visible(reason)), emit)
-        if confirm is not None and self.service is not None:
-            decision = await self._at_service(self.service, confirm, emit)
+        if confirm is not None and self._service is not None:
+            decision = await self._at_service(self._service, confirm, emit)
             self._runs(case, wanted=True) if decision.verdict == "allow" else None
             return _decided(call, decision, emit)
         if ruling.verdict == "allow":
@@ -185,8 +204,8 @@ class PolicyGate:
 
     def _runs(self, case: _Case, *, wanted: bool) -> None:
         """Record that a call will run, and add the allowed openings to its sandbox."""
-        if self.jails is not None and case.jailed is not None:
-            self.jails().opens(case.call, case.action, case.jailed, wanted=wanted)
+        if self._jails is not None and case.jailed is not None:
+            self._jails().opens(case.call, case.action, case.jailed, wanted=wanted)
         if case.action.downloads:
             root = self.root_of(case.call.session_id)
             self._downloads[root] = self._downloads.get(root, frozenset()) | case.action.downloads
@@ -195,37 +214,39 @@ class PolicyGate:
 
     async def _jailed(self, case: _Case, emit: Emit) -> _Case:
         """Return the case with its command's needs outside the sandbox, if it will run in one."""
-        if self.jails is None or "command" not in case.call.tool.tags:
+        if self._jails is None or "command" not in case.call.tool.tags:
             return case
-        if warning := await self.jails().warning(case.call):
+        if warning := await self._jails().warning(case.call):
             emit(Notice(warning))
         load_grants = partial(self._held, case.call)
-        jailed_call = await self.jails().look(case.call, case.action, load_grants, guesses=self.mode != "ask")
+        jailed_call = await self._jails().look(
+            case.call, case.action, load_grants, guesses=self.mode != "ask"
+        )
         return msgspec.structs.replace(case, jailed=jailed_call)
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
         """Report to the service how a call ended that it had decided on. Other calls are ignored."""
-        if self.service is None:
+        if self._service is None:
             return
         try:
             confirm = self._confirm_case(self._case(call))
         except _ANALYSIS_FAILS:
             return  # a call that can't be judged was never allowed
         if confirm is not None:
-            await self.service.confirmer.report(confirm, output, emit)
+            await self._service.confirmer.report(confirm, output, emit)
 
     def _case(self, call: GateCall) -> _Case:
         scope = RiskScope(
-            _workspace(call, self.sealed),
+            _workspace(call, self._sealed),
             self._user_home,
             self._whet_home,
-            own_ports=self.own_ports,
+            own_ports=self._own_ports,
             downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
         )
         return _Case(call, describe(call, scope, self._analyse), scope)
 
     def _confirm_case(self, case: _Case) -> ConfirmCase | None:
-        name = self.service.high_risk.name_of(case.action) if self.service else ""
+        name = self._service.high_risk.name_of(case.action) if self._service else ""
         if not name:
             return None
         reasons = tuple(visible(reason) for reason in case.action.reasons)
@@ -233,7 +254,7 @@ class PolicyGate:
 
     async def _judge(self, case: _Case) -> Ruling:
         asks = case.call.asks
-        if self.sealed is not None and (why := _refusal(case, self.sealed)):
+        if self._sealed is not None and (why := _refusal(case, self._sealed)):
             return Ruling("deny", why)
         first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, (), asks)
         if first.verdict == "ask" and not asks:
@@ -307,8 +328,8 @@ class PolicyGate:
         if ruling.verdict == "deny":
             emit(Notice(f"What you changed is denied by policy: {ruling.reason}"))
             return None
-        if confirm is not None and self.service is not None:
-            decision = await self._at_service(self.service, confirm, emit)
+        if confirm is not None and self._service is not None:
+            decision = await self._at_service(self._service, confirm, emit)
             return msgspec.structs.replace(decision, arguments=arguments)
         self._runs(edited, wanted=True)
         return Decision(

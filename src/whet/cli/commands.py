@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from whet.agent.session import Session
-from whet.app.build import App
 from whet.app.slash import Commands, SlashCommand
 from whet.beneath import explain_failure, replace_file
 from whet.cli import mode, picking, wording
+from whet.cli.chat_control import ChatControl
 from whet.cli.context_report import OUTCOMES, report_lines
 from whet.cli.forks import fork_commands, tree_line
 from whet.cli.goal_command import goal_commands
@@ -30,88 +29,14 @@ from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
 from whet.contract.texts import plural
 from whet.log import mask
-from whet.memory.desk import LearningService
 from whet.store import accepted, compactions, forks, outcomes, sessions, warm
 from whet.store.live import is_cut_off
 
+if TYPE_CHECKING:
+    from whet.app.plugin_sessions import PluginParts
+
 _LISTED = 12
 _WIDE = 70  # columns from which /help also shows a command's arguments
-
-
-class ChatControl(Protocol):
-    """The operations of the chat that commands may use."""
-
-    app: App
-    session: Session
-
-    @property
-    def commands(self) -> Commands[ChatControl]:
-        """Every command, including those of plugins."""
-        ...
-
-    def say(self, text: str, style: str = "") -> None:
-        """Show a text of Whet's own."""
-        ...
-
-    @property
-    def recall(self) -> Callable[[str, int], None]:
-        """Show the last lines of an earlier answer, formatted as answers are. Takes the text and the number
-        of lines."""
-        ...
-
-    def width(self) -> int:
-        """Return the number of columns of the terminal."""
-        ...
-
-    def send(self, text: str | None) -> None:
-        """Start a turn with a message, or continue the unfinished turn if `text` is None."""
-        ...
-
-    def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
-        """Run a long task like a turn: shown as `doing`, cancelled by Ctrl-C, with typed text kept until it
-        ends.
-
-        `work` receives the function that shows its events.
-        """
-        ...
-
-    @property
-    def desk(self) -> LearningService:
-        """The learning service of the person who is talking: their memory and skills."""
-        ...
-
-    async def begin(self, title: str = "", *, warm: str = "") -> None:
-        """Continue the conversation in a new session. `warm` names a template."""
-        ...
-
-    async def switch_model(self, model: str) -> None:
-        """Switch to another model from the next request on. Raises WhetError."""
-        ...
-
-    async def switch_to(self, session: Session) -> None:
-        """Switch to another session. The old session stays stored."""
-        ...
-
-    def leave(self) -> None:
-        """End the chat."""
-        ...
-
-    async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Ask the person to pick one of several (line, preview) choices. Return None if they cancel or can't
-        pick."""
-        ...
-
-    def put_out(self, text: str) -> None:
-        """Write text to the terminal unchanged."""
-        ...
-
-    def put_back(self, text: str) -> None:
-        """Put text back into the input line."""
-        ...
-
-    def put_in(self, text: str) -> None:
-        """Insert text at the cursor of the input line."""
-        ...
 
 
 async def _warm(chat: ChatControl, argument: str) -> None:
@@ -120,7 +45,7 @@ async def _warm(chat: ChatControl, argument: str) -> None:
         chat.say(f"new session, to be started warm with {argument}", "dim")
         return
     session_id = chat.session.id
-    start = await chat.app.database.read(lambda db: warm.start_of(db, session_id))
+    start = await chat.services.database.read(lambda db: warm.start_of(db, session_id))
     if start is None:
         chat.say("this session was started cold; /warm NAME (or auto) starts one warm", "dim")
     else:
@@ -134,7 +59,7 @@ async def _help(chat: ChatControl, argument: str) -> None:
     from whet.app.own_commands import prompt_commands  # noqa: PLC0415 - only /help lists them
 
     # People on a chat platform may see the workspace's commands, but not those in the owner's home.
-    root = chat.app.home.root if chat.desk is chat.app.learning.desk else None
+    root = chat.services.home.root if chat.desk is chat.services.learning.desk else None
     user_commands = [prompt.as_slash() for prompt in prompt_commands(root, chat.session.workspace)]
     commands = [*chat.commands, *(prompt for prompt in user_commands if prompt.name not in chat.commands)]
     rows = [(f"/{c.name} {c.argument if is_wide else ''}".rstrip(), c) for c in commands]
@@ -159,7 +84,7 @@ async def _new(chat: ChatControl, argument: str) -> None:
 
 async def _resume(chat: ChatControl, argument: str) -> None:
     log = chat.session.log
-    left = not argument and await chat.app.database.read(lambda db: accepted.left(db, log.session.id))
+    left = not argument and await chat.services.database.read(lambda db: accepted.left(db, log.session.id))
     if left or (not argument and await is_cut_off(log.writer, log.live)):
         chat.send(None)
         return
@@ -169,17 +94,17 @@ async def _resume(chat: ChatControl, argument: str) -> None:
             chat.say("/resume ID opens one", "dim")
             return
         argument = picked
-    session_id = await chat.app.database.read(lambda db: sessions.resolve(db, argument))
+    session_id = await chat.services.database.read(lambda db: sessions.resolve(db, argument))
     if session_id == chat.session.id:
         raise NotFound("this session is open already")
-    await chat.switch_to(await chat.app.open_session(session_id, leaving=chat.session))
+    await chat.switch_to(await chat.opener.open_session(session_id, leaving=chat.session))
 
 
 async def _sessions(chat: ChatControl, argument: str) -> None:
-    rows = await chat.app.database.read(
+    rows = await chat.services.database.read(
         lambda db: forks.as_trees(db, sessions.list_sessions(db, _LISTED, query=argument))
     )
-    now = chat.app.clock.now()
+    now = chat.services.clock.now()
     for row in rows:
         chat.say(wording.cut(tree_line(row, chat.session.id, now), chat.width()))
     if not rows:
@@ -219,7 +144,7 @@ async def _usage(chat: ChatControl, argument: str) -> None:
 
 async def _context(chat: ChatControl, argument: str) -> None:
     session_id = chat.session.id
-    sums = await chat.app.database.read(lambda db: compactions.of_session(db, session_id))
+    sums = await chat.services.database.read(lambda db: compactions.of_session(db, session_id))
     for line in report_lines(await chat.session.context.status(), sums, chat.session.usage, chat.width()):
         chat.say(wording.cut(wording.printable(line), chat.width()))
 
@@ -233,11 +158,11 @@ async def _compress(chat: ChatControl, argument: str) -> None:
 
 
 async def _refine(chat: ChatControl, argument: str) -> None:
-    await chat.app.reviews.ask(chat.session.id, argument)
-    if chat.app.settings.review.worker == "off":
+    await chat.services.reviews.get().ask(chat.session.id, argument)
+    if chat.services.settings.review.worker == "off":
         chat.say("review queued; `whet worker --drain` runs it (review.worker is off)", "dim")
     else:
-        chat.app.reviews.kick()
+        chat.services.reviews.get().kick()
         chat.say("reviewing this conversation; what comes of it is shown here", "dim")
 
 
@@ -249,8 +174,8 @@ async def _undo(chat: ChatControl, argument: str) -> None:
 
 async def _retry(chat: ChatControl, argument: str) -> None:
     _, text = await _take_back(chat, argument)
-    session_id, now = chat.session.id, iso(chat.app.clock.now())
-    await chat.app.database.write(lambda db: outcomes.signal(db, session_id, "retry", now))
+    session_id, now = chat.session.id, iso(chat.services.clock.now())
+    await chat.services.database.write(lambda db: outcomes.signal(db, session_id, "retry", now))
     chat.send(text)
 
 
@@ -290,13 +215,13 @@ async def _export(chat: ChatControl, argument: str) -> None:
     from whet.cli.session_page import FORMATS  # noqa: PLC0415 - few chats are exported
 
     session_id = chat.session.id
-    path = chat.app.workspace / os.path.expanduser(argument or f"{session_id}.md")
+    path = chat.services.workspace / os.path.expanduser(argument or f"{session_id}.md")
     kind = {".json": "jsonl", ".htm": "html"}.get(path.suffix, path.suffix[1:])
     write = FORMATS.get(kind, FORMATS["md"])
-    text = await chat.app.database.read(lambda db: "".join(write(db, session_id)))
-    sandbox_folders = [Path(one).expanduser() for one in chat.app.settings.sandbox.write]
+    text = await chat.services.database.read(lambda db: "".join(write(db, session_id)))
+    sandbox_folders = [Path(one).expanduser() for one in chat.services.settings.sandbox.write]
     try:
-        replace_file(path, text.encode(), (chat.app.workspace, *sandbox_folders))
+        replace_file(path, text.encode(), (chat.services.workspace, *sandbox_folders))
     except OSError as error:
         why = explain_failure(error)
         raise NotFound(f"can't write {path}: {why}", hint="/export FILE names another") from error
@@ -307,14 +232,14 @@ async def _approvals(chat: ChatControl, argument: str) -> None:
     if argument:
         if argument not in mode.ABOUT:
             raise ConfigError(f"there is no mode {argument!r}", hint="ask, plan, auto or deny")
-        await mode.set_mode(chat.app, chat.session, argument)
-    chat.say(f"approvals: {mode.mode_of(chat.app.gate, chat.session)}")
+        await mode.set_mode(chat.services, chat.session, argument)
+    chat.say(f"approvals: {mode.mode_of(chat.services.gate, chat.session)}")
 
 
 async def _plan(chat: ChatControl, argument: str) -> None:
     from whet.app import planning  # noqa: PLC0415 - few sessions plan
 
-    done = await planning.command(chat.app, chat.session.id, argument)
+    done = await planning.command(chat.services, chat.session.id, argument)
     chat.say(done.said)
     if done.sends:
         chat.send(done.sends)
@@ -333,10 +258,10 @@ async def _quit(chat: ChatControl, argument: str) -> None:
     chat.leave()
 
 
-def add_plugin_commands(app: App, commands: Commands[ChatControl]) -> list[str]:
+def add_plugin_commands(plugins: PluginParts | None, commands: Commands[ChatControl]) -> list[str]:
     """Add the plugins' commands after the built-in ones. Return a line for each name that was refused."""
     refused: list[str] = []
-    for command in app.plugins.commands if app.plugins else ():
+    for command in plugins.loaded.commands if plugins else ():
         run = _plugin_run(command.name)
         try:
             commands.add(SlashCommand(command.name, command.description, run, argument=command.args_hint))
@@ -347,10 +272,11 @@ def add_plugin_commands(app: App, commands: Commands[ChatControl]) -> list[str]:
 
 def _plugin_run(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, None]]:
     async def run(chat: ChatControl, argument: str) -> None:
-        plugins = chat.app.plugins
+        parts = chat.services.plugins
+        plugins = None if parts is None else parts.loaded
         # Use the session's own engine if it has one: a command of the prototype engine would report on
         # nothing.
-        engine = chat.app.contexts.host(chat.session.context).seat.engine
+        engine = chat.services.contexts.host(chat.session.context).seat.engine
         command = plugins.command(name, engine) if plugins else None
         if plugins is None or command is None:
             return

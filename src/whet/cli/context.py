@@ -84,7 +84,7 @@ def compact(home: Home, session_id: str, focus: tuple[str, ...]) -> None:
 
 
 async def _engines(app: App) -> tuple[list[dict[str, Any]], str]:
-    chosen, warning = choose(app.contexts.engines, app.settings.context.engine)
+    chosen, warning = choose(app.services.contexts.engines, app.services.settings.context.engine)
     rows: list[dict[str, Any]] = [
         {
             "name": offer.name,
@@ -93,9 +93,9 @@ async def _engines(app: App) -> tuple[list[dict[str, Any]], str]:
             "active": offer is chosen,
             "error": "",
         }
-        for offer in app.contexts.engines.values()
+        for offer in app.services.contexts.engines.values()
     ]
-    for name, reason in app.contexts.broken.items():
+    for name, reason in app.services.contexts.broken.items():
         row = {"name": name, "source": "plugin", "description": f"not loaded: {reason}"}
         rows.append({**row, "active": False, "error": reason})
     return rows, warning

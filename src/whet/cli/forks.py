@@ -15,7 +15,7 @@ from whet.store import forks
 from whet.store.forks import TreeRow
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 
 def title_text(node: TreeRow) -> str:
@@ -34,20 +34,20 @@ async def _fork(chat: ChatControl, argument: str) -> None:
     turn = typed_number(argument)
     if argument and turn is None:
         raise ConfigError(f"{argument[:40]!r} is no turn", hint="/rewind lists the turns with their numbers")
-    old, new_id = chat.session.id, chat.app.clock.new_id()
-    now = iso(chat.app.clock.now())
-    row = await chat.app.database.write(lambda db: forks.fork(db, old, turn or 0, new_id, now))
-    await chat.switch_to(await chat.app.open_session(row.id, leaving=chat.session))
+    old, new_id = chat.session.id, chat.services.clock.new_id()
+    now = iso(chat.services.clock.now())
+    row = await chat.services.database.write(lambda db: forks.fork(db, old, turn or 0, new_id, now))
+    await chat.switch_to(await chat.opener.open_session(row.id, leaving=chat.session))
     chat.say("this is a copy now; the original is kept, and /tree shows both", "dim")
 
 
 async def _tree(chat: ChatControl, argument: str) -> None:
     open_id = chat.session.id
-    nodes = await chat.app.database.read(lambda db: forks.family(db, open_id))
+    nodes = await chat.services.database.read(lambda db: forks.family(db, open_id))
     if len(nodes) == 1:
         chat.say("this session has no forks; /fork makes one", "dim")
         return
-    now = chat.app.clock.now()
+    now = chat.services.clock.now()
     choices = [(tree_line(node, open_id, now, with_id=False), _fork_text(node)) for node in nodes]
     picked = await chat.choose("Go on in which one?", choices)
     if picked is not None and nodes[picked].row.id != open_id:

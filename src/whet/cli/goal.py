@@ -125,7 +125,7 @@ def _pursue(options: ChatOptions, target: GoalWish | GoalRow, *, as_json: bool) 
         async with aclosing(
             await start_app(options, settings, LinePerson() if is_present else NobodyPresent())
         ) as app:
-            runner = GoalRunner(app, _silent if as_json else _show)
+            runner = GoalRunner(app.sessions, _silent if as_json else _show)
             if isinstance(target, GoalWish):
                 row, session = await runner.start(target)
             else:

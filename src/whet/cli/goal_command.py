@@ -11,7 +11,7 @@ from whet.contract.errors import WhetError
 
 if TYPE_CHECKING:
     from whet.app.goals import GoalWish
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
     from whet.contract.events import Event
     from whet.store.goals import GoalRow
 
@@ -35,7 +35,7 @@ async def _goal(chat: ChatControl, argument: str) -> None:
 async def _read_last(chat: ChatControl) -> GoalRow:
     from whet.store import goals  # noqa: PLC0415 - few chats have goals
 
-    return await chat.app.database.read(lambda db: goals.get(db, ""))
+    return await chat.services.database.read(lambda db: goals.get(db, ""))
 
 
 async def _pursue(chat: ChatControl, target: GoalWish | GoalRow) -> None:
@@ -45,7 +45,7 @@ async def _pursue(chat: ChatControl, target: GoalWish | GoalRow) -> None:
 
     if not isinstance(target, GoalWish) and target.state not in goals.OPEN:
         raise WhetError(f"this goal has ended: {target.state}", hint=USAGE)
-    first = GoalRunner(chat.app, lambda event: None)
+    first = GoalRunner(chat.opener, lambda event: None)
     if isinstance(target, GoalWish):
         row, session = await first.start(target)
     else:
@@ -53,8 +53,8 @@ async def _pursue(chat: ChatControl, target: GoalWish | GoalRow) -> None:
     await chat.switch_to(session)
 
     async def work(emit: Callable[[Event], None]) -> None:
-        ended = await GoalRunner(chat.app, emit).pursue(row, session)
-        done = await chat.app.database.read(lambda db: report(db, ended))
+        ended = await GoalRunner(chat.opener, emit).pursue(row, session)
+        done = await chat.services.database.read(lambda db: report(db, ended))
         for line in report_lines(done):
             chat.say(line, "green" if ended.state == "achieved" else "yellow")
 
@@ -67,7 +67,7 @@ async def _show(chat: ChatControl) -> None:
     from whet.cli.goal import report_lines  # noqa: PLC0415 - the same
 
     row = await _read_last(chat)
-    done = await chat.app.database.read(lambda db: report(db, row))
+    done = await chat.services.database.read(lambda db: report(db, row))
     for line in report_lines(done, full=True):
         chat.say(line)
 
@@ -76,8 +76,8 @@ async def _stop(chat: ChatControl) -> None:
     from whet.clock import iso  # noqa: PLC0415 - with the store's goals
     from whet.store import goals  # noqa: PLC0415 - few chats have goals
 
-    row, at = await _read_last(chat), iso(chat.app.clock.now())
-    ended = await chat.app.database.write(
+    row, at = await _read_last(chat), iso(chat.services.clock.now())
+    ended = await chat.services.database.write(
         lambda db: goals.end(db, row.id, "cancelled", "stopped by hand", at)
     )
     chat.say("goal cancelled" if ended else f"this goal has ended: {row.state}")

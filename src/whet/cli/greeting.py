@@ -17,27 +17,27 @@ from whet.store import accepted, news
 from whet.store.live import is_cut_off
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 _RECALLED = 8
 
 
 def greet(chat: ChatControl) -> None:
     """Show the model, the approval mode and the folder, and how to begin."""
-    model, mode, width = chat.session.model, mode_of(chat.app.gate, chat.session), chat.width()
+    model, mode, width = chat.session.model, mode_of(chat.services.gate, chat.session), chat.width()
     head = f"whet · {model.model} · approvals {mode}"
     full_head = f"whet · {model.model} ({model.provider}) · approvals {mode}"
     chat.say(_fit(width, full_head, head), "bold")
-    chat.say(_fit(width, *_path_variants(chat.app.workspace, width)), "dim")
+    chat.say(_fit(width, *_path_variants(chat.services.workspace, width)), "dim")
     if model.provider == "practice":
         notice = "The practice model is a scripted stand-in, not a language model."
         chat.say(_fit(width, notice, "a scripted stand-in, no language model"), "yellow")
-    if line := unheld(chat.app.settings.sandbox.mode, chat.app.home.whole):
+    if line := unheld(chat.services.settings.sandbox.mode, chat.services.home.whole):
         chat.say(printable(line), "yellow")
     notice = "/help shows the commands, Esc stops a turn, Shift-Tab changes the mode, Ctrl-D quits"
     short = "/help, Esc stops, Shift-Tab: mode, Ctrl-D quits"
     chat.say(_fit(width, notice, short, "/help, Esc stops, Ctrl-D quits"), "dim")
-    changes = chat.app.database.write_now(news.tell)
+    changes = chat.services.database.write_now(news.tell)
     if changes.line:
         chat.say(_fit(width, changes.line_with("/inbox", "whet memory log")), "dim")
 
@@ -50,7 +50,7 @@ async def show_session(chat: ChatControl) -> None:
         chat.say(f"\n{clip(title, chat.width() - 16)} · {plural(len(log.messages), 'message')}", "dim")
         for text, style in zip(picking.last_exchange(log.messages), ("bold", ""), strict=True):
             _recall(chat, text, style)
-    left = await chat.app.database.read(lambda db: accepted.left(db, log.session.id))
+    left = await chat.services.database.read(lambda db: accepted.left(db, log.session.id))
     if left:
         unread = f"{plural(len(left), 'message')} not read yet: your next message or /resume sends"
         chat.say(f"{unread} {'it' if len(left) == 1 else 'them'} first.", "yellow")

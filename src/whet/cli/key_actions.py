@@ -28,7 +28,7 @@ from whet.memory.requests import MemoryRequest
 from whet.typed_answer import read_line
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 Decide = Callable[[str, Sequence[tuple[str, str]]], Awaitable[int | str]]
 """Has the person decide for one of some (line, preview); gives its index, or the words that they typed."""
@@ -59,7 +59,7 @@ class KeyActions:
         elif signal is PromptSignal.UNFOLD:
             await self._unfold()
         elif signal is PromptSignal.BACKGROUND:
-            moved = jobs.move_to_background(chat.app)
+            moved = jobs.move_to_background(chat.services.processes)
             message = "it runs on in the background; /jobs shows it" if moved else "no command is running"
             chat.say(message, "dim")
         elif signal is PromptSignal.IMAGE:
@@ -81,15 +81,15 @@ class KeyActions:
     async def _next_mode(self) -> None:
         """Switch to the next mode."""
         chat = self._chat
-        name = mode.next_mode(mode.mode_of(chat.app.gate, chat.session))
-        await mode.set_mode(chat.app, chat.session, name)
+        name = mode.next_mode(mode.mode_of(chat.services.gate, chat.session))
+        await mode.set_mode(chat.services, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
 
     def load_images(self, text: str) -> list[ImagePart]:
         """Load the images that go with a message, and list them. Raises WhetError."""
-        mentioned, missing = attach.find_images(dropped_images(text), self._chat.app.workspace)
+        mentioned, missing = attach.find_images(dropped_images(text), self._chat.services.workspace)
         paths, self.images = [*self.images, *mentioned], []
-        loaded = [attach.load_image(path, self._chat.app.workspace) for path in paths]
+        loaded = [attach.load_image(path, self._chat.services.workspace) for path in paths]
         for path in paths:
             self._chat.say(f"  sent with it: {path.name}, {size(path.stat().st_size)}", "dim")
         for name in missing:
@@ -125,7 +125,7 @@ class KeyActions:
 
     async def _unfold(self) -> None:
         chat = self._chat
-        count = len(await unfolding.session_calls(chat.app.database, chat.session))
+        count = len(await unfolding.session_calls(chat.services.database, chat.session))
         if not count:
             raise NotFound("no call was made in this session")
         self._unfolded = self._unfolded % count + 1
@@ -134,7 +134,7 @@ class KeyActions:
     async def _decide_plan(self) -> None:
         """Put the plan that was made to the person; only a choice carries it out; words go to the model."""
         chat = self._chat
-        now = await planning.state_of(chat.app, chat.session.id)
+        now = await planning.state_of(chat.services, chat.session.id)
         picked = await self._decide("Carry this plan out?", mode.CHOICES)
         if picked == len(mode.CHOICES) - 2:
             chat.put_back("\n".join(["/plan steps", *(step.text for step in now.steps)]))
@@ -146,8 +146,8 @@ class KeyActions:
                 chat.send(picked)
             return
         name = mode.MODES[0] if picked == 0 else mode.MODES[2]
-        message = await planning.approve(chat.app, chat.session.id)
-        await mode.set_mode(chat.app, chat.session, name)
+        message = await planning.approve(chat.services, chat.session.id)
+        await mode.set_mode(chat.services, chat.session, name)
         chat.say(f"mode {name}: {mode.ABOUT[name]}", "dim")
         chat.send(message)
 
@@ -176,7 +176,7 @@ class KeyActions:
         if not note:
             raise WhetError("there is nothing to remember", hint="# the tests need ORDERS_DB=memory")
         chat = self._chat
-        origin = Origin("user", session_id=chat.session.id, platform=chat.app.source)
+        origin = Origin("user", session_id=chat.session.id, platform=chat.services.source)
         done = await chat.desk.hand_in(MemoryRequest("add", content=note), origin)
         if not done.ok:
             raise WhetError(done.text)

@@ -28,6 +28,7 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Person
 from whet.store import sessions
+from whet.store.database import StateDatabase
 
 Output = Literal["text", "json", "stream-json"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,7 +130,7 @@ async def open_session(app: App, options: ChatOptions) -> Session:
     if options.plans:
         from whet.app.planning import set_planning  # noqa: PLC0415 - few sessions plan
 
-        await set_planning(app, session.id, True)
+        await set_planning(app.services, session.id, True)
     return session
 
 
@@ -142,10 +143,10 @@ async def _session_of(app: App, options: ChatOptions) -> Session:
     return await app.new_session(private=options.private, title=options.title, warm=options.warm)
 
 
-async def forget_empty(app: App, session: Session) -> None:
+async def forget_empty(database: StateDatabase, session: Session) -> None:
     """Delete a session without any messages. Other sessions are not changed."""
     if session.log.session.turns == 0 and not session.log.messages:
-        await app.database.write(lambda db: sessions.delete(db, session.id))
+        await database.write(lambda db: sessions.delete(db, session.id))
 
 
 def model_options(command: F) -> F:

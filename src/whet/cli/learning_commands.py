@@ -20,7 +20,7 @@ from whet.store import news
 from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 _LISTED = 40
 _SHOWN = 20
@@ -57,7 +57,7 @@ async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     """Send the text of the prompt file or skill of that name. Raises NotFound if neither exists."""
     from whet.app.own_commands import prompt_command  # noqa: PLC0415 most of what is typed is no command
 
-    prompt = prompt_command(name, chat.app.home.root, chat.session.workspace)
+    prompt = prompt_command(name, chat.services.home.root, chat.session.workspace)
     if prompt is not None:
         chat.send(prompt.message(arguments))
         return
@@ -68,7 +68,7 @@ async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
                 f"there is no command /{name}", hint=f"`whet {name}` does that, in another terminal"
             )
         chat.commands.get(name)  # raises NotFound with a similar name
-    origin = Origin("user", session_id=chat.session.id, platform=chat.app.source)
+    origin = Origin("user", session_id=chat.session.id, platform=chat.services.source)
     load = await learning.skills.view(name, "", origin, how="slash")
     if not load.ok:
         raise NotFound(load.text)

@@ -30,7 +30,7 @@ async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> Non
     people = Switchboard()
     async with (
         aclosing(await start_app(options, settings, people)) as app,
-        aclosing(SessionHost(app, people)) as hosted,
+        aclosing(SessionHost(app.sessions, people)) as hosted,
         kept_small(),
     ):
         await serve_stdio(OwnMcpServer(hosted, asks=asks).answer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from whet.agent.session import Session
 from whet.app import planning
-from whet.app.build import App
+from whet.app.services import Services
 from whet.approval.gate import PolicyGate
 from whet.config.schema import ApprovalMode
 
@@ -37,9 +37,9 @@ def next_mode(mode: str) -> str:
     return MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]
 
 
-async def set_mode(app: App, session: Session, mode: ApprovalMode | str) -> None:
+async def set_mode(services: Services, session: Session, mode: ApprovalMode | str) -> None:
     """Set the mode from the next call on. Whether a session plans is stored with it."""
-    if (mode == "plan") != app.gate.plans.has(session.id):
-        await planning.set_planning(app, session.id, mode == "plan")
+    if (mode == "plan") != services.gate.plans.has(session.id):
+        await planning.set_planning(services, session.id, mode == "plan")
     if mode == "ask" or mode == "auto" or mode == "deny":
-        app.gate.set_mode(mode)
+        services.gate.set_mode(mode)

@@ -23,7 +23,7 @@ import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session, receipt_of
-from whet.app.build import App
+from whet.app.sessions import SessionOpener
 from whet.cli import attach, wording
 from whet.cli.deciding import diff_lines, has_colour, paint_row
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
@@ -111,7 +111,7 @@ async def _run(options: ChatOptions, settings: Settings, question: str, images: 
         session = await open_session(app, options)
         if not session.log.session.title:
             await session.log.details.set_title(title_of(question))
-        report = OneShotReport(session, options.output, app)
+        report = OneShotReport(session, options.output, app.sessions)
         code = await _answer(report, session.user_message(question, images), person)
         await app.reviews.leave()
         return code
@@ -128,10 +128,10 @@ def _ask(prompt: str) -> str:
 async def _turns(report: OneShotReport, message: Message) -> None:
     """Run the turn, followed by the turns of helpers that work in the background."""
     end = await run_turn(report.session, message, report.emit)
-    if "helpers" in vars(report.app):
+    if report.opener.helpers.created is not None:
         from whet.app.following import follow  # noqa: PLC0415 - few turns have helpers
 
-        await follow(report.app, report.session, report.emit, end)
+        await follow(report.opener.helpers, report.session, report.emit, end)
 
 
 async def _answer(report: OneShotReport, message: Message, person: Person) -> int:
@@ -166,7 +166,7 @@ class OneShotReport:
 
     session: Session
     output: Output
-    app: App
+    opener: SessionOpener
     _calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
     _notices: list[str] = field(default_factory=list[str])
@@ -252,7 +252,7 @@ class OneShotReport:
         """Return the number of changes that reviews learned or were refused since the last report."""
         from whet.store import news  # noqa: PLC0415 - two queries, for those who read the object
 
-        counts = self.app.database.write_now(news.tell)
+        counts = self.opener.services.database.write_now(news.tell)
         return {"learned": counts.learned, "refused": counts.refused, "waiting": counts.waiting}
 
     def _cancelled_turn(self) -> TurnEnd:

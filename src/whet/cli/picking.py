@@ -17,7 +17,7 @@ from whet.store import sessions
 from whet.store.export import messages, numbered
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
     from whet.store.sessions import SessionRow
 
 _SESSIONS = 50
@@ -31,8 +31,8 @@ async def pick_session(chat: ChatControl) -> str | None:
         rows = [row for row in sessions.list_sessions(connection, _SESSIONS) if row.id != chat.session.id]
         return [(row, _preview(list(messages(connection, row.id, last=6)))) for row in rows]
 
-    entries = await chat.app.database.read(read)
-    now = chat.app.clock.now()
+    entries = await chat.services.database.read(read)
+    now = chat.services.clock.now()
     choices = [
         (f"{age(row.last_active, now):>8}  {row.title or '(no title)'}", f"{row.id} · {preview}")
         for row, preview in entries
@@ -46,7 +46,7 @@ async def pick_session(chat: ChatControl) -> str | None:
 
 async def pick_point(chat: ChatControl) -> None:
     """Let the person pick an earlier message, and rewind files and conversation to before it."""
-    turns = await chat.app.database.read(lambda db: turn_texts(db, chat.session.id))
+    turns = await chat.services.database.read(lambda db: turn_texts(db, chat.session.id))
     if not turns:
         chat.say("nothing has been said in this session yet", "dim")
         return
@@ -59,7 +59,7 @@ async def pick_point(chat: ChatControl) -> None:
     if picked is None:
         return
     number, text = turns[::-1][picked]
-    parts = "" if chat.app.recordings.settings.record else " conversation"
+    parts = "" if chat.services.recordings.settings.record else " conversation"
     await chat.commands.get("rewind").run(chat, f"{number}{parts}")
     chat.put_back(text)
 

@@ -20,7 +20,7 @@ from whet.store import outcomes
 from whet.store.outcomes import Rating
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
 
 
 @click.command("rate")
@@ -55,9 +55,9 @@ def rating_commands() -> list[SlashCommand[ChatControl]]:
 
 def _rating(rating: Rating) -> Callable[[ChatControl, str], Coroutine[Any, Any, None]]:
     async def run(chat: ChatControl, arguments: str) -> None:
-        app, session_id = chat.app, chat.session.id
-        now = iso(app.clock.now())
-        number = await app.database.write(lambda db: outcomes.signal(db, session_id, rating, now))
+        services, session_id = chat.services, chat.session.id
+        now = iso(services.clock.now())
+        number = await services.database.write(lambda db: outcomes.signal(db, session_id, rating, now))
         chat.say(f"turn {number} is noted as {rating}", "dim")
 
     return run

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
-from whet.app.build import App
+from whet.app.sessions import SessionOpener
 from whet.app.slash import Commands, announced, argument_of, parse, unescaped
 from whet.cli import attach, jobs
-from whet.cli.commands import ChatControl, add_plugin_commands, builtin_commands
+from whet.cli.chat_control import ChatControl
+from whet.cli.commands import add_plugin_commands, builtin_commands
 from whet.cli.greeting import greet, show_session
 from whet.cli.key_actions import KeyActions
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
@@ -59,13 +60,13 @@ async def _run(options: ChatOptions, settings: Settings) -> int:
     screen = _open_screen(options, settings, commands, state)
     screen.stop_turn = state.stop_turn
     async with aclosing(await start_app(options, settings, screen.person)) as app:
-        plugin_notes = add_plugin_commands(app, commands)
+        plugin_notes = add_plugin_commands(app.services.plugins, commands)
         session = await open_session(app, options)
-        chat = TerminalChat(app, session, screen, commands, state)
+        chat = TerminalChat(app.sessions, session, screen, commands, state)
         for line in plugin_notes:
             chat.say(line, "dim")
         code = await chat.run(options.images, picks=options.picks)
-        await forget_empty(app, chat.session)
+        await forget_empty(app.database, chat.session)
         await app.reviews.leave()
         return code
 
@@ -142,29 +143,31 @@ class TerminalChat:
 
     def __init__(
         self,
-        app: App,
+        opener: SessionOpener,
         session: Session,
         screen: Screen,
         commands: Commands[ChatControl],
         state: _TerminalState,
     ) -> None:
-        self.app = app
+        services = opener.services
+        self.opener = opener
+        self.services = services
         self.session = session
         self.commands = commands
         self._screen = screen
         self._state = state
-        ui = app.settings.ui
+        ui = services.settings.ui
         self._painter = Painter(markdown=ui.markdown)
         surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
         self.recall: Callable[[str, int], None] = partial(recall, surface, self._painter)
         self._view = TerminalTurnView(surface, self._painter, state.marks, show_reasoning=ui.show_reasoning)
-        self._view.plan = lambda: app.todo_lists.get(self.session.id)
-        self._board = StatusBoard(app, plain=state.marks.plain)
+        self._view.plan = lambda: services.todo_lists.get(self.session.id)
+        self._board = StatusBoard(services, plain=state.marks.plain)
         self._key_actions = KeyActions(self, screen.decide)
-        self._news = _ReviewNews(state, screen, self.say, app.database)
+        self._news = _ReviewNews(state, screen, self.say, services.database)
         self._waiting: list[Typed] = []
-        app.reviews.listeners.append(self._news.add)
-        app.sessions.helper_listeners.append(lambda _: screen.wake(PromptSignal.RESTED))
+        services.reviews.get().listeners.append(self._news.add)
+        opener.helper_listeners.append(lambda _: screen.wake(PromptSignal.RESTED))
 
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
         """Handle the person's inputs until they leave."""
@@ -175,8 +178,8 @@ class TerminalChat:
         try:
             greet(self)
             await self._arrive()
-            self.app.reviews.start()
-            self.app.schedules.start()
+            self.services.reviews.get().start()
+            self.services.schedules.get().start()
             if picks:
                 await self._handle_line(Typed("/resume", "/resume", "/resume"))
             while not self._state.leaving:
@@ -223,19 +226,19 @@ class TerminalChat:
     @property
     def desk(self) -> LearningService:
         """The owner's memory and skills."""
-        return self.app.learning.desk
+        return self.services.learning.desk
 
     async def begin(self, title: str = "", *, warm: str = "") -> None:
         """Continue in a new session of the same conversation."""
-        await self.switch_to(await self.app.new_session(title=title, warm=warm, leaving=self.session))
+        await self.switch_to(await self.opener.new_session(title=title, warm=warm, leaving=self.session))
 
     async def switch_model(self, model: str) -> None:
         """Use another model of the same provider from now on."""
-        await self.app.switch_model(self.session, model)
+        await self.opener.switch_model(self.session, model)
 
     async def switch_to(self, session: Session) -> None:
         """Continue in another session. The old one stays stored."""
-        await forget_empty(self.app, self.session)
+        await forget_empty(self.services.database, self.session)
         self.session: Session = session
         await self._arrive()
 
@@ -285,7 +288,7 @@ class TerminalChat:
                 self._screen.wake(PromptSignal.RESTED)  # the next one runs even if this one fails
                 await self._handle_line(typed)
             elif done is PromptSignal.ESCAPE:
-                await self._key_actions.escape(self.app.clock.monotonic_s())
+                await self._key_actions.escape(self.services.clock.monotonic_s())
             elif done is not PromptSignal.RESTED or self._state.turn is None:
                 await self._key_actions.take(done)
         except WhetError as error:
@@ -307,7 +310,7 @@ class TerminalChat:
         if command:
             if command[0] in self.commands:
                 slash_command = await announced(
-                    self.app, self.commands.get(command[0]), command, self.session.id
+                    self.services.plugins, self.commands.get(command[0]), command, self.session.id
                 )
                 await slash_command.run(self, argument_of(typed.text))
             else:
@@ -339,7 +342,7 @@ class TerminalChat:
             await self.session.log.details.set_title(title_of(message.text))
         end = await run_turn(self.session, message, self._emit, receipt=receipt)
         await self._board.refresh(self.session)
-        if end.reason == "answered" and self.app.gate.plans.has(self.session.id):
+        if end.reason == "answered" and self.services.gate.plans.has(self.session.id):
             self._screen.wake(PromptSignal.PLAN)
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -358,7 +361,7 @@ class TerminalChat:
             self._state.turn = None
             self._state.idle.set()
             self._screen.refresh()
-            self.app.reviews.kick()
+            self.services.reviews.get().kick()
         self._news.show()
         self._take_leftovers(cancelled)
 
@@ -376,7 +379,7 @@ class TerminalChat:
             self._waiting.clear()
         text = "\n".join(texts)
         if texts and cancelled:
-            self.app.database.submit(receipt)
+            self.services.database.submit(receipt)
             self._screen.put_back(text)
         elif texts and not self._state.leaving:
             self._echo(text)

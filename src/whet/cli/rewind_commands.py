@@ -11,7 +11,7 @@ from whet.contract.texts import typed_number
 
 if TYPE_CHECKING:
     from whet.app.rewinding import Point, Rewinding
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
     from whet.store.rewinds import Parts
 
 _PARTS: dict[str, Parts] = {"files": "files", "conversation": "conversation", "both": "both"}
@@ -35,7 +35,7 @@ def rewind_commands() -> list[SlashCommand[ChatControl]]:
 
 async def files_line(chat: ChatControl, turn: int) -> str:
     """Return a sentence on the files of a turn that was taken back from the conversation."""
-    if not chat.app.recordings.settings.record:
+    if not chat.services.recordings.settings.record:
         return "its files were not restored: nothing is recorded (rewind.record is off)"
     if not (await changed_paths(chat)).get(turn):
         return "it changed no files"
@@ -110,7 +110,7 @@ _STYLES = {"+": "green", "-": "red"}
 def _rewinding(chat: ChatControl) -> Rewinding:
     from whet.app.rewinding import Rewinding  # noqa: PLC0415 - the chat starts without it
 
-    return Rewinding(chat.app.recordings, chat.session.log, chat.app.workspace)
+    return Rewinding(chat.services.recordings, chat.session.log, chat.services.workspace)
 
 
 def _parse_words(words: list[str]) -> tuple[Point | None, Parts, set[str]]:

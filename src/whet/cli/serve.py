@@ -155,7 +155,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     async def go() -> None:
         people = Switchboard()
         app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source="api")
-        hosted = SessionHost(app, people)
+        hosted = SessionHost(app.sessions, people)
         try:
             token_path = tokens.make_first(app.database, home, app.clock)
             pace = SiteTimings(answer_wait_s=options["answer_wait_s"])
@@ -189,7 +189,7 @@ def serve_beside(
         from whet.serve.run import serve as run  # noqa: PLC0415
         from whet.serve.site import SiteTimings  # noqa: PLC0415
 
-        token_path = tokens.make_first(hosted.app.database, home, hosted.app.clock)
+        token_path = tokens.make_first(hosted.services.database, home, hosted.services.clock)
         if token_path is not None:
             say(f"made a first token: {token_path}")
         listening = ServeOptions(port=port, has_web=True, is_shared=True)

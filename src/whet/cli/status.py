@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from whet.agent.session import Session
-from whet.app.build import App
+from whet.app.services import Services
 from whet.cli import jobs, mode
 from whet.cli.plan import count_done
 from whet.cli.wording import clip, columns, count, printable
@@ -116,13 +116,13 @@ def branch_of(folder: Path) -> str:
 class StatusBoard:
     """The status of one chat. `look` reads the slow parts between turns."""
 
-    def __init__(self, app: App, *, plain: bool) -> None:
-        self._app = app
+    def __init__(self, services: Services, *, plain: bool) -> None:
+        self._services = services
         self._plain = plain
         self._used_tokens = 0
-        self._branch = branch_of(app.workspace)
-        self._sandbox = "no sandbox" if app.settings.sandbox.mode == "off" else ""
-        home, workspace = str(Path.home()), str(app.workspace)
+        self._branch = branch_of(services.workspace)
+        self._sandbox = "no sandbox" if services.settings.sandbox.mode == "off" else ""
+        home, workspace = str(Path.home()), str(services.workspace)
         self._folder = (
             "~" + workspace[len(home) :] if home != "/" and workspace.startswith(home) else workspace
         )
@@ -135,15 +135,16 @@ class StatusBoard:
 
     async def refresh(self, session: Session) -> None:
         """Read the parts that may have changed: branch, context, whether commands are sandboxed."""
-        self._branch = branch_of(self._app.workspace)
+        self._branch = branch_of(self._services.workspace)
         self._used_tokens = (await session.context.status()).used_tokens
-        if "confinement" in self._app.__dict__ and not self._sandbox:  # created by the first command
-            status = await asyncio.to_thread(self._app.confinement.status)
+        confinement = self._services.confinement.created  # by the first command
+        if confinement is not None and not self._sandbox:
+            status = await asyncio.to_thread(confinement.status)
             self._sandbox = "sandbox" if status.holds else "no sandbox"
 
     def line(self, session: Session, width: int) -> str:
         """Return the status line for a width, or an empty string if the person wants none."""
-        app = self._app
+        services = self._services
         window = session.model.window_tokens
         facts = StatusFacts(
             model=session.model.model,
@@ -153,9 +154,9 @@ class StatusBoard:
             tokens=session.usage.total_tokens,
             cost_usd=session.usage.cost_usd,
             is_estimate=bool(session.usage.estimated_tokens),
-            mode=mode.mode_of(app.gate, session),
+            mode=mode.mode_of(services.gate, session),
             sandbox=self._sandbox,
-            jobs=len(jobs.running_processes(app)),
-            plan=count_done(app.todo_lists.get(session.id)),
+            jobs=len(jobs.running_processes(services.processes)),
+            plan=count_done(services.todo_lists.get(session.id)),
         )
-        return status_line(facts, app.settings.ui.status_line, width, plain=self._plain)
+        return status_line(facts, services.settings.ui.status_line, width, plain=self._plain)

@@ -68,7 +68,7 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
         app = await App.start(
             home, settings, load_secrets(home, os.environ), people, workspace, source="team"
         )
-        hosted = SessionHost(app, people, max_turns=options.most)
+        hosted = SessionHost(app.sessions, people, max_turns=options.most)
         try:
             queue = team_queue(app.database)
             questions = WorkerQuestions(queue.database, app.clock)

@@ -15,7 +15,7 @@ from whet.store import facts
 from whet.store.export import messages
 
 if TYPE_CHECKING:
-    from whet.cli.commands import ChatControl
+    from whet.cli.chat_control import ChatControl
     from whet.store.database import StateDatabase
 
 _LISTED = 20
@@ -53,7 +53,7 @@ async def session_calls(database: StateDatabase, session: Session) -> list[Whole
 
 async def unfold(chat: ChatControl, number: int) -> None:
     """Show the `number`th call in full, counted from 1. Raises NotFound."""
-    calls = await session_calls(chat.app.database, chat.session)
+    calls = await session_calls(chat.services.database, chat.session)
     if not 1 <= number <= len(calls):
         raise NotFound(f"there is no call {number}" if calls else "no call was made in this session")
     call = calls[number - 1]
@@ -66,7 +66,7 @@ async def calls(chat: ChatControl, arguments: str) -> None:
     if (requested := typed_number(arguments)) is not None:
         await unfold(chat, requested)
         return
-    all_calls = await session_calls(chat.app.database, chat.session)
+    all_calls = await session_calls(chat.services.database, chat.session)
     for number, call in list(enumerate(all_calls, 1))[-_LISTED:]:
         chat.say(f"{number:>4}  {call.line(chat.width() - 6)}", "")
     chat.say("/calls N shows one whole, Ctrl-O the last one" if all_calls else "no call was made yet")
@@ -80,7 +80,7 @@ async def receipt(chat: ChatControl, arguments: str) -> None:
     live = chat.session.log.live
     requested = typed_number(arguments)
     turn = live.last_turn if requested is None else requested
-    turn_receipt = await chat.app.database.read(lambda db: facts.receipt(db, live.key, turn))
+    turn_receipt = await chat.services.database.read(lambda db: facts.receipt(db, live.key, turn))
     if turn_receipt is None:
         raise NotFound(f"turn {turn} changed, ran and sent nothing", hint="/receipt TURN shows another one")
     chat.say(

@@ -115,7 +115,7 @@ class EditorAgent:
         open_session = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         program = await self._sessions.program()
         with told():
-            messages, todo = await program.hosted.app.database.read(
+            messages, todo = await program.hosted.services.database.read(
                 lambda db: (_said(db, session_id), arguments_of(db, session_id, TASK_LIST))
             )
         for update in (*replay.updates(messages), *replay.plan(todo)):
@@ -151,7 +151,7 @@ class EditorAgent:
         offset = typed_number(cursor or "") or 0
         with told():
             program = await self._sessions.program()
-            rows = await program.hosted.app.database.read(
+            rows = await program.hosted.services.database.read(
                 lambda db: sessions.list_sessions(db, _PAGE + 1, offset=offset, workspace=cwd or "")
             )
         infos = [

@@ -82,12 +82,12 @@ def _view(editor: Editor, hosted: SessionHost, here: OpenedSession) -> EditorTur
         session = hosted.opened(here.session_id)
         return (0, None) if session is None else (session.model.window_tokens, session.usage.cost_usd)
 
-    clock = hosted.app.clock
+    clock = hosted.services.clock
     scene = Scene(
         here.session_id,
         here.workspace,
         here.buffers,
-        lambda: hosted.app.todo_lists.get(here.session_id),
+        lambda: hosted.services.todo_lists.get(here.session_id),
         spent,
     )
     return EditorTurnView(editor.outbox, scene, clock.monotonic_s, clock.new_id())
@@ -98,7 +98,7 @@ async def _learned(hosted: SessionHost, here: OpenedSession) -> list[str]:
     if here.is_told:
         return []
     here.is_told = True
-    changes = await hosted.app.database.append(news.tell)
+    changes = await hosted.services.database.append(news.tell)
     line = changes.line_with("/inbox", "/memory")
     return [line[:1].upper() + line[1:] + "."] if line else []
 
@@ -123,7 +123,7 @@ def _tell_title(hosted: SessionHost, here: OpenedSession) -> None:
 def _arguments(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:
     async def find(session_id: str, call_id: str) -> str:
         """Read a call's arguments from its reply, which is stored before the call is judged."""
-        messages: list[tuple[int, Message]] = await hosted.app.database.read(
+        messages: list[tuple[int, Message]] = await hosted.services.database.read(
             lambda db: search.around(db, session_id, SEQ_LIMIT - 1, _RECENT, 0)
         )
         for _, message in reversed(messages):

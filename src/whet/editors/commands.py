@@ -38,9 +38,9 @@ class EditorCommands:
         """Run a command. Returns its output or error, and the messages to start turns with."""
         try:
             async with hosted.using(session_id) as session:
-                command = command_for(self._commands, what[0], hosted.app.home.root, session.workspace)
-                await announced(hosted.app, command, what, session_id)
-                reply = CommandReply(hosted, session, self._commands, hosted.app.learning.desk, _COLUMNS)
+                command = command_for(self._commands, what[0], hosted.services.home.root, session.workspace)
+                await announced(hosted.services.plugins, command, what, session_id)
+                reply = CommandReply(hosted, session, self._commands, hosted.services.learning.desk, _COLUMNS)
                 await reply.run(command, what[1], emit)
             if reply.begins is not None:
                 raise WhetError("the editor begins sessions", hint="open a new thread there")

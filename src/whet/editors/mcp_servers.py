@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
-from whet.app.build import App
 from whet.app.parts import remote_names
+from whet.app.services import Services
 from whet.config.schema import McpServerSettings, McpSettings
 from whet.config.secrets import is_secret_name
 from whet.contract.tools import Tool, ToolSpec
@@ -59,7 +59,7 @@ class EditorServers:
             await self._servers.aclose()
 
 
-async def bring(given: Sequence[Given], workspace: Path, app: App) -> EditorServers:
+async def bring(given: Sequence[Given], workspace: Path, services: Services) -> EditorServers:
     """Set up an editor's servers. Servers without cached tools are started and asked.
 
     Never raises: a server that can't be used has no tools, and a notice names the reason.
@@ -71,12 +71,14 @@ async def bring(given: Sequence[Given], workspace: Path, app: App) -> EditorServ
     def jail(_name: str, server: McpServerSettings) -> ServerJail | None:
         from whet.app.confining import server_jail  # noqa: PLC0415 - 15 ms, only where a server is started
 
-        jail = server_jail(app.confinement, workspace, server)
+        jail = server_jail(services.confinement.get(), workspace, server)
         return None if jail is None else ServerJail(jail)
 
-    reach = RemoteParts(app.home, {}, app.clock, Guardian(), jail=jail)
-    cap_chars = app.settings.tools.output_cap_chars
-    servers = Servers(McpSettings(settings), reach, cap_chars=cap_chars, without=remote_names(app.settings))
+    reach = RemoteParts(services.home, {}, services.clock, Guardian(), jail=jail)
+    cap_chars = services.settings.tools.output_cap_chars
+    servers = Servers(
+        McpSettings(settings), reach, cap_chars=cap_chars, without=remote_names(services.settings)
+    )
     await servers.learn()
     return EditorServers(servers, notices)
 

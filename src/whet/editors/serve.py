@@ -74,8 +74,8 @@ async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Prog
     workspace = Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()
     app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source=SOURCE)
     app.reviews.start()
-    app.schedules.start()
-    return Program(SessionHost(app, people, furnish=furnish), mode)
+    app.services.schedules.get().start()
+    return Program(SessionHost(app.sessions, people, furnish=furnish), mode, app.aclose)
 
 
 class _Hearing(asyncio.streams.FlowControlMixin):

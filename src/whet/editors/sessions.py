@@ -33,10 +33,11 @@ _AFTER_ANSWER_S = 0.1
 
 
 class Program(msgspec.Struct, frozen=True):
-    """The host of the sessions, and the mode of new ones."""
+    """The host of the sessions, and the mode of new ones. `close` ends the program."""
 
     hosted: SessionHost
     mode: Mode
+    close: Callable[[], Awaitable[None]]
 
 
 Furnish = Callable[[str], SessionExtras]
@@ -85,7 +86,7 @@ class EditorSessions:
     async def _list_models(self, hosted: SessionHost) -> None:
         """Read the list of models and report it to the sessions that are open by then."""
         try:
-            self.models = await hosted.app.models.provider.list_models()
+            self.models = await hosted.services.models.provider.list_models()
         except WhetError:
             return  # the configured model stays the only choice
         for open_session in self._open.values():
@@ -95,8 +96,8 @@ class EditorSessions:
         """Create a session in the folder `cwd`, with the tools of the editor's MCP servers."""
         with told():
             workspace, program = _folder(cwd), await self.program()
-            brought = await bring(servers, workspace, program.hosted.app)
-            session_id = program.hosted.app.clock.new_id()
+            brought = await bring(servers, workspace, program.hosted.services)
+            session_id = program.hosted.services.clock.new_id()
             open_session = OpenedSession(session_id, workspace, program.mode, self.editor, brought)
             self._open[session_id] = open_session
             try:
@@ -108,22 +109,22 @@ class EditorSessions:
                 await brought.aclose()
                 raise
         brought.enter([tool.spec for tool in brought.tools()])
-        self._tell_commands(open_session, program.hosted.app.home.root)
+        self._tell_commands(open_session, program.hosted.services.home.root)
         return open_session
 
     async def reopen(self, cwd: str, session_id: str, servers: Sequence[Given]) -> OpenedSession:
         """Open a stored session, or return it if it is open and busy."""
         with told():
             folder, program = _folder(cwd), await self.program()
-            app = program.hosted.app
-            row, (_, tools_json) = await app.database.read(lambda db: _row_and_prefix(db, session_id))
-            plans = await app.database.read(lambda db: sessions.is_planning(db, session_id))
+            services = program.hosted.services
+            row, (_, tools_json) = await services.database.read(lambda db: _row_and_prefix(db, session_id))
+            plans = await services.database.read(lambda db: sessions.is_planning(db, session_id))
             open_already = self._open.get(session_id)
             if open_already is not None and open_already.works:
                 return open_already
             stored_folder = Path(row.workspace)
             workspace = stored_folder if row.workspace and stored_folder.is_dir() else folder
-            brought = await bring(servers, workspace, app)
+            brought = await bring(servers, workspace, services)
         if tools_json:
             brought.enter(read_specs(tools_json.encode()))
         open_session = OpenedSession(
@@ -133,17 +134,17 @@ class EditorSessions:
         if open_already is not None:
             await open_already.aclose()
         await program.hosted.let_go(session_id)  # it is reopened with the editor's present servers
-        self._tell_commands(open_session, app.home.root)
+        self._tell_commands(open_session, services.home.root)
         open_session.title = row.title
-        if row.model_chosen and row.provider == app.models.provider.info.provider:
+        if row.model_chosen and row.provider == services.models.provider.info.provider:
             open_session.wanted = row.model
         return open_session
 
     async def set_mode(self, here: OpenedSession, mode: Mode) -> None:
         """Set a session's mode, from the next call on. Leaving plan mode approves the plan."""
-        app = (await self.program()).hosted.app
-        if (mode == "plan") != app.gate.plans.has(here.session_id):
-            await planning.set_planning(app, here.session_id, mode == "plan")
+        services = (await self.program()).hosted.services
+        if (mode == "plan") != services.gate.plans.has(here.session_id):
+            await planning.set_planning(services, here.session_id, mode == "plan")
         here.mode = mode
 
     def _tell_commands(self, here: OpenedSession, root: Path) -> None:
@@ -162,7 +163,7 @@ class EditorSessions:
         """Return the model for a session's next prompt."""
         assert self._program is not None  # a session is open
         hosted = self._program.hosted
-        return here.model(hosted.opened(here.session_id), hosted.app.models.provider.info.model)
+        return here.model(hosted.opened(here.session_id), hosted.services.models.provider.info.model)
 
     def options_of(self, here: OpenedSession) -> Any:
         """Return a session's options: its mode and its model."""
@@ -193,8 +194,8 @@ class EditorSessions:
         if self._program is not None:
             await self._program.hosted.aclose()
             await asyncio.gather(*(open_session.aclose() for open_session in self._open.values()))
-            await self._program.hosted.app.reviews.leave()
-            await self._program.hosted.app.aclose()
+            await self._program.hosted.services.reviews.get().leave()
+            await self._program.close()
 
 
 def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[SessionRow, tuple[str, str]]:

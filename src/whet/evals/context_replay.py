@@ -89,7 +89,7 @@ async def names(replay: ReplaySetup) -> list[str]:
     """Return the engines that can be compared: all except the one that never compacts."""
     with tempfile.TemporaryDirectory(prefix="whet-eval-") as folder:
         async with aclosing(await _start(replay, Path(folder), "compressor")) as app:
-            return [name for name in app.contexts.engines if name != "none"]
+            return [name for name in app.services.contexts.engines if name != "none"]
 
 
 async def run(replay: ReplaySetup, engine: str, story: Story) -> EngineResult:
@@ -135,7 +135,7 @@ class _Run:
         """Replay the story, then ask for its facts."""
         began = self._replay.summary_tokens() if self._replay.summary_tokens else 0
         session = await self._app.new_session()
-        host = self._app.contexts.host(session.context)
+        host = self._app.services.contexts.host(session.context)
         prefix = [msgspec.json.encode([tool.spec for tool in session.tools.values()])]
         await self._play(session, prefix)
         view = await session.context.view(session.log.messages, self._see)

@@ -52,7 +52,7 @@ class EvalPerson:
 
     def kept(self) -> list[FactStatement]:
         """Return the statements in its files and in the evaluation's own notes."""
-        root = self.app.home.root
+        root = self.app.services.home.root
         files = [path for pattern in _FILES for path in sorted(root.glob(pattern)) if path.is_file()]
         return claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes]))
 
@@ -102,8 +102,7 @@ class WorldRun:
         if self.arm.notes == "needed":
             values = ((topic, self.world.truth(topic, plan.number, plan.person)) for topic in plan.task.needs)
             notes = [FactStatement(*topic, value).text for topic, value in values]
-        agent = msgspec.structs.replace(desk.app.settings.agent, instructions="\n".join(notes))
-        desk.app.settings = msgspec.structs.replace(desk.app.settings, agent=agent)
+        desk.app.sessions.instructions = "\n".join(notes)
 
     def _count(self, desk: EvalPerson, plan: SessionPlan, session: Session, requests: int) -> None:
         """Add a finished session to the counts."""

@@ -75,9 +75,11 @@ class ChatCommands:
         """Return a command. The owner's own prompt files are only for people who share the owner's memory."""
         parts = conversation.parts
         is_owners = not parts.router.profile(person, conversation.record.place)
-        root = parts.app.home.root if is_owners else None
+        root = parts.services.home.root if is_owners else None
         # Telegram sends /start when a person opens a bot; it is answered with the list of commands.
-        return command_for(self._commands, "help" if name == "start" else name, root, parts.app.workspace)
+        return command_for(
+            self._commands, "help" if name == "start" else name, root, parts.services.workspace
+        )
 
     async def _shared(
         self,
@@ -89,8 +91,8 @@ class ChatCommands:
         argument = typed[1]
         parts, record = conversation.parts, conversation.record
         session_id = await record.session_id(person)
-        await announced(parts.app, command, typed, session_id)
-        learning = parts.app.learning.desk_of(parts.router.profile(person, record.place))
+        await announced(parts.services.plugins, command, typed, session_id)
+        learning = parts.services.learning.desk_of(parts.router.profile(person, record.place))
         session = parts.hosted.opened(session_id) if conversation.is_running else None
         if session is not None:
             reply = CommandReply(parts.hosted, session, self._commands, learning, _COLUMNS)
@@ -137,16 +139,16 @@ async def _goal(conversation: Conversation, person: ChatUser, rest: str) -> str:
     from whet.app.goal_queue import goal_of, queue_goal, stop_goal  # noqa: PLC0415 - few chats have goals
     from whet.app.goal_words import parse_goal, told  # noqa: PLC0415 - the same
 
-    app, location = conversation.parts.app, conversation.record.place
+    services, location = conversation.parts.services, conversation.record.place
     if conversation.parts.router.profile(person, location) or not person.approves:
         raise WhetError("goals run with the owner's rights; only the owner begins them, alone with the bot")
     if rest in ("", "show"):
-        _, report = await goal_of(app, "")
+        _, report = await goal_of(services, "")
         return told(report) if report is not None else "It waits for a worker."
     if rest == "stop":
-        stopped = await stop_goal(app, "")
+        stopped = await stop_goal(services, "")
         return told(stopped) if stopped is not None else "It was dropped before it began."
-    schedule = await queue_goal(app, parse_goal(rest), f"{location.channel}:{location.chat}")
+    schedule = await queue_goal(services, parse_goal(rest), f"{location.channel}:{location.chat}")
     return (
         f"A worker begins with {schedule.name}; you are told how it ends. /goal shows it, /goal stop ends it."
     )

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
-from whet.app.build import App
 from whet.app.hosted import SessionHost
+from whet.app.services import Services
 from whet.channels.pieces import pieces
 from whet.clock import Clock
 from whet.config.schema import GatewaySettings
@@ -32,7 +32,7 @@ MOST_WAITING = 500
 class ConversationParts(msgspec.Struct, frozen=True):
     """The services that conversations use."""
 
-    app: App
+    services: Services
     hosted: SessionHost
     database: StateDatabase
     clock: Clock

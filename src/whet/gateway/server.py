@@ -75,13 +75,13 @@ class GatewayServer:
     """A running gateway. `say` shows a line to the person who started it."""
 
     def __init__(
-        self, app: App, hosted: SessionHost, seats: Sequence[ConfiguredChannel], text: GatewayText, say: Say
+        self, hosted: SessionHost, seats: Sequence[ConfiguredChannel], text: GatewayText, say: Say
     ) -> None:
-        self.app = app
+        self._services = services = hosted.services
         self._hosted = hosted
         self._seats = seats
         self._say = say
-        settings = app.settings.gateway
+        settings = services.settings.gateway
         channels: dict[str, Channel] = {configured.channel.name: configured.channel for configured in seats}
         drafts = Drafts()
         router = Router(
@@ -89,22 +89,22 @@ class GatewayServer:
             text.people,
             settings.flood_per_minute,
         )
-        files = ChatFiles(app.home.people, app.workspace, settings.file_bytes)
+        files = ChatFiles(services.home.people, services.workspace, settings.file_bytes)
         self.parts: ConversationParts = ConversationParts(
-            app=app,
+            services=services,
             hosted=hosted,
-            database=app.database,
-            clock=app.clock,
+            database=services.database,
+            clock=services.clock,
             settings=settings,
             channels=channels,
             router=router,
-            deliveries=Deliveries(app.database, app.clock, channels, drafts.settled),
+            deliveries=Deliveries(services.database, services.clock, channels, drafts.settled),
             drafts=drafts,
             asking=ChatQuestions(),
             files=files,
         )
 
-        app.tools.add(send_file_tool(self._post, settings.file_bytes))
+        services.tools.registry.add(send_file_tool(self._post, settings.file_bytes))
 
     async def run(self, commander: CommandRunner, stop: asyncio.Event) -> bool:
         """Serve until `stop` is set or every channel has failed for good, then drain.
@@ -115,9 +115,9 @@ class GatewayServer:
         intake = UpdateIntake(self.parts, conversations, self._plugins_word())
         await self.parts.deliveries.recover()
         if self.parts.settings.reviews:
-            self.app.reviews.listeners.append(self._reviewed)
-        self.app.reviews.start()
-        self.app.schedules.start()
+            self._services.reviews.get().listeners.append(self._reviewed)
+        self._services.reviews.get().start()
+        self._services.schedules.get().start()
         chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self._prune())]
         listening = {
             asyncio.create_task(self._listen(configured.channel, intake), name=configured.channel.name)
@@ -146,7 +146,7 @@ class GatewayServer:
         a turn that is resumed. Do not wait if there is no such turn, or if messages are queued behind it."""
         if self.parts.settings.busy == "queue":
             return
-        open_chats = await self.app.database.read(lambda db: chats.open_chats(db, self.parts.channels))
+        open_chats = await self._services.database.read(lambda db: chats.open_chats(db, self.parts.channels))
         if not any(is_begun for _, is_begun in open_chats):
             return
         heard = asyncio.create_task(intake.heard.wait())
@@ -154,7 +154,7 @@ class GatewayServer:
         heard.cancel()
 
     def _plugins_word(self) -> Passed | None:
-        plugins = self.app.plugin_parts
+        plugins = self._services.plugins
         if plugins is None or not plugins.loaded.hooks.has("pre_gateway_dispatch"):
             return None
         from whet.gateway.plugin_dispatch import HookedIntake  # noqa: PLC0415 - few have such a plugin
@@ -166,7 +166,7 @@ class GatewayServer:
         self._say(f"{channel.name}: listening")
         while True:
             try:
-                await channel.listen(intake.take, StoredMemo(self.app.database, channel.name), _WANTS)
+                await channel.listen(intake.take, StoredMemo(self._services.database, channel.name), _WANTS)
             except SendFailed as error:
                 log.error("channel %s is off: %s", channel.name, error.reason)
                 self._say(f"{channel.name}: off, {mask(error.reason)}")
@@ -178,15 +178,17 @@ class GatewayServer:
     async def _prune(self) -> None:
         """Periodically delete rows that were finished long ago."""
         while True:
-            before_ms = self.app.clock.unix_ms() - _KEEP_S * 1000
+            before_ms = self._services.clock.unix_ms() - _KEEP_S * 1000
             with suppress(StoreError):
-                while await self.app.database.write(lambda db, before=before_ms: chats.prune(db, before)):
+                while await self._services.database.write(
+                    lambda db, before=before_ms: chats.prune(db, before)
+                ):
                     await asyncio.sleep(0.1)
             await asyncio.sleep(_PRUNE_EVERY_S)
 
     async def _post(self, session_id: str, message: Outgoing) -> bool:
         """Queue a message for a session's conversation. Returns False if it has none."""
-        chat_id = await self.app.database.append(self._queued(session_id, message))
+        chat_id = await self._services.database.append(self._queued(session_id, message))
         if chat_id:
             self.parts.deliveries.wake(chat_id)
         return bool(chat_id)
@@ -201,10 +203,10 @@ class GatewayServer:
                     news.seen(connection, finished.job_id)
 
             with suppress(StoreError):
-                self.app.database.submit(work)
+                self._services.database.submit(work)
 
     def _queued(self, session_id: str, message: Outgoing) -> Callable[[apsw.Connection], int]:
-        body, now_ms = msgspec.json.encode(message).decode(), self.app.clock.unix_ms()
+        body, now_ms = msgspec.json.encode(message).decode(), self._services.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> int:
             chat = chats.chat_of_session(connection, session_id)
@@ -242,7 +244,7 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
     people = Switchboard()
     app = await App.start(home, settings, setup.secrets, people, setup.workspace, source="gateway")
     limits = settings.gateway
-    hosted = SessionHost(app, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
+    hosted = SessionHost(app.sessions, people, idle_after_s=limits.idle_after_s, max_turns=limits.max_turns)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -250,13 +252,11 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
     besides = [asyncio.create_task(beside(hosted, stop))] if beside is not None else []
     try:
         async with kept_small():
-            ended = await GatewayServer(app, hosted, configured_channels, setup.text, say).run(
-                commander, stop
-            )
+            ended = await GatewayServer(hosted, configured_channels, setup.text, say).run(commander, stop)
         was_told = stop.is_set()
         if not ended:
             say("turns that still run go on at the next start")
-            app.processes.close()
+            app.services.processes.close()
             app.database.close()
             os._exit(0)
     finally:

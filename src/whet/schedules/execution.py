@@ -22,7 +22,9 @@ from whet.agent.session import Session
 from whet.app import plugin_parts
 from whet.app.build import App
 from whet.app.following import run_to_rest
+from whet.app.services import Services
 from whet.app.session_parts import SessionExtras
+from whet.app.sessions import SessionOpener
 from whet.beneath import explain_failure, replace_file
 from whet.channels.pieces import pieces
 from whet.config.load import load
@@ -79,10 +81,12 @@ async def run_schedule(home: Home, schedule: Schedule, run: ScheduleRun) -> RunR
         return _failure(error)
     try:
         if schedule.goal is not None:
-            return await _deliver(app, schedule, await _run_goal(app, schedule, schedule.goal, run))
-        session = await _open_session(app, schedule, run)
-        outcome = await _run_turn(app, session, schedule, run)
-        return await _deliver(app, schedule, outcome)
+            return await _deliver(
+                app.services, schedule, await _run_goal(app.sessions, schedule, schedule.goal, run)
+            )
+        session = await _open_session(app.sessions, schedule, run)
+        outcome = await _run_turn(app.sessions, session, schedule, run)
+        return await _deliver(app.services, schedule, outcome)
     except (ConfigError, NotFound) as error:
         return _failure(error)
     finally:
@@ -106,56 +110,62 @@ def _settings(home: Home, schedule: Schedule) -> Settings:
     return msgspec.structs.replace(settings, tools=tools)
 
 
-async def _run_goal(app: App, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun) -> RunResult:
+async def _run_goal(
+    opener: SessionOpener, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun
+) -> RunResult:
     from whet.schedules import goals  # noqa: PLC0415 - few schedules are goals
 
-    return RunResult(*await goals.pursue(app, schedule, aim, run, _extras(schedule)))
+    return RunResult(*await goals.pursue(opener, schedule, aim, run, _extras(schedule)))
 
 
 def _extras(schedule: Schedule) -> SessionExtras:
     return SessionExtras(note=_ALONE.format(name=schedule.name), turn_s=schedule.timeout_s)
 
 
-async def _open_session(app: App, schedule: Schedule, run: ScheduleRun) -> Session:
+async def _open_session(opener: SessionOpener, schedule: Schedule, run: ScheduleRun) -> Session:
     """Open the run's session, or create one for the run."""
     extras = _extras(schedule)
     if run.session_id:
-        session = await app.open_session(run.session_id, extras=extras)
+        session = await opener.open_session(run.session_id, extras=extras)
     else:
         if schedule.session_id:
-            session = await app.open_session(schedule.session_id, extras=extras)
+            session = await opener.open_session(schedule.session_id, extras=extras)
         else:
-            session = await app.new_session(title=schedule.name, extras=extras)
-        await app.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
+            session = await opener.new_session(title=schedule.name, extras=extras)
+        await opener.services.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
     return session
 
 
-async def _run_turn(app: App, session: Session, schedule: Schedule, run: ScheduleRun) -> RunResult:
+async def _run_turn(
+    opener: SessionOpener, session: Session, schedule: Schedule, run: ScheduleRun
+) -> RunResult:
     if run.begun:  # a worker that died has already sent the prompt
-        await app.database.write(lambda db: schedules.count_begun(db, run.job_id))
-        return await _finish_turn(app, session, run)
+        await opener.services.database.write(lambda db: schedules.count_begun(db, run.job_id))
+        return await _finish_turn(opener, session, run)
 
     def record_prompt(connection: apsw.Connection) -> Sequence[Queued]:
         schedules.say(connection, run.job_id, sessions.key_of(connection, session.id))
         return ()
 
     return _run_result(
-        await run_to_rest(app, session, session.user_message(schedule.prompt), _ignore, record_prompt)
+        await run_to_rest(
+            opener.helpers, session, session.user_message(schedule.prompt), _ignore, record_prompt
+        )
     )
 
 
-async def _finish_turn(app: App, session: Session, run: ScheduleRun) -> RunResult:
+async def _finish_turn(opener: SessionOpener, session: Session, run: ScheduleRun) -> RunResult:
     """Finish the run's own turn, or return how it ended; the session may have continued since."""
 
     def read(connection: apsw.Connection) -> tuple[str, str, str]:
         key = sessions.key_of(connection, session.id)
         return turns.outcome(connection, key, run.turns_before + 1)
 
-    reason, error, text = await app.database.read(read)
+    reason, error, text = await opener.services.database.read(read)
     match reason:
         case "":
             try:
-                return _run_result(await run_to_rest(app, session, None, _ignore))
+                return _run_result(await run_to_rest(opener.helpers, session, None, _ignore))
             except NotFound as busy:
                 raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from busy
         case "answered" | "budget" | "failed" | "refused" | "crashed":
@@ -172,17 +182,20 @@ def _run_result(end: TurnEnd) -> RunResult:
     return RunResult(end.reason if end.reason != "cancelled" else "stopped", end.error, end.text)
 
 
-async def _deliver(app: App, schedule: Schedule, outcome: RunResult) -> RunResult:
-    if outcome.result == "answered" and (path := target_path(schedule, app.clock.now())) is not None:
+async def _deliver(services: Services, schedule: Schedule, outcome: RunResult) -> RunResult:
+    if outcome.result == "answered" and (path := target_path(schedule, services.clock.now())) is not None:
         try:
-            folders = [Path(one).expanduser() for one in (schedule.workspace, *app.settings.sandbox.write)]
+            folders = [
+                Path(one).expanduser() for one in (schedule.workspace, *services.settings.sandbox.write)
+            ]
             text = outcome.text if outcome.text.endswith("\n") else outcome.text + "\n"
             await asyncio.to_thread(replace_file, path, text.encode(), folders)
         except OSError as error:
             why = explain_failure(error)
             return msgspec.structs.replace(outcome, note=f"{path} can't be written ({why})")
     if schedule.target == NOTIFY:
-        bell = plugin_parts.bell(app.plugins, app.settings.notify)
+        loaded = None if services.plugins is None else services.plugins.loaded
+        bell = plugin_parts.bell(loaded, services.settings.notify)
         if bell is None:
             return msgspec.structs.replace(outcome, note=outcome.note or "no plugin that notifies is enabled")
         bell.ring(f"Whet: {schedule.name} ({outcome.result})", outcome.text or outcome.note)

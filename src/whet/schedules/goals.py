@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import apsw
 
-from whet.app.build import App
 from whet.app.goal_words import told
 from whet.app.goals import GoalReport, GoalRunner, GoalWish, report
 from whet.app.session_parts import SessionExtras
+from whet.app.sessions import SessionOpener
 from whet.contract.errors import ConfigError
 from whet.contract.events import Event
 from whet.store import goals, schedules
@@ -28,30 +28,34 @@ _ENDS: dict[GoalState, RunEnd] = {
 
 
 async def pursue(
-    app: App, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun, extras: SessionExtras
+    opener: SessionOpener, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun, extras: SessionExtras
 ) -> tuple[RunEnd, str, str]:
     """Pursue a run's goal, or continue it. Return how it ended, a note, and the text to send."""
-    runner = GoalRunner(app, _ignore)
+    runner = GoalRunner(opener, _ignore)
     wish = GoalWish(schedule.prompt, aim.verify, aim.budget_usd, aim.steps, aim.guard, aim.may_change)
     session_id = run.session_id or schedule.session_id
-    stored_goal = await app.database.read(lambda db: goals.of_session(db, session_id)) if session_id else None
+    stored_goal = (
+        await opener.services.database.read(lambda db: goals.of_session(db, session_id))
+        if session_id
+        else None
+    )
     if run.session_id and stored_goal is not None and stored_goal.state not in goals.OPEN:
         # the goal ended in a worker that was killed
-        return _run_end(await app.database.read(lambda db: report(db, stored_goal)))
+        return _run_end(await opener.services.database.read(lambda db: report(db, stored_goal)))
     if stored_goal is not None and stored_goal.state in goals.OPEN:
         row, session = stored_goal, await runner.reopen(stored_goal, extras)
     else:
         session = await runner.session(wish, extras, session_id)
-        await app.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
+        await opener.services.database.write(lambda db: schedules.enter(db, run.job_id, session.id))
         row = await runner.begin(wish, session)
 
     def record_start(connection: apsw.Connection) -> None:
         schedules.enter(connection, run.job_id, session.id)
         schedules.count_begun(connection, run.job_id)
 
-    await app.database.write(record_start)
+    await opener.services.database.write(record_start)
     ended = await runner.pursue(row, session)
-    return _run_end(await app.database.read(lambda db: report(db, ended)))
+    return _run_end(await opener.services.database.read(lambda db: report(db, ended)))
 
 
 def check(aim: ScheduleGoal, session_id: str) -> None:

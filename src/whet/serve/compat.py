@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.build import App
+from whet.app.services import Services
 from whet.contract.events import TextDelta, TurnEnd
 from whet.contract.tools import ToolSpec
 from whet.serve import chat, content, identity, messages, responses
@@ -115,8 +115,10 @@ class _Answering:
 class Compat:
     """Answers OpenAI's and Anthropic's requests with turns."""
 
-    def __init__(self, app: App, door: ApiAuth, talks: SessionTurns, answering: TurnResponder) -> None:
-        self._app = app
+    def __init__(
+        self, services: Services, door: ApiAuth, talks: SessionTurns, answering: TurnResponder
+    ) -> None:
+        self._services = services
         self._door = door
         self._talks = talks
         self._answering = answering
@@ -141,7 +143,7 @@ class Compat:
         wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
         form = AnswerRules(chat.read_form(asked), chat.read_stops(asked))
         wants_usage = bool(asked.stream_options and asked.stream_options.include_usage)
-        codec = ChatCodec(self._app.clock.new_id(), asked.model, wants_usage=wants_usage)
+        codec = ChatCodec(self._services.clock.new_id(), asked.model, wants_usage=wants_usage)
         return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
 
     async def responses(self, request: Request, caller: ApiCaller, asked: ResponsesRequest) -> Response:
@@ -154,7 +156,7 @@ class Compat:
         wish = _with_tools(wish, tools.specs, asked.tool_choice, parallel=asked.parallel_tool_calls)
         if asked.previous_response_id:
             wish = await self._following(wish, asked.previous_response_id)
-        number = self._app.clock.new_id()
+        number = self._services.clock.new_id()
         response_id = f"resp_{number}"
 
         def keep(db: apsw.Connection, session_id: str) -> None:
@@ -171,7 +173,7 @@ class Compat:
         wish = _wish(request, caller, messages.read_said(asked), None, client)
         tools = messages.read_tools(asked)
         wish = _with_tools(wish, tools, asked.tool_choice, parallel=asked.parallel_tool_calls)
-        codec = MessagesCodec(self._app.clock.new_id(), asked)
+        codec = MessagesCodec(self._services.clock.new_id(), asked)
         form = AnswerRules(messages.read_form(asked), messages.read_stops(asked))
         return await self._answer(request, wish, codec, form, is_stream=bool(asked.stream))
 
@@ -219,7 +221,7 @@ class Compat:
     async def _following(self, wish: SessionChoice, response_id: str) -> SessionChoice:
         stored = None
         if response_id.startswith("resp_"):
-            stored = await self._app.database.read(lambda db: api.response_of(db, response_id))
+            stored = await self._services.database.read(lambda db: api.response_of(db, response_id))
         if stored is None:
             raise ApiError(
                 400,
@@ -236,7 +238,11 @@ class Compat:
         return msgspec.structs.replace(wish, session_id=session_id, client_key="")
 
     def _known(self, name: str) -> None:
-        if name not in (MODEL, self._app.settings.model.model, self._app.models.provider.info.model):
+        if name not in (
+            MODEL,
+            self._services.models.settings.model,
+            self._services.models.provider.info.model,
+        ):
             raise ApiError(
                 404, f"there is no model {name[:80]!r}; use {MODEL!r}", param="model", code="model_not_found"
             )

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.build import App
+from whet.app.services import Services
 from whet.contract.texts import map_texts
 from whet.log import mask
 from whet.serve.auth import ApiCaller
@@ -37,8 +37,8 @@ class GoalInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Goals:
     """The calls on goals."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the calls."""
@@ -54,7 +54,7 @@ class Goals:
 
     async def listed(self, request: Request, caller: ApiCaller) -> Response:
         """List goals, newest first."""
-        rows = await self._app.database.read(goals.listed)
+        rows = await self._services.database.read(goals.listed)
         return JsonAnswer({"goals": [map_texts(msgspec.to_builtins(row), mask) for row in rows]})
 
     async def start(self, request: Request, caller: ApiCaller, wanted: GoalInput) -> Response:
@@ -65,14 +65,14 @@ class Goals:
         wish = GoalWish(
             wanted.text, wanted.verify, wanted.budget_usd, wanted.steps, wanted.guard, wanted.may_change
         )
-        schedule = await queue_goal(self._app, wish)
+        schedule = await queue_goal(self._services, wish)
         return JsonAnswer({"id": schedule.id, "state": "waiting"}, 202)
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a goal and the effects of its calls."""
         from whet.app.goal_queue import goal_of  # noqa: PLC0415 - few clients have goals
 
-        number, report = await goal_of(self._app, request.path_params["id"])
+        number, report = await goal_of(self._services, request.path_params["id"])
         return JsonAnswer(_answer(number, None if report is None else msgspec.to_builtins(report)))
 
     async def stop(self, request: Request, caller: ApiCaller) -> Response:
@@ -80,7 +80,7 @@ class Goals:
         from whet.app.goal_queue import stop_goal  # noqa: PLC0415 - few clients have goals
 
         number = request.path_params["id"]
-        report = await stop_goal(self._app, number)
+        report = await stop_goal(self._services, number)
         return JsonAnswer(_answer(number, None if report is None else msgspec.to_builtins(report)))
 
 

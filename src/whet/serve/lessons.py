@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.build import App
+from whet.app.learning import LearningServices
 from whet.contract.errors import NotFound
 from whet.contract.texts import typed_number
 from whet.log import mask
@@ -17,6 +17,7 @@ from whet.memory.requests import summary
 from whet.serve.auth import ApiCaller
 from whet.serve.wire import JsonAnswer
 from whet.store import learned, news
+from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 from whet.store.news import LearningNews
 from whet.web.operations import Operation, RequestParameter
@@ -60,8 +61,9 @@ class LessonAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LessonCalls:
     """The calls on lessons; only for owners."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, database: StateDatabase, learning: LearningServices) -> None:
+        self._database = database
+        self._learning = learning
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the calls."""
@@ -92,10 +94,10 @@ class LessonCalls:
         def read(db: apsw.Connection) -> tuple[LearningNews, list[LedgerRow], list[LedgerRow]]:
             return news.read(db), news.waiting(db)[:_MOST], news.refusals(db)
 
-        changes, waits, refused = await self._app.database.read(read)
+        changes, waits, refused = await self._database.read(read)
         if is_seen and changes.until:
             until = changes.until
-            await self._app.database.append(
+            await self._database.append(
                 lambda db: learned.set_told(db, "", max(until, learned.told_until(db, "")))
             )
         line = changes.line_with("GET /api/learned", "whet memory log")
@@ -111,7 +113,7 @@ class LessonCalls:
 
     async def decide(self, request: Request, caller: ApiCaller, wanted: LessonAnswer) -> Response:
         """Accept or reject a waiting change or a refused note."""
-        number_text, learning = request.path_params["id"], self._app.learning.desk
+        number_text, learning = request.path_params["id"], self._learning.desk
         number = typed_number(number_text)
         if number is None:
             raise NotFound(f"there is no change {number_text[:20]}", hint="GET /api/learned lists them")

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.agent.session import Session
-from whet.app.build import App
 from whet.app.recording import forget_deleted
+from whet.app.services import Services
 from whet.contract.messages import ImagePart, Message, to_dict
 from whet.contract.texts import typed_number
 from whet.log import mask
@@ -90,8 +90,8 @@ class QuestionList(msgspec.Struct, frozen=True):
 class Native:
     """The calls of the session API."""
 
-    def __init__(self, app: App, door: ApiAuth, talks: SessionTurns, turns: Turns) -> None:
-        self._app = app
+    def __init__(self, services: Services, door: ApiAuth, talks: SessionTurns, turns: Turns) -> None:
+        self._services = services
         self._door = door
         self._talks = talks
         self._turns = turns
@@ -102,7 +102,7 @@ class Native:
         before, query = request.query_params.get("before", ""), request.query_params.get("q", "")[:200]
 
         token = "" if caller.is_owner else caller.name
-        rows = await self._app.database.read(
+        rows = await self._services.database.read(
             lambda db: sessions.list_sessions(db, limit, before=before, query=query, token=token)
         )
         return JsonAnswer({"sessions": [self._facts(row) for row in rows]})
@@ -122,15 +122,15 @@ class Native:
         """Rename a session."""
         row = self._session(request, caller)
         title = wanted.title[:200]
-        await self._app.database.write(lambda db: sessions.rename(db, row.id, title))
+        await self._services.database.write(lambda db: sessions.rename(db, row.id, title))
         return JsonAnswer(self._facts(self._session(request, caller)))
 
     async def delete(self, request: Request, caller: ApiCaller) -> Response:
         """Delete a session with all its messages. 409 while a turn runs."""
-        async with self.between_turns(request, caller) as (app, session):
+        async with self.between_turns(request, caller) as (services, session):
             session.log.close()  # a turn that was cancelled right at its start may still hold the session
-            deleted_ids = await app.database.write(lambda db: sessions.delete(db, session.id))
-            await app.pool.run(forget_deleted, app.home, app.database, app.clock)
+            deleted_ids = await services.database.write(lambda db: sessions.delete(db, session.id))
+            await services.pool.run(forget_deleted, services.home, services.database, services.clock)
         return JsonAnswer({"deleted": session.id, "sessions": deleted_ids})
 
     async def messages(self, request: Request, caller: ApiCaller) -> Response:
@@ -139,7 +139,7 @@ class Native:
         row = self._session(request, caller)
         after = whole_number(request, "after", 0, _TOP)
         limit = whole_number(request, "limit", 100, _MOST_MESSAGES)
-        rows, waiting = await self._app.database.read(
+        rows, waiting = await self._services.database.read(
             lambda db: (search.span(db, row.id, after + 1, _TOP, limit), accepted.waiting(db, row.id))
         )
         return JsonAnswer(
@@ -224,20 +224,22 @@ class Native:
 
         return Stream(source)
 
-    async def opened(self, request: Request, caller: ApiCaller) -> tuple[App, Session]:
-        """Return the program and the opened session of a request. Its turn may be running."""
+    async def opened(self, request: Request, caller: ApiCaller) -> tuple[Services, Session]:
+        """Return the services and the opened session of a request. Its turn may be running."""
         row = self._session(request, caller)
-        return self._app, self._turns.hosted.opened(row.id) or await self._turns.hosted.session(row.id)
+        return self._services, self._turns.hosted.opened(row.id) or await self._turns.hosted.session(row.id)
 
     @asynccontextmanager
-    async def between_turns(self, request: Request, caller: ApiCaller) -> AsyncGenerator[tuple[App, Session]]:
-        """Return the program and the opened session, and hold off turns meanwhile. Raises ApiError (409) if
+    async def between_turns(
+        self, request: Request, caller: ApiCaller
+    ) -> AsyncGenerator[tuple[Services, Session]]:
+        """Return the services and the opened session, and hold off turns meanwhile. Raises ApiError (409) if
         one runs."""
         row = self._session(request, caller)
         if self._turns.is_taken(row.id):
             raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
         async with self._turns.hosted.using(row.id) as session:
-            yield self._app, session
+            yield self._services, session
 
     def _session(self, request: Request, caller: ApiCaller) -> SessionRow:
         return self._talks.visible(caller, request.path_params["id"])

@@ -52,23 +52,27 @@ class PlanCalls:
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a session's plan and the results of each step."""
-        app, session = await self._api.opened(request, caller)
-        return JsonAnswer(_built(await planning.state_of(app, session.id)))
+        services, session = await self._api.opened(request, caller)
+        return JsonAnswer(_built(await planning.state_of(services, session.id)))
 
     async def change(self, request: Request, caller: ApiCaller, wanted: PlanInput) -> Response:
         """Change a session's plan: planning mode, steps, approval."""
-        app, session = await self._api.opened(request, caller)
+        services, session = await self._api.opened(request, caller)
         if wanted.planning is not None:
-            await planning.set_planning(app, session.id, wanted.planning)
+            await planning.set_planning(services, session.id, wanted.planning)
         if wanted.steps is not None:
-            planning.set_steps(app, session.id, wanted.steps)
-        text = await planning.approve(app, session.id) if wanted.approve else ""
-        return JsonAnswer(_built(await planning.state_of(app, session.id)) | ({"text": text} if text else {}))
+            planning.set_steps(services, session.id, wanted.steps)
+        text = await planning.approve(services, session.id) if wanted.approve else ""
+        return JsonAnswer(
+            _built(await planning.state_of(services, session.id)) | ({"text": text} if text else {})
+        )
 
     async def helpers(self, request: Request, caller: ApiCaller) -> Response:
         """List a session's helpers."""
-        app, session = await self._api.opened(request, caller)
-        return JsonAnswer(HelperList(await app.database.read(lambda db: helper_rows.seen(db, session.id))))
+        services, session = await self._api.opened(request, caller)
+        return JsonAnswer(
+            HelperList(await services.database.read(lambda db: helper_rows.seen(db, session.id)))
+        )
 
 
 def _built(state: planning.PlanState) -> dict[str, object]:

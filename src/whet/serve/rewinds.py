@@ -63,16 +63,16 @@ class RewindCalls:
 
     async def points(self, request: Request, caller: ApiCaller) -> Response:
         """List the points to go back to. An interrupted rewind is finished first."""
-        async with self._api.between_turns(request, caller) as (app, session):
-            rewinding = Rewinding(app.recordings, session.log, app.workspace)
+        async with self._api.between_turns(request, caller) as (services, session):
+            rewinding = Rewinding(services.recordings, session.log, services.workspace)
             finished = await rewinding.recover()
             return JsonAnswer(points_answer(finished, await rewinding.steps(), await rewinding.left_out()))
 
     async def diff(self, request: Request, caller: ApiCaller) -> Response:
         """Show a turn's changes to files; without a turn, the session's. Secrets are masked."""
         turn = whole_number(request, "turn", 0, _LAST_TURN)
-        app, session = await self._api.opened(request, caller)
-        changes = await Rewinding(app.recordings, session.log, app.workspace).diff(turn)
+        services, session = await self._api.opened(request, caller)
+        changes = await Rewinding(services.recordings, session.log, services.workspace).diff(turn)
         return JsonAnswer(diff_answer(changes, mask))
 
     async def rewind(self, request: Request, caller: ApiCaller, wanted: RewindInput) -> Response:
@@ -84,8 +84,8 @@ class RewindCalls:
             raise ApiError(
                 403, "files that somebody else changed are the owner's to replace", code="wrong_role"
             )
-        async with self._api.between_turns(request, caller) as (app, session):
-            rewinding = Rewinding(app.recordings, session.log, app.workspace)
+        async with self._api.between_turns(request, caller) as (services, session):
+            rewinding = Rewinding(services.recordings, session.log, services.workspace)
             if wanted.dry_run:
                 plan = await rewinding.preview(point, wanted.parts, force=is_forced)
                 return JsonAnswer(rewind_answer(plan, mask, is_plan=True))

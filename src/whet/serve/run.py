@@ -52,7 +52,7 @@ async def serve(
     raise_file_limit()
     log_bugs()
     port = int(sock.getsockname()[1])
-    site = Site(hosted, hosted.app.clock, pace)
+    site = Site(hosted, hosted.services.clock, pace)
     config = make_config(_application(site, address, listening, port), listening.drain_s + 5)
     drains: list[asyncio.Task[None]] = []
 
@@ -65,8 +65,8 @@ async def serve(
     server = SiteServer(config, lambda: on_ready(port), end, takes_signals=stop is None)
     watch = asyncio.create_task(server.stop_at(stop)) if stop is not None else None
     site.turns.start()
-    hosted.app.reviews.start()
-    hosted.app.schedules.start()
+    hosted.services.reviews.get().start()
+    hosted.services.schedules.get().start()
     try:
         await server.serve(sockets=[sock])
     finally:

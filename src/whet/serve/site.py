@@ -70,19 +70,21 @@ class Site:
     ones."""
 
     def __init__(self, hosted: SessionHost, clock: Clock, pace: SiteTimings) -> None:
-        app = hosted.app
-        self.app = app
-        self.door: ApiAuth = ApiAuth(app.database, clock)
+        services = hosted.services
+        self.services = services
+        self.door: ApiAuth = ApiAuth(services.database, clock)
         self.turns: Turns = _turns(hosted, clock, pace)
         self.feeds: Feeds = self.turns.feeds
-        self.talks: SessionTurns = SessionTurns(app.database, self.turns, pace.results_wait_s)
+        self.talks: SessionTurns = SessionTurns(services.database, self.turns, pace.results_wait_s)
         self.operations: tuple[Operation, ...] = (
-            *openai_calls(Compat(app, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))),
-            *session_calls(native := Native(app, self.door, self.talks, self.turns)),
+            *openai_calls(
+                Compat(services, self.door, self.talks, TurnResponder(pace.beat_s, pace.head_wait_s))
+            ),
+            *session_calls(native := Native(services, self.door, self.talks, self.turns)),
             *PlanCalls(native).operations(),
             *RewindCalls(native).operations(),
-            *Goals(app).operations(),
-            *LessonCalls(app).operations(),
+            *Goals(services).operations(),
+            *LessonCalls(services.database, services.learning).operations(),
             mcp_call(Hosts(hosted, pace.beat_s)),
             *open_calls(self._describe, self._health, self._ready, self._metrics),
         )
@@ -124,7 +126,7 @@ class Site:
     async def _ready(self, request: Request) -> Response:
         """Report whether the database answers."""
         try:
-            await self.app.database.read(lambda db: db.execute("SELECT 1").fetchone())
+            await self.services.database.read(lambda db: db.execute("SELECT 1").fetchone())
         except StoreError as error:
             return JsonAnswer({"status": error.message}, 503)
         return JsonAnswer({"status": "ok"})
@@ -136,7 +138,7 @@ class Site:
 
 def _turns(hosted: SessionHost, clock: Clock, pace: SiteTimings) -> Turns:
     """Return the runner of turns: this process, or a team's workers."""
-    if hosted.app.database.is_team:
+    if hosted.services.database.is_team:
         from whet.serve.team_turns import turns_of_team  # noqa: PLC0415 - brings psycopg, an extra
 
         return turns_of_team(hosted, clock, pace.beat_s, pace.answer_wait_s)

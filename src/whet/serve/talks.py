@@ -228,7 +228,7 @@ class SessionTurns:
         # The first message chooses a warm start; a session with a history does not get one.
         warm = "off" if news.history or wish.is_side_request else ""
         texts = [*(message.text for message in news.history if message.speaker == "user"), news.text][:3]
-        clock = self._turns.hosted.app.clock
+        clock = self._turns.hosted.services.clock
         session_id = clock.new_id()
         if wish.tools:
             self._tools.offer(session_id, wish.tools)

@@ -128,7 +128,7 @@ class TeamTurns(Turns):
         """Store a turn in the queue. Returns None if the text was added to a running turn."""
         assert said.text is not None
         after = await self._team_feeds.position(session_id)
-        trace = tracing.begin_request() if (tracing := self.hosted.app.tracing) is not None else None
+        trace = tracing.begin_request() if (tracing := self.hosted.services.tracing) is not None else None
         options = TurnOptions(
             tuple(said.images),
             self.questions.wait_s,
@@ -166,8 +166,8 @@ class TeamTurns(Turns):
             raise
         finally:
             self._team_feeds.leave(turn.id)
-        if turn.trace is not None and self.hosted.app.tracing is not None:
-            self.hosted.app.tracing.end_request(turn.trace, turn.session_id, end)
+        if turn.trace is not None and self.hosted.services.tracing is not None:
+            self.hosted.services.tracing.end_request(turn.trace, turn.session_id, end)
         record = TurnRecord(end.turn_id, turn.session_id, 0, "", end.steps, end.usage)
         work = said.receipt.ended(record, end.reason, end.text)
         await self._database.append(work)
@@ -216,7 +216,7 @@ def _ignore(event: Event) -> None:
 
 def turns_of_team(hosted: SessionHost, clock: Clock, beat_s: float, answer_wait_s: float) -> TeamTurns:
     """Return the runner that queues this process's turns for a team's workers."""
-    database = hosted.app.database
+    database = hosted.services.database
     assert isinstance(database, TeamDatabase)  # called only for a team's database
     questions = TeamQuestions(database, clock, answer_wait_s)
     return TeamTurns(hosted, TeamFeeds(database, beat_s), questions, clock, database)

@@ -132,14 +132,14 @@ class Turns:
         if said.text is None:
             return said
         message = user_message(said.text, said.images)
-        row = await self.hosted.app.database.append(lambda db: accepted.add(db, session_id, message))
+        row = await self.hosted.services.database.append(lambda db: accepted.add(db, session_id, message))
         stored = accepted.removing((row,), said.receipt.stored)
         receipt = msgspec.structs.replace(said.receipt, row=row, stored=stored)
         return msgspec.structs.replace(said, receipt=receipt)
 
     async def _forget(self, row: int) -> None:
         """Remove an accepted message whose turn could not begin: its sender reads why."""
-        await self.hosted.app.database.append(lambda db: accepted.remove(db, (row,)))
+        await self.hosted.services.database.append(lambda db: accepted.remove(db, (row,)))
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Keep a task until it is done; `aclose` waits for it."""

@@ -266,7 +266,7 @@ class TurnWorker:
             running.is_told = running.is_told or isinstance(event, TurnEnd)
             self._events.enqueue(session_id, event, taken_turn.mark)
 
-        if (tracing := self._hosted.app.tracing) is not None:
+        if (tracing := self._hosted.services.tracing) is not None:
             tracing.belongs_to(session_id, taken_turn.options.trace)
         person = self._person_of(taken_turn)
         if not taken_turn.turn:
@@ -315,7 +315,7 @@ class TurnWorker:
 async def _put_words(running: RunningTurn, hosted: SessionHost) -> None:
     """Give a turn that is resumed what was said to it meanwhile, before its open calls run."""
     taken = running.taken_turn
-    said = await hosted.app.database.read(lambda db: orders.messages_after(db, taken.id, 0))
+    said = await hosted.services.database.read(lambda db: orders.messages_after(db, taken.id, 0))
     if said:
         session = await hosted.session(taken.session_id)
         for number, text in said:

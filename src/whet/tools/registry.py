@@ -5,7 +5,7 @@ Sessions send exactly this order and these bytes, so neither depends on hashing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -69,6 +69,24 @@ class Registry:
     def tools_json(self) -> bytes:
         """The specs as JSON for storing. Specs read back with `read_specs` encode to the same bytes."""
         return msgspec.json.encode(self.specs())
+
+
+class OfferedTools:
+    """The tools that new sessions get. `trust` receives them again whenever they change."""
+
+    def __init__(self, registry: Registry, trust: Callable[[Iterable[Tool]], None]) -> None:
+        self._trust = trust
+        self.offer(registry)
+
+    def offer(self, registry: Registry) -> None:
+        """Offer other tools from now on."""
+        self.registry: Registry = registry
+        self._trust(registry.by_name.values())
+
+    @property
+    def by_name(self) -> dict[str, Tool]:
+        """The tools by name, in their order."""
+        return self.registry.by_name
 
 
 def read_specs(tools_json: bytes) -> tuple[ToolSpec, ...]:

@@ -57,12 +57,14 @@ class Dashboard:
     """The dashboard of a running API."""
 
     def __init__(self, site: Site, where: SiteAddress, port: int) -> None:
-        app = site.app
+        services = site.services
         assets = Assets(files(_PACKAGE) / "static")
         self.pages: SiteTemplates = SiteTemplates(_PACKAGE, assets, _FILTERS)
-        sessions = Sessions(OwnerAccounts(site.door), Logins(app.database), app.clock, where, f"whet_{port}")
+        sessions = Sessions(
+            OwnerAccounts(site.door), Logins(services.database), services.clock, where, f"whet_{port}"
+        )
         self.door: SiteLogin = SiteLogin(sessions, self.pages, _WORDS)
-        frame = Frame(app, site.turns, self.pages)
+        frame = Frame(services, site.turns, self.pages)
         live = LiveTurns()
         site.feeds.listeners.append(live.hear)
         self._home, self._past = HomePages(frame), HistoryPages(frame, live)

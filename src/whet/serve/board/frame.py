@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import HTMLResponse
 
-from whet.app.build import App
+from whet.app.services import Services
 from whet.contract.texts import typed_number
 from whet.serve.questions import PendingQuestion
 from whet.serve.turns import Turns
@@ -25,20 +25,20 @@ class Head(msgspec.Struct, frozen=True):
 class Frame:
     """Renders templates."""
 
-    def __init__(self, app: App, turns: Turns, pages: SiteTemplates) -> None:
-        self.app = app
+    def __init__(self, services: Services, turns: Turns, pages: SiteTemplates) -> None:
+        self.services = services
         self.turns = turns
         self._pages = pages
 
     def head(self) -> Head:
         """Return the counts for the head."""
-        counts = self.app.database.read_now(lambda db: ledger.counts(db, ""))
+        counts = self.services.database.read_now(lambda db: ledger.counts(db, ""))
         inbox = sum(counts.get(state, 0) for state in news.WAITING)
         return Head(len(self.turns.questions.pending()), inbox, len(self.turns.running))
 
     def questions(self, session_id: str) -> list[PendingQuestion]:
         """Return the questions that wait in a session and its helpers."""
-        pending, root_of = self.turns.questions.pending(), self.app.gate.root_of
+        pending, root_of = self.turns.questions.pending(), self.services.gate.root_of
         return [
             question
             for question in pending
@@ -47,7 +47,7 @@ class Frame:
 
     def page(self, template: str, visit: Visit, /, status: int = 200, **values: object) -> HTMLResponse:
         """Render a page for the person who is logged in."""
-        now = self.app.clock.now()
+        now = self.services.clock.now()
         return self._pages.answer(template, status, visit=visit, head=self.head(), now=now, **values)
 
 

@@ -64,7 +64,7 @@ class HomePages:
         def read(db: apsw.Connection) -> dict[str, list[Spending]]:
             return {group: costs.spent_by(db, group, since) for group in ("day", "model", "source", "kind")}
 
-        spending = await self._frame.app.database.read(read)
+        spending = await self._frame.services.database.read(read)
         return self._frame.page(
             "costs.html",
             visit,
@@ -78,8 +78,10 @@ class HomePages:
     async def confirmations(self, request: Request, visit: Visit) -> Response:
         """Show who decided on calls, and the address of the confirmation service."""
         since = self._since(_LONG_DAYS)
-        decisions: list[Decided] = await self._frame.app.database.read(lambda db: costs.decided_by(db, since))
-        settings = self._frame.app.settings
+        decisions: list[Decided] = await self._frame.services.database.read(
+            lambda db: costs.decided_by(db, since)
+        )
+        settings = self._frame.services.settings
         return self._frame.page(
             "confirmations.html",
             visit,
@@ -93,7 +95,7 @@ class HomePages:
 
     async def _home(self, visit: Visit, status: int = 200, problem: str = "") -> Response:
         frame, since = self._frame, self._since(_DAYS)
-        today = iso(frame.app.clock.now())[:10]
+        today = iso(frame.services.clock.now())[:10]
 
         running_ids = frame.turns.running  # read here, because `read` runs in another thread
 
@@ -104,7 +106,7 @@ class HomePages:
             line = news.read(db).line_with("the inbox", "what was learned")
             return costs.spent_by(db, "day", since), listed, reviews.spent_since(db, today), line
 
-        days, latest, spent, inbox_line = await frame.app.database.read(read)
+        days, latest, spent, inbox_line = await frame.services.database.read(read)
         return frame.page(
             "home.html",
             visit,
@@ -121,7 +123,7 @@ class HomePages:
         )
 
     def _charts(self, found: list[Spending], days: int) -> list[charts.Chart]:
-        labels = charts.days_back(self._frame.app.clock.now().date(), days)
+        labels = charts.days_back(self._frame.services.clock.now().date(), days)
         by_day = {row.label: row for row in found}
 
         def values(read: str) -> list[float]:
@@ -151,7 +153,7 @@ class HomePages:
         return drawn
 
     def _since(self, days: int) -> str:
-        return iso(self._frame.app.clock.now() - timedelta(days=days - 1))[:10]
+        return iso(self._frame.services.clock.now() - timedelta(days=days - 1))[:10]
 
 
 def _total(days: list[Spending]) -> Spending:

@@ -50,7 +50,7 @@ class LearningPages:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._desk = frame.app.learning.desk
+        self._desk = frame.services.learning.desk
 
     async def ledger(self, request: Request, visit: Visit) -> Response:
         """List changes, newest first."""
@@ -80,8 +80,8 @@ class LearningPages:
     async def inbox(self, request: Request, visit: Visit) -> Response:
         """Show the waiting changes and the refused ones in full, and mark them as reported to the owner."""
         rows = await self._rows(200, {"profile": "", "states": news.WAITING})
-        refused: list[LedgerRow] = await self._frame.app.database.read(news.refusals)
-        changes = await self._frame.app.database.append(news.tell)
+        refused: list[LedgerRow] = await self._frame.services.database.read(news.refusals)
+        changes = await self._frame.services.database.append(news.tell)
         return self._frame.page(
             "inbox.html",
             visit,
@@ -171,7 +171,7 @@ class LearningPages:
         def read(db: apsw.Connection) -> list[LedgerRow]:
             return ledger.select(db, limit, **filters)
 
-        return await self._frame.app.database.read(read)
+        return await self._frame.services.database.read(read)
 
 
 def _whole(row: LedgerRow) -> dict[str, object]:

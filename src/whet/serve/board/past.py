@@ -79,7 +79,7 @@ class HistoryPages:
         """List sessions, or search hits in them."""
         params = request.query_params
         query, before = params.get("q", "").strip()[:200], params.get("before", "")[:40]
-        database = self._frame.app.database
+        database = self._frame.services.database
         hits: list[Hit] = await search.find(database, query, 50) if query else []
 
         def read(db: apsw.Connection) -> tuple[list[TreeRow], str]:
@@ -132,8 +132,8 @@ class HistoryPages:
                 "learned": _learned(db, session_id),
             }
 
-        values = await self._frame.app.database.read(read)
-        plan = await planning.state_of(self._frame.app, session_id)
+        values = await self._frame.services.database.read(read)
+        plan = await planning.state_of(self._frame.services, session_id)
         span: ShownSpan = values["span"]
         shown_to = values["entries"][-1].entry.seq if values["entries"] else span.first - 1
         frame, live = self._frame, self._live.of(session_id)

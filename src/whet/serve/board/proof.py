@@ -26,13 +26,13 @@ class Proof:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._desk = frame.app.learning.desk
-        self._warm = WarmTemplates(frame.app.home, frame.app.database, frame.app.clock)
+        self._desk = frame.services.learning.desk
+        self._warm = WarmTemplates(frame.services.home, frame.services.database, frame.services.clock)
 
     async def skills(self, request: Request, visit: Visit) -> Response:
         """List skills with their number of loads and the outcomes of sessions with them."""
         infos = await asyncio.to_thread(self._desk.library.all)
-        uses = await self._frame.app.database.read(lambda db: learned.use_counts(db, ""))
+        uses = await self._frame.services.database.read(lambda db: learned.use_counts(db, ""))
         effects = {
             effect.item.name: effect for effect in await of_desk(self._desk, ("skill",)) if effect.current
         }
@@ -52,14 +52,14 @@ class Proof:
         def read(db: apsw.Connection) -> list[ledger.LedgerRow]:
             return ledger.select(db, 50, profile="", kind="skill", item=name)
 
-        rows = await self._frame.app.database.read(read)
+        rows = await self._frame.services.database.read(read)
         return self._frame.page("skill.html", visit, here="skills", name=name, load=load, rows=rows)
 
     async def warm(self, request: Request, visit: Visit) -> Response:
         """List templates with their measured uplift."""
         rows: list[Listed] = await asyncio.to_thread(self._warm.listed)
         return self._frame.page(
-            "warm.html", visit, here="warm", rows=rows, default=self._frame.app.settings.warm.default
+            "warm.html", visit, here="warm", rows=rows, default=self._frame.services.settings.warm.default
         )
 
     async def template(self, request: Request, visit: Visit) -> Response:
@@ -72,7 +72,7 @@ class Proof:
 
     async def reviews(self, request: Request, visit: Visit) -> Response:
         """List reviews with their reasons, outcomes and costs."""
-        rows = await self._frame.app.database.read(lambda db: reviews.list_reviews(db, 100))
+        rows = await self._frame.services.database.read(lambda db: reviews.list_reviews(db, 100))
         return self._frame.page("reviews.html", visit, here="reviews", rows=[_review(row) for row in rows])
 
 

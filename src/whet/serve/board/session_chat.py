@@ -84,7 +84,7 @@ class SessionChat:
         )
         if plans:
             await self._plan(session_id, text)
-        message = await self._said(text, request.state.files, frame.app.workspace)
+        message = await self._said(text, request.state.files, frame.services.workspace)
         await frame.turns.begin(session_id, TurnInput(message.text, message.images))
         return _gone_to(request, session_id)
 
@@ -106,7 +106,7 @@ class SessionChat:
                 return _gone_to(request, session_id)
             text = done.sends
         message = await self._said(
-            text, request.state.files, Path(row.workspace or self._frame.app.workspace)
+            text, request.state.files, Path(row.workspace or self._frame.services.workspace)
         )
         await turns.begin(session_id, TurnInput(message.text, message.images, "steer"))
         return _gone_to(request, session_id)
@@ -115,13 +115,13 @@ class SessionChat:
         hosted = self._frame.turns.hosted
         if hosted.opened(session_id) is None:
             await hosted.session(session_id)
-        return await planning.command(self._frame.app, session_id, rest)
+        return await planning.command(self._frame.services, session_id, rest)
 
     async def plan(self, request: Request, visit: Visit) -> Response:
         """Approve a plan with the steps from the form, or end the planning."""
         session_id, form = request.path_params["id"], request.state.form
         row, steps = await self._row(session_id), form.get("steps", "").split("\n")
-        now = await planning.state_of(self._frame.app, session_id)
+        now = await planning.state_of(self._frame.services, session_id)
         action = "off" if form.get("do") == "off" else "go"
         try:
             if row.kind != "chat":
@@ -140,14 +140,14 @@ class SessionChat:
 
     async def fork(self, request: Request, visit: Visit) -> Response:
         """Fork the session at a turn and go to the fork's page; the original stays unchanged."""
-        session_id, app = request.path_params["id"], self._frame.app
+        session_id, services = request.path_params["id"], self._frame.services
         row = await self._row(session_id)
         if row.kind != "chat":
             return await self._refused(request, visit, ApiError(400, f"A {row.kind} takes no messages."))
-        turn, new_id = asked_number(request.state.form.get("turn", "")), app.clock.new_id()
-        now = iso(app.clock.now())
+        turn, new_id = asked_number(request.state.form.get("turn", "")), services.clock.new_id()
+        now = iso(services.clock.now())
         try:
-            await app.database.write(lambda db: forks.fork(db, session_id, turn, new_id, now))
+            await services.database.write(lambda db: forks.fork(db, session_id, turn, new_id, now))
         except NotFound as error:
             return await self._refused(request, visit, ApiError(400, error.message))
         return _gone_to(request, new_id)
@@ -166,7 +166,7 @@ class SessionChat:
         point, own_edits = Point(turn) if turn else None, form.get("own_edits", "")
         try:
             async with frame.turns.hosted.using(session_id) as session:
-                rewinding = Rewinding(frame.app.recordings, session.log, frame.app.workspace)
+                rewinding = Rewinding(frame.services.recordings, session.log, frame.services.workspace)
                 if not own_edits and (plan := await rewinding.preview(point, "both", force=False)).in_the_way:
                     return await self._past.session(
                         request, visit, told=_outcome(plan, is_plan=True), asks=turn
@@ -215,7 +215,7 @@ class SessionChat:
         return Stream(source)
 
     async def _row(self, session_id: str) -> SessionRow:
-        return await self._frame.app.database.read(lambda db: sessions.get(db, session_id))
+        return await self._frame.services.database.read(lambda db: sessions.get(db, session_id))
 
     async def _refused(self, request: Request, visit: Visit, error: ApiError) -> Response:
         if _is_script(request):
@@ -340,7 +340,7 @@ class Follower:
         question_ids = tuple(question.id for question in self._frame.questions(session_id))
         is_running = self._frame.turns.is_running(session_id)
         return (
-            *self._frame.app.database.read_now(read),
+            *self._frame.services.database.read_now(read),
             question_ids,
             is_running,
             self._live.problem(session_id),

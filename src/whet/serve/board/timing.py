@@ -65,8 +65,8 @@ class TimePages:
                 "marks": spans.window(db, session_id, _MOST_ROWS),
             }
 
-        values = await self._frame.app.database.read(read)
-        info = self._frame.app.models.provider.info
+        values = await self._frame.services.database.read(read)
+        info = self._frame.services.models.provider.info
         window_tokens = info.window_tokens if info.model == values["row"].model else 0
         return self._frame.page(
             "time.html",

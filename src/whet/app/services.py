@@ -1,0 +1,84 @@
+"""The shared parts of one process: what its sessions and interfaces work with.
+
+`app/build.py` creates them. This module imports none of the modules that use a `Services`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from whet.clock import Clock
+from whet.config.paths import Home
+from whet.config.schema import Settings
+from whet.contract.protocols import Person
+from whet.lanes import ToolPool
+from whet.store.database import StateDatabase
+from whet.tools.registry import OfferedTools
+
+if TYPE_CHECKING:
+    from whet.app.contexts import Contexts
+    from whet.app.learning import LearningServices
+    from whet.app.models import Models
+    from whet.app.plugin_sessions import PluginParts
+    from whet.app.recording import Recordings
+    from whet.app.reviews import ReviewRunner
+    from whet.app.schedule_watch import ScheduleWatch
+    from whet.app.tracing import Tracing
+    from whet.app.warm_starts import WarmStarts
+    from whet.approval.gate import PolicyGate
+    from whet.mcp.servers import Servers
+    from whet.sandbox.confinement import Confinement
+    from whet.tools.declared import SharedProcesses
+    from whet.tools.todo import TodoLists
+
+T = TypeVar("T")
+
+
+class LatePart(msgspec.Struct, Generic[T]):
+    """A part that is created on first use; `created` is None before that."""
+
+    create: Callable[[], T]
+    created: T | None = None
+
+    def get(self) -> T:
+        """Return the part, creating it if necessary."""
+        if self.created is None:
+            self.created = self.create()
+        return self.created
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """The shared parts of one process.
+
+    `settings` are those that the program was started with; `models.settings` has the model that answers
+    now. `person` answers questions. `source` names the interface. `plugins`, `mcp` and `tracing` are None
+    if none are configured.
+    """
+
+    home: Home
+    settings: Settings
+    workspace: Path
+    source: str
+    clock: Clock
+    database: StateDatabase
+    person: Person
+    gate: PolicyGate
+    models: Models
+    contexts: Contexts
+    learning: LearningServices
+    recordings: Recordings
+    warm_starts: WarmStarts
+    tools: OfferedTools
+    pool: ToolPool
+    processes: SharedProcesses
+    todo_lists: TodoLists
+    confinement: LatePart[Confinement]
+    reviews: LatePart[ReviewRunner]
+    schedules: LatePart[ScheduleWatch]
+    plugins: PluginParts | None
+    mcp: Servers | None
+    tracing: Tracing | None
