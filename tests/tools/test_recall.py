@@ -21,8 +21,8 @@ from whet.contract.tools import ToolOutput
 from whet.store import compactions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript, TurnRecord
-from whet.tools.declared import recall_tools
 from whet.tools.recall import PAGE_CHARS, _around
+from whet.tools.toolsets.session import RecallTools
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_of_a_long_text_the_part_around_the_match_is_shown(word: str, room: int,
 
 
 async def recall(db: StateDatabase, **arguments: Any):
-    (tool,) = recall_tools(db)
+    (tool,) = RecallTools(db)
     return await tool.run(context(Path("."), session_id="s1"), arguments)
 
 

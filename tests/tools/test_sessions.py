@@ -9,12 +9,12 @@ from tests.store.support import talk
 from tests.support import FixedClock
 from tests.tools.running import call, context
 from whet.store.database import StateDatabase
-from whet.tools.declared import session_tools
+from whet.tools.toolsets.session import SessionTools
 
 
 def test_a_past_session_is_found_and_read(tmp_path: Path, clock: FixedClock) -> None:
     database = StateDatabase.open(tmp_path / "state.db", clock)
-    (search,) = session_tools(database)
+    (search,) = SessionTools(database)
 
     async def story() -> None:
         for name, words in (("s1", "hello"), ("s2", "the staging host is heron"), ("s3", "heron again")):

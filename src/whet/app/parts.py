@@ -24,20 +24,14 @@ from whet.contract.errors import ConfigError, ToolError
 from whet.contract.protocols import NobodyPresent, Person, Provider
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.providers import catalog
-from whet.tools.declared import (
-    ShellLimits,
-    WebLimits,
-    ask_tools,
-    delegate_tools,
-    file_tools,
-    recall_tools,
-    session_tools,
-    shell_tools,
-    todo_tools,
-    warm_tools,
-    web_tools,
-)
 from whet.tools.registry import Registry
+from whet.tools.toolsets.delegation import DelegationTools
+from whet.tools.toolsets.files import FileTools
+from whet.tools.toolsets.planning import PlanningTools
+from whet.tools.toolsets.session import RecallTools, SessionTools
+from whet.tools.toolsets.skills import WarmTools
+from whet.tools.toolsets.terminal import ShellLimits, ShellTools
+from whet.tools.toolsets.web import SearchTools, WebLimits, WebTools
 
 if TYPE_CHECKING:
     from whet.app.build import App
@@ -49,9 +43,9 @@ if TYPE_CHECKING:
     from whet.mcp.stdio import ServerJail
     from whet.plugins.load import LoadedPlugins
     from whet.store.database import StateDatabase
-    from whet.tools.declared import SearchEngineOf
     from whet.tools.engines import SearchEngine
     from whet.tools.learning import WarmRequest
+    from whet.tools.toolsets.web import SearchEngineOf
 
 _REMOTE_PREFIX = "mcp__"
 
@@ -86,26 +80,23 @@ def built_in(app: App, secrets: Mapping[str, str]) -> Registry:
 
         return HelperWindow(app.helpers)
 
+    engine = searching(app, secrets)
     return Registry(
         (
-            *file_tools(app.pool),
-            *shell_tools(
+            *FileTools(app.pool),
+            *ShellTools(
                 app.processes,
                 ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars),
                 helpers=look_after,
             ),
-            *web_tools(
-                app.pool,
-                WebLimits(allow_private=settings.web_allow_private),
-                engine=searching(app, secrets),
-            ),
-            *todo_tools(app.todo_lists),
-            *ask_tools(),
+            *WebTools(app.pool, WebLimits(allow_private=settings.web_allow_private)),
+            *(SearchTools(engine) if engine else ()),
+            *PlanningTools(app.todo_lists),
             *app.learning.tools(),
-            *warm_tools(act),
-            *session_tools(app.database),
-            *recall_tools(app.database),
-            *delegate_tools(spawn),
+            *WarmTools(act),
+            *SessionTools(app.database),
+            *RecallTools(app.database),
+            *DelegationTools(spawn),
         )
     )
 
