@@ -51,7 +51,7 @@ def warn_before_leaving(chat: ChatControl) -> bool:
     return bool(rows)
 
 
-async def jobs(chat: ChatControl, arguments: str) -> None:
+async def handle_jobs(chat: ChatControl, arguments: str) -> None:
     """List background work. `ID` shows the end of its output; `stop ID` or `stop all` ends it."""
     word, _, name = arguments.partition(" ")
     if word == "stop":
