@@ -294,6 +294,11 @@ def test_compressed_bodies_are_read() -> None:
         fetch({"/": reply(b"x", "Content-Encoding: br")})
 
 
+def test_a_body_that_is_no_deflate_at_all_is_an_error() -> None:
+    with pytest.raises(ToolError, match="compression is broken"):
+        fetch({"/": reply(b"\xff\xff\xff\xff", "Content-Encoding: deflate")})
+
+
 def test_inflating_gives_no_more_than_asked_for() -> None:
     assert Inflater("gzip").feed(gzip.compress(bytes(10_000_000)), 1000) == bytes(1000)
     assert Inflater("").feed(b"abc", 2) == b"ab"
