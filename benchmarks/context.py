@@ -29,7 +29,7 @@ from whet.store.database import StateDatabase
 from whet.store.search import find_now
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript, TurnRecord
-from whet.tools.declared import recall_tools
+from whet.tools.toolsets.session import RecallTools
 
 WINDOW = 128_000
 COMPACTIONS = 10
@@ -93,7 +93,7 @@ async def story(database: StateDatabase) -> tuple[list[tuple[int, int, float]], 
         if engine.should_compress(chat.estimate(map(to_dict, log.messages))):
             sizes.append(await compact(log, turn, engine))
     await log.end_turn(turn, "answered", "")
-    (recall,) = recall_tools(database)
+    (recall,) = RecallTools(database)
     context = ToolContext("s", "t", "c", Path("."), lambda _text: None, _nobody)
     facts = 0
     for index in range(number):
@@ -125,7 +125,7 @@ async def recall_times(database: StateDatabase, count: int) -> list[float]:
     await database.write(fill)
     await log.end_turn(turn, "answered", "")
     find_now(database, "nothing")
-    (recall,) = recall_tools(database)
+    (recall,) = RecallTools(database)
     context = ToolContext("long", "t", "c", Path("."), lambda _text: None, _nobody)
     times: list[float] = []
     for index in range(200):

@@ -60,6 +60,10 @@ class _Reader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         name = ast.unparse(node.func).rpartition(".")[2]
         first = node.args[0] if node.args else None
+        if name == "import_module" and isinstance(first, ast.JoinedStr):
+            start = first.values[0]
+            if isinstance(start, ast.Constant) and str(start.value).endswith("."):
+                self._add(f"{start.value}*", node.lineno)  # any module of that folder
         if isinstance(first, ast.Constant) and isinstance(first.value, str):
             if name == "import_module":
                 self._add(first.value, node.lineno)
@@ -166,7 +170,10 @@ class ImportGraph:
         return found
 
     def _imported(self, target: str) -> list[str]:
-        """Return the modules of the tree that importing `target` runs: itself and its parents."""
+        """Return the modules of the tree that importing `target` runs: itself and its parents; of `folder.*`
+        every module in the folder."""
+        if target.endswith(".*"):
+            return [name for name in self.modules if name.startswith(target[:-1])]
         parts = target.split(".")
         names = (".".join(parts[:end]) for end in range(1, len(parts) + 1))
         return [name for name in names if name in self.modules]

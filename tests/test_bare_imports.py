@@ -52,6 +52,18 @@ def test_nothing_imports_an_extras_package_without_a_check_for_it() -> None:
     assert list(ImportGraph(SOURCE, PROJECT).faults()) == []
 
 
+def test_an_import_by_a_formatted_name_needs_a_check_for_each_module_of_the_folder(tmp_path: Path) -> None:
+    load = 'import importlib\n\ndef load(kind):\n    return importlib.import_module(f"whet.{kind}")\n'
+    assert any(
+        "main:4 imports whet.slack" in fault
+        for fault in faults(tmp_path, main=load, slack="import slack_bolt\n")
+    )
+    lines = (
+        load.replace("    return", "    try:\n        return") + "    except ImportError:\n        raise\n"
+    )
+    assert not any("main:" in fault for fault in faults(tmp_path, main=lines, slack="import slack_bolt\n"))
+
+
 def test_a_tree_that_imports_declared_packages_only_has_no_fault(tmp_path: Path) -> None:
     assert faults(tmp_path) == []
 

@@ -24,7 +24,6 @@ from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
-from whet.tools import declared as _tools  # what each tool's results are worth is declared there  # noqa: F401
 
 Request = MemoryRequest | SkillRequest
 

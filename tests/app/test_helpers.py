@@ -100,6 +100,16 @@ def test_a_result_that_comes_after_the_turn_is_in_the_next_one(tmp_path: Path) -
     run(tmp_path, work)
 
 
+@pytest.mark.slow
+def test_a_helper_reads_the_context_that_it_was_given(tmp_path: Path) -> None:
+    async def work(app: App, session: Session) -> None:
+        order = helper("Do what the context says.", context=steps(answer="The context arrived."))
+        messages = await turn(session, steps([order]))
+        assert "The context arrived." in next(one.text for one in messages if one.role == "tool")
+
+    run(tmp_path, work)
+
+
 def test_a_helper_can_be_steered_and_stopped(tmp_path: Path) -> None:
     async def work(app: App, session: Session) -> None:
         waits = "until [ -e go ]; do sleep 0.05; done"

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from whet.app.slash import Commands, SlashCommand, parse, unescaped
-from whet.cli.commands import builtin_commands
+from whet.app.slash import Commands, LateHandler, SlashCommand, parse, unescaped
+from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.contract.errors import NotFound, WhetError
 
 
@@ -64,8 +64,14 @@ def test_what_is_a_command_and_what_a_message() -> None:
 
 
 def test_the_promised_commands_are_there() -> None:
-    names = {command.name for command in builtin_commands()}
+    names = {command.name for command in SLASH_COMMANDS}
     promised = {"help", "new", "resume", "sessions", "model", "tools", "usage", "retry", "undo", "title"}
     promised |= {"private", "export", "approvals", "quit"}
     assert names >= promised
-    assert all(command.help.endswith(".") and len(command.help) <= 60 for command in builtin_commands())
+    assert all(command.help.endswith(".") and len(command.help) <= 60 for command in SLASH_COMMANDS)
+
+
+def test_every_row_of_the_table_names_a_handler() -> None:
+    for command in SLASH_COMMANDS:
+        assert isinstance(command.run, LateHandler)
+        assert asyncio.iscoroutinefunction(command.run.load()), command.name

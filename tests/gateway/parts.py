@@ -16,7 +16,7 @@ from tests.support import FixedClock
 from whet.app.build import App
 from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
-from whet.cli.commands import builtin_commands
+from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.config.paths import Home
 from whet.config.schema import (
     GatewaySettings,
@@ -88,7 +88,7 @@ class Rig:
         self.woken = deliveries.woken
         self.parts = msgspec.structs.replace(self.server.parts, deliveries=deliveries)
         self.server.parts = self.parts
-        self.commands = ChatCommands(list(builtin_commands()))
+        self.commands = ChatCommands(SLASH_COMMANDS)
         self.conversations = Conversations(self.parts, self.commands)
         self.intake = UpdateIntake(self.parts, self.conversations)
 

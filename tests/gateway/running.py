@@ -21,8 +21,8 @@ from tests.confirm.vendors.telegram import TOKEN
 from whet.app.build import App
 from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
-from whet.cli.commands import builtin_commands
 from whet.cli.group import run
+from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
@@ -176,7 +176,7 @@ def served(gateway: GatewayProcess) -> Iterator[GatewayProcess]:
         async with opened(gateway) as server:
             stop = asyncio.Event()
             started.set_result((asyncio.get_running_loop(), stop))
-            await server.run(ChatCommands(list(builtin_commands())), stop)
+            await server.run(ChatCommands(SLASH_COMMANDS), stop)
 
     def serve() -> None:
         try:

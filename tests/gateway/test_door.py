@@ -139,7 +139,7 @@ def test_only_what_is_wanted_is_heard_and_our_own_errors_pass(monkeypatch: pytes
 
 
 def test_a_name_of_ours_is_ours_and_others_are_listed(site: Path) -> None:
-    assert kinds() == ["telegram", "discord", "slack", "webhook", *sorted({*kinds()[4:]}, key=kinds().index)]
+    assert kinds()[:4] == ["telegram", "discord", "slack", "webhook"] and len({*kinds()}) == len(kinds())
     assert {"pager", "absent"} <= set(kinds()) and kinds().count("telegram") == 1
     channel, tokens = open_channel("telegram", "it", {}, {"TELEGRAM_BOT_TOKEN": "1:x"})
     assert tokens == ("1:x",) and channel.limits.shows_cards

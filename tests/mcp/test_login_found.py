@@ -15,6 +15,7 @@ from tests.mcp.serving import Answer, Request, as_json, raw, usual
 from tests.mcp.test_login import GOOD, browse
 from whet.config.paths import Home
 from whet.config.schema import McpServerSettings
+from whet.mcp.callback import LoginFailed
 from whet.mcp.challenge import read_challenge
 from whet.mcp.login import write_tokens
 from whet.mcp.oauth import Client, Earlier, log_in
@@ -25,8 +26,9 @@ ELSEWHERE = "/described/here.json"
 class Refusing:
     """A server that wants a login for one method, and is found by what its 401 names or by nothing."""
 
-    def __init__(self, method: str, described: Sequence[str]) -> None:
+    def __init__(self, method: str, described: Sequence[str], resource: str = "/mcp") -> None:
         self.method = method
+        self.resource = resource
         self.described = described
         self.paths: list[str] = []
 
@@ -38,7 +40,7 @@ class Refusing:
         if request.path == "/register":
             return as_json({"client_id": "me"}, 201)
         if request.path == ELSEWHERE and "resource" in self.described:
-            return as_json({"resource": f"{root}/mcp", "authorization_servers": [root]})
+            return as_json({"resource": f"{root}{self.resource}", "authorization_servers": [root]})
         if request.path == "/.well-known/oauth-authorization-server" and "authority" in self.described:
             found = {"issuer": root, "code_challenge_methods_supported": ["S256"]}
             ends = {f"{name}_endpoint": f"{root}/{name}" for name in ("authorization", "token")}
@@ -107,3 +109,27 @@ def test_a_server_of_2025_03_26_is_its_own_authority(home: Path, described: list
 
     asyncio.run(test())
     assert asked == [place] and "/register" in server.paths and "/token" in server.paths
+
+
+@pytest.mark.parametrize("resource", ["", "/", "/mcp/"])
+def test_a_resource_above_the_server_covers_it(home: Path, resource: str) -> None:
+    server = Refusing("", ["resource", "authority"], resource)
+
+    async def test() -> bool:
+        async with raw(server) as (url, _):
+            return await _come_back(home, url, [])
+
+    assert asyncio.run(test())
+
+
+@pytest.mark.parametrize("resource", ["/mc", "/mcp/below", "/mcpx"])
+def test_a_resource_beside_the_server_is_refused(home: Path, resource: str) -> None:
+    server = Refusing("", ["resource", "authority"], resource)
+
+    async def test() -> None:
+        async with raw(server) as (url, _):
+            with pytest.raises(LoginFailed):
+                await _come_back(home, url, [])
+
+    asyncio.run(test())
+    assert "/token" not in server.paths

@@ -8,7 +8,7 @@ import pytest
 
 from whet.config.schema import McpServerSettings
 from whet.mcp.listing import Catalogue, read_listing
-from whet.mcp.schemas import checked
+from whet.mcp.schemas import DESCRIPTION_CHARS, checked
 
 
 def args(**properties: Any) -> dict[str, Any]:
@@ -104,3 +104,19 @@ def test_a_long_description_is_whole() -> None:
         "long", McpServerSettings(command="x"), Catalogue([{"name": "t", "description": text}])
     )
     assert len(text) > 4_000 and listing.offered[0].spec.description == text
+
+
+def test_a_long_description_is_cut_and_a_tool_without_one_shows_its_title() -> None:
+    tools = [
+        {"name": "long", "description": "d" * (DESCRIPTION_CHARS + 1), "inputSchema": args()},
+        {"name": "full", "description": "d" * DESCRIPTION_CHARS, "inputSchema": args()},
+        {"name": "titled", "description": " ", "title": "Count", "inputSchema": args()},
+        {"name": "bare", "description": 7, "inputSchema": args()},
+    ]
+    listing = read_listing("web", McpServerSettings(), Catalogue(tools=tools))
+    assert [tool.spec.description for tool in listing.offered] == [
+        "d" * DESCRIPTION_CHARS + " [...]",
+        "d" * DESCRIPTION_CHARS,
+        "Count",
+        "",
+    ]

@@ -12,7 +12,7 @@ from tests.review.rig import Bench, bench
 from whet.app.collected import CommandReply, remote_commands
 from whet.app.hosted import SessionHost
 from whet.app.people import Switchboard
-from whet.cli.commands import builtin_commands
+from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.contract.errors import WhetError
 from whet.store import news
 
@@ -21,7 +21,7 @@ LINE = "since you left: learned 1, refused 1, waiting for you 1 (whet review inb
 
 async def said(b: Bench, command: str, profile: str = "") -> str:
     """Give what a slash command says."""
-    commands = remote_commands(list(builtin_commands()))
+    commands = remote_commands(SLASH_COMMANDS)
     name, _, rest = command.partition(" ")
     hosted = SessionHost(b.app.sessions, Switchboard())
     reply = CommandReply(hosted, b.session, commands, b.app.learning.desk_of(profile), 80)

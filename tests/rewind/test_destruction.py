@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.trees import fill, fingerprint, script, unlock, workspace
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.rewind.database import Record
 from whet.rewind.steps import begin_step, end_step
 from whet.rewind.taking_back import take_back
-from whet.tools.declared import SharedProcesses, shell_tools
 from whet.tools.process import Processes
+from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
 BACK = Record(0, "s", 1, 1, "rewind", 0, 0, 0)
 
@@ -32,7 +32,7 @@ def destroy_and_take_back(folder: Path, seed: int) -> None:
     states = [fingerprint(root)]
     firsts: list[int] = []
     processes = Processes()
-    terminal, _ = shell_tools(SharedProcesses(processes))
+    terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
     try:
         for step in range(1, rng.randrange(2, 5)):
             firsts.append(begin_step(made, "s", 1, step)[0])

@@ -9,8 +9,8 @@ from pathlib import Path
 from whet.contract.errors import ToolError
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.lanes import ToolPool
-from whet.tools.declared import file_tools
 from whet.tools.registry import Registry
+from whet.tools.toolsets.files import FileTools
 
 
 def context(workspace: Path = Path(".")) -> ToolContext:
@@ -30,7 +30,7 @@ class Desk:
     ) -> None:
         self.workspace = workspace
         self.pool = ToolPool(workers)
-        self.registry = Registry(file_tools(self.pool, allowed=allowed, ripgrep=ripgrep))
+        self.registry = Registry(FileTools(self.pool, allowed=allowed, ripgrep=ripgrep))
 
     async def acall(self, name: str, **arguments: object) -> ToolOutput:
         return await self.registry.get(name).run(context(self.workspace), arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,11 @@ def context(
 ) -> ToolContext:
     show = (lambda text: None) if shown is None else shown.append
     return ToolContext(session_id, "t1", "c1", workspace, show, ask)
+
+
+def find_tool(tools: Iterable[Tool], name: str) -> Tool:
+    """Return the tool of a toolset with that name."""
+    return next(tool for tool in tools if tool.name == name)
 
 
 async def call(tool: Tool, ctx: ToolContext, **arguments: Any) -> ToolOutput:

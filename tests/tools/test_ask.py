@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.contract.errors import BadInput
-from whet.tools.declared import ask_tools
+from whet.tools.todo import TodoLists
+from whet.tools.toolsets.planning import PlanningTools
 
 
 def test_the_persons_answer_comes_back() -> None:
@@ -21,7 +22,7 @@ def test_the_persons_answer_comes_back() -> None:
         asked.append((question, list(choices)))
         return " blue \n"
 
-    (clarify,) = ask_tools()
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     ctx = context(Path("/"), ask=answer)
     output = asyncio.run(call(clarify, ctx, question=" Which colour? ", choices=["red", "blue"]))
     assert (output.text, output.is_error) == ("blue", False)
@@ -33,20 +34,20 @@ def test_an_empty_answer_is_an_answer() -> None:
     async def nothing(_question: str, _choices: Sequence[str]) -> str:
         return ""
 
-    (clarify,) = ask_tools()
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     output = asyncio.run(call(clarify, context(Path("/"), ask=nothing), question="Well?"))
     assert (output.text, output.is_error) == ("[the person gave an empty answer]", False)
 
 
 def test_nobody_is_said_truthfully() -> None:
-    (clarify,) = ask_tools()
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     output = asyncio.run(call(clarify, context(Path("/")), question="Anyone?"))
     assert output.error_kind == "denied"
     assert output.text.startswith("Nobody is here to answer.")
 
 
 def test_questions_that_can_not_be_asked() -> None:
-    (clarify,) = ask_tools()
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     with pytest.raises(BadInput, match="empty"):
         asyncio.run(call(clarify, context(Path("/")), question=" \n"))
     with pytest.raises(BadInput, match="at most 9"):
@@ -54,7 +55,7 @@ def test_questions_that_can_not_be_asked() -> None:
 
 
 def test_it_waits_as_long_as_a_person_needs_and_costs_little() -> None:
-    (clarify,) = ask_tools()
+    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     assert clarify.timeout_s is None
     assert clarify.effects == {"read"}
     assert len(msgspec.json.encode(clarify.spec)) <= 500

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolOutput
 from whet.sandbox import engine, proxy
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.policy import Opening
 from whet.sandbox.status import EngineStatus
-from whet.tools.declared import SharedProcesses, shell_tools
+from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def confined(
 
 def run(made: Confinement, workspace: Path, *commands: str, **more: object) -> list[ToolOutput]:
     shared = SharedProcesses(confine=lambda: made)
-    terminal, _ = shell_tools(shared)
+    terminal = find_tool(ShellTools(shared), "terminal")
 
     async def each() -> list[ToolOutput]:
         return [await call(terminal, context(workspace), command=one, **more) for one in commands]
@@ -191,7 +191,7 @@ def test_a_persons_edit_during_a_command_is_kept_and_named(
     """What is protected without a mount is put back; who had changed it, nothing tells."""
     (workspace / ".envrc").write_text("old\n") if confined.status().line == "Landlock" else None
     shared = SharedProcesses(confine=lambda: confined)
-    terminal, _ = shell_tools(shared)
+    terminal = find_tool(ShellTools(shared), "terminal")
 
     async def both() -> ToolOutput:
         running = asyncio.ensure_future(

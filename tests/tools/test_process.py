@@ -13,9 +13,9 @@ from tests.growing import grows_in_proportion
 from tests.store.support import run_child
 from tests.tools.running import call, context, until
 from whet.contract.errors import ToolError
-from whet.tools.declared import SharedProcesses, ShellLimits, shell_tools
 from whet.tools.output import as_printed
 from whet.tools.process import Output, Processes, ProcessSpec, is_group_alive
+from whet.tools.toolsets.terminal import SharedProcesses, ShellLimits, ShellTools
 
 
 def command(text: str, folder: Path, *, keep_stdin: bool = False) -> ProcessSpec:
@@ -94,7 +94,7 @@ def test_what_cleans_up_when_asked_is_given_the_time(tmp_path: Path) -> None:
 def test_a_command_that_is_put_aside_runs_on_in_the_background(tmp_path: Path) -> None:
     async def main() -> None:
         processes, shown = Processes(), list[str]()
-        terminal, process = shell_tools(SharedProcesses(processes), ShellLimits(output_cap_chars=2_000))
+        terminal, process = ShellTools(SharedProcesses(processes), ShellLimits(output_cap_chars=2_000))
         ctx = context(tmp_path, shown)
         await call(terminal, ctx, command="sleep 987", background=True)
         running = asyncio.ensure_future(call(terminal, ctx, command="echo up; sleep 987"))

@@ -13,7 +13,7 @@ import pytest
 from tests.context.talk import Model, engine
 from tests.store.support import USAGE, answer, finish, new_log, result, user
 from tests.support import FixedClock
-from tests.tools.running import context
+from tests.tools.running import context, find_tool
 from whet.context import rows as chat
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, from_dict, to_dict
@@ -21,8 +21,8 @@ from whet.contract.tools import ToolOutput
 from whet.store import compactions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript, TurnRecord
-from whet.tools.declared import recall_tools
 from whet.tools.recall import PAGE_CHARS, _around
+from whet.tools.toolsets.session import RecallTools
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_of_a_long_text_the_part_around_the_match_is_shown(word: str, room: int,
 
 
 async def recall(db: StateDatabase, **arguments: Any):
-    (tool,) = recall_tools(db)
+    tool = find_tool(RecallTools(db), "recall")
     return await tool.run(context(Path("."), session_id="s1"), arguments)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.tools.calls import Desk, context
-from whet.tools.declared import SharedProcesses, shell_tools
+from tests.tools.running import find_tool
 from whet.tools.process import Processes
+from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
 
 @pytest.mark.parametrize("is_patch", [False, True])
@@ -31,7 +32,7 @@ def test_what_was_changed_after_the_read_is_not_written_over(tmp_path: Path, is_
 
 def test_what_a_command_of_its_own_changed_may_be_written_over(tmp_path: Path) -> None:
     desk, processes = Desk(tmp_path), Processes()
-    terminal, _ = shell_tools(SharedProcesses(processes))
+    terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("one\n")
         desk.call("read_file", path=name)

@@ -9,12 +9,15 @@ import msgspec
 import pytest
 
 from tests.tools.calls import context
+from tests.tools.running import find_tool
 from whet.context.prompt import system_prompt
-from whet.contract.tools import Tool, ToolSpec
+from whet.contract.tools import ToolSpec
 from whet.lanes import ToolPool
 from whet.providers.wire import sent_schema
-from whet.tools.declared import SharedProcesses, file_tools, shell_tools, warm_tools
 from whet.tools.signature import make_tool
+from whet.tools.toolsets.files import FileTools
+from whet.tools.toolsets.skills import WarmTools
+from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
 CODING_TOKENS = 900
 
@@ -26,7 +29,7 @@ def sent(tool: ToolSpec) -> bytes:
 
 def test_files_search_and_shell_fit_into_900_tokens_with_the_prompt() -> None:
     pool = ToolPool(1)
-    tools = [*file_tools(pool), *shell_tools(SharedProcesses())]
+    tools = [*FileTools(pool), *ShellTools(SharedProcesses())]
     prompt = system_prompt(Path("/tmp/a-workspace-of-some-length"), ["file", "terminal"])
     tokens = (sum(len(sent(tool.spec)) for tool in tools) + len(prompt) + 200) / 4
     assert len(tools) == 6 and tokens <= CODING_TOKENS
@@ -62,7 +65,7 @@ def test_arguments_that_no_request_describes_are_taken_all_the_same(name: str) -
         given.append(request)
         return {"text": "done"}
 
-    tool: Tool = warm_tools(act)[0]
+    tool = find_tool(WarmTools(act), "warm_session")
     assert name in tool.spec.parameters["properties"] and name not in sent_schema(tool.spec)["properties"]
     value: dict[str, object] = {"min_messages": 3, "max_sessions": 4, "source_filter": "cli", "tags": ["a"]}
     asyncio.run(tool.run(context(), {"action": "build", "name": "n", name: value[name]}))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from tests.store.support import talk
 from tests.support import FixedClock
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.store.database import StateDatabase
-from whet.tools.declared import session_tools
+from whet.tools.toolsets.session import SessionTools
 
 
 def test_a_past_session_is_found_and_read(tmp_path: Path, clock: FixedClock) -> None:
     database = StateDatabase.open(tmp_path / "state.db", clock)
-    (search,) = session_tools(database)
+    search = find_tool(SessionTools(database), "session_search")
 
     async def story() -> None:
         for name, words in (("s1", "hello"), ("s2", "the staging host is heron"), ("s3", "heron again")):

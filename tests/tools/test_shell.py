@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 from tests.support import let_pass
-from tests.tools.running import call, context, until
+from tests.tools.running import call, context, find_tool, until
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Tool, ToolOutput
-from whet.tools.declared import SharedProcesses, ShellLimits, shell_tools
 from whet.tools.process import Processes
 from whet.tools.shell import LiveFeed
+from whet.tools.toolsets.terminal import SharedProcesses, ShellLimits, ShellTools
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def processes() -> Iterator[Processes]:
 
 
 def run(processes: Processes, folder: Path, command: str, **arguments: Any) -> ToolOutput:
-    terminal, _ = shell_tools(SharedProcesses(processes))
+    terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
     return asyncio.run(call(terminal, context(folder), command=command, **arguments))
 
 
@@ -43,7 +43,7 @@ def with_tools(
 ) -> None:
     async def main() -> None:
         try:
-            await work(*shell_tools(SharedProcesses(processes), limits))
+            await work(*ShellTools(SharedProcesses(processes), limits or ShellLimits()))
         finally:
             processes.close()
 
@@ -95,7 +95,7 @@ def test_a_gigabyte_costs_no_memory(processes: Processes, tmp_path: Path) -> Non
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     cpu_s, start_s = time.process_time(), time.monotonic()
     shown: list[str] = []
-    terminal, _ = shell_tools(SharedProcesses(processes))
+    terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
     output = asyncio.run(
         call(terminal, context(tmp_path, shown), command="echo start; yes | head -c 1G; echo the end")
     )
@@ -199,7 +199,7 @@ def test_a_few_broken_characters_make_no_binary_of_a_text(processes: Processes, 
 def test_terminal_control_is_taken_out(processes: Processes, tmp_path: Path) -> None:
     command = r"printf '\033[31mred\033[0m \033]0;title\007x\a\n10%%\r55%%\r100%%\ncrlf\r\n'"
     shown: list[str] = []
-    terminal, _ = shell_tools(SharedProcesses(processes))
+    terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
     output = asyncio.run(call(terminal, context(tmp_path, shown), command=command))
     assert output.text == "red x\n100%\ncrlf"
     assert "\x1b" not in "".join(shown)
@@ -243,7 +243,7 @@ def test_a_character_waits_for_its_other_part_before_it_is_shown(text: str) -> N
 @pytest.mark.slow
 def test_a_character_cut_in_two_is_shown_whole(processes: Processes, tmp_path: Path) -> None:
     shown: list[str] = []
-    terminal, _ = shell_tools(SharedProcesses(processes))
+    terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
     command = r"printf 'caf\xc3'; sleep 0.15; printf '\xa9 \xf0\x9f'; sleep 0.15; printf '\x98\x80'"
     output = asyncio.run(call(terminal, context(tmp_path, shown), command=command))
     assert output.text == "".join(shown) == "café 😀"
@@ -369,9 +369,8 @@ def test_commands_that_the_system_can_not_take(processes: Processes, tmp_path: P
 
 def test_the_command_gets_that_environment(processes: Processes, tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "X_API_KEY": "hidden", "Y_TOKEN": "passed", "Z": "plain"}
-    terminal, _ = shell_tools(
-        SharedProcesses(processes), ShellLimits(pass_variables=["Y_TOKEN"]), environment
-    )
+    tools = ShellTools(SharedProcesses(processes), ShellLimits(pass_variables=["Y_TOKEN"]), environment)
+    terminal = find_tool(tools, "terminal")
     output = asyncio.run(call(terminal, context(tmp_path), command="echo [$X_API_KEY] $Y_TOKEN $Z"))
     assert output.text == "[] passed plain"
 
@@ -480,6 +479,6 @@ def test_commands_leave_no_descriptor_behind(processes: Processes, tmp_path: Pat
 
 
 def test_the_model_is_told_in_1500_characters(processes: Processes) -> None:
-    tools = shell_tools(SharedProcesses(processes))
+    tools = list(ShellTools(SharedProcesses(processes)))
     assert [tool.toolset for tool in tools] == ["terminal", "terminal"]
     assert sum(len(msgspec.json.encode(tool.spec)) for tool in tools) <= 1500

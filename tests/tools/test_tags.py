@@ -96,10 +96,13 @@ def test_a_tag_that_there_is_not_and_a_second_declaration_are_refused(read_noteb
 def test_the_table_has_every_built_in_tool_and_no_other() -> None:
     built_in = {
         node.name
-        for path in (SOURCE / "tools").glob("*.py")
+        for path in (SOURCE / "tools" / "toolsets").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)
-        and any(isinstance(d, ast.Call) and getattr(d.func, "id", "") == "tool" for d in node.decorator_list)
+        and any(
+            isinstance(d, ast.Call) and getattr(d.func, "id", "") == "tool_method"
+            for d in node.decorator_list
+        )
     }
     assert set(contract.BUILT_IN) == built_in and len(built_in) >= 17
     known = frozenset(get_args(contract.Tag))

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.contract.errors import BadInput
-from whet.tools.declared import todo_tools
 from whet.tools.todo import TodoItem, TodoLists, written
+from whet.tools.toolsets.planning import PlanningTools
 
 
 def use(lists: TodoLists, session_id: str = "s1", **arguments: Any) -> str:
-    (todo,) = todo_tools(lists)
+    todo = find_tool(PlanningTools(lists), "todo")
     return asyncio.run(call(todo, context(Path("/"), session_id=session_id), **arguments)).text
 
 
@@ -101,6 +101,6 @@ def test_the_lists_longest_unused_are_let_go() -> None:
 
 
 def test_what_the_model_is_told() -> None:
-    (todo,) = todo_tools(TodoLists())
+    todo = find_tool(PlanningTools(TodoLists()), "todo")
     assert len(msgspec.json.encode(todo.spec)) <= 500
     assert todo.toolset == "planning"

@@ -17,12 +17,12 @@ import msgspec
 import pytest
 
 from tests.listening import listening, self_signed
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
-from whet.tools.declared import WebLimits, web_tools
 from whet.tools.fetch import MAX_BODY_BYTES, Fetcher, Inflater, resolve_name
+from whet.tools.toolsets.web import WebLimits, WebTools
 
 OPEN, CLOSED = "127.0.0.2", "127.0.0.1"
 
@@ -100,7 +100,7 @@ def fetch(
     pages: dict[str, Reply], path: str = "/", using: Fetcher | None = None, **arguments: Any
 ) -> ToolOutput:
     async def work(site: Site) -> ToolOutput:
-        (tool,) = web_tools(ToolPool(), fetcher=using or fetcher())
+        tool = find_tool(WebTools(ToolPool(), fetcher=using or fetcher()), "web_fetch")
         return await call(tool, context(Path("/")), url=f"http://site.test:{site.port}{path}", **arguments)
 
     return on_site(pages, work)
@@ -294,6 +294,11 @@ def test_compressed_bodies_are_read() -> None:
         fetch({"/": reply(b"x", "Content-Encoding: br")})
 
 
+def test_a_body_that_is_no_deflate_at_all_is_an_error() -> None:
+    with pytest.raises(ToolError, match="compression is broken"):
+        fetch({"/": reply(b"\xff\xff\xff\xff", "Content-Encoding: deflate")})
+
+
 def test_inflating_gives_no_more_than_asked_for() -> None:
     assert Inflater("gzip").feed(gzip.compress(bytes(10_000_000)), 1000) == bytes(1000)
     assert Inflater("").feed(b"abc", 2) == b"ab"
@@ -323,7 +328,7 @@ def test_an_error_page_is_an_error_with_its_text() -> None:
 
 def test_a_long_page_is_read_in_parts_from_one_request() -> None:
     async def work(site: Site) -> None:
-        (tool,) = web_tools(ToolPool(), fetcher=fetcher())
+        tool = find_tool(WebTools(ToolPool(), fetcher=fetcher()), "web_fetch")
         ctx, url = context(Path("/")), f"http://site.test:{site.port}/"
         first = await call(tool, ctx, url=url, max_chars=1000)
         assert first.text.endswith("\n[more: start=1000]")
@@ -416,7 +421,7 @@ def test_with_a_proxy_the_guard_still_checks_the_host(monkeypatch: pytest.Monkey
 
 
 def test_what_the_model_is_told() -> None:
-    (tool,) = web_tools(ToolPool())
+    tool = find_tool(WebTools(ToolPool()), "web_fetch")
     assert len(msgspec.json.encode(tool.spec)) <= 500
     assert (tool.toolset, tool.tags, tool.effects) == ("web", {"url", "looks", "untrusted"}, {"network"})
 
@@ -430,11 +435,11 @@ def test_what_the_model_is_told() -> None:
     ),
 )
 def test_a_private_address_is_refused_before_anybody_is_asked(url: str) -> None:
-    (tool,) = web_tools(ToolPool())
+    tool = find_tool(WebTools(ToolPool()), "web_fetch")
     assert tool.check is not None
     with pytest.raises(ToolDenied, match="private or reserved"):
         tool.check({"url": url})
-    (open_tool,) = web_tools(ToolPool(), WebLimits(allow_private=True))
+    open_tool = find_tool(WebTools(ToolPool(), WebLimits(allow_private=True)), "web_fetch")
     assert open_tool.check is not None and open_tool.check({"url": url})["url"] == url
     assert tool.check({"url": "http://1.1.1.1/"})["url"] == "http://1.1.1.1/"
     assert tool.check({"url": "http://[2606:4700::1111]/localhost"})

@@ -23,22 +23,16 @@ from whet.lanes import ToolPool
 from whet.practice.server import PracticeServer
 from whet.store.calls import StoredCall
 from whet.store.database import StateDatabase
-from whet.tools.declared import (
-    SharedProcesses,
-    WebLimits,
-    ask_tools,
-    delegate_tools,
-    file_tools,
-    recall_tools,
-    session_tools,
-    shell_tools,
-    todo_tools,
-    warm_tools,
-    web_tools,
-)
 from whet.tools.learning import WarmRequest
 from whet.tools.process import Processes
 from whet.tools.todo import TodoLists
+from whet.tools.toolsets.delegation import DelegationTools
+from whet.tools.toolsets.files import FileTools
+from whet.tools.toolsets.planning import PlanningTools
+from whet.tools.toolsets.session import RecallTools, SessionTools
+from whet.tools.toolsets.skills import WarmTools
+from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
+from whet.tools.toolsets.web import WebLimits, WebTools
 
 
 class Case(NamedTuple):
@@ -191,15 +185,14 @@ def _tools(pool: ToolPool, processes: Processes, database: StateDatabase) -> lis
         return {"error": "there is no such template"} if request.name == "gone" else {"templates": []}
 
     return [
-        *file_tools(pool, ripgrep="rg" if shutil.which("rg") else None),
-        *shell_tools(SharedProcesses(processes)),
-        *web_tools(pool, WebLimits(allow_private=True)),
-        *todo_tools(TodoLists()),
-        *ask_tools(),
-        *session_tools(database),
-        *recall_tools(database),
-        *delegate_tools(spawn),
-        *warm_tools(act),
+        *FileTools(pool, ripgrep="rg" if shutil.which("rg") else None),
+        *ShellTools(SharedProcesses(processes)),
+        *WebTools(pool, WebLimits(allow_private=True)),
+        *PlanningTools(TodoLists()),
+        *SessionTools(database),
+        *RecallTools(database),
+        *DelegationTools(spawn),
+        *WarmTools(act),
     ]
 
 

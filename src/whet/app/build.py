@@ -34,9 +34,10 @@ from whet.contract.protocols import Person
 from whet.lanes import ToolPool
 from whet.store.database import StateDatabase, open_store
 from whet.store.grants import GrantRepository
-from whet.tools.declared import RECALL, SharedProcesses
 from whet.tools.registry import OfferedTools
 from whet.tools.todo import TodoLists
+from whet.tools.toolsets.session import RECALL
+from whet.tools.toolsets.terminal import SharedProcesses
 
 if TYPE_CHECKING:
     from whet.app.confirming import Confirmations

@@ -16,8 +16,8 @@ from whet.contract.tools import ToolContext, ToolOutput
 from whet.regular import open_regular
 from whet.sandbox.policy import Opening
 from whet.tools.confined import Confined
-from whet.tools.declared import ShellLimits
 from whet.tools.shell import Shell, job
+from whet.tools.toolsets.terminal import ShellLimits
 
 if TYPE_CHECKING:
     from whet.app.services import Services

@@ -30,7 +30,8 @@ from whet.memory.reader import MemoryReader, PromptPart
 from whet.store import starts
 from whet.store.database import StateDatabase
 from whet.store.starts import ContextItem
-from whet.tools.declared import memory_tools, skill_tools
+from whet.tools.toolsets.memory import MemoryTools
+from whet.tools.toolsets.skills import SkillTools
 
 if TYPE_CHECKING:
     from whet.memory.desk import LearningService
@@ -84,7 +85,7 @@ class LearningServices:
 
     def tools(self) -> list[Tool]:
         """Create the tools of memory and skills."""
-        return [*memory_tools(self.of_call), *skill_tools(self.of_call)]
+        return [*MemoryTools(self.of_call), *SkillTools(self.of_call)]
 
     def trust(self, tools: Iterable[Tool]) -> None:
         """Register the available tools: results of local tools without the tag "untrusted" also count as

@@ -16,7 +16,7 @@ from whet.contract.origin import Origin
 from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.rpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, BadCall
-from whet.tools.declared import SKILL_VIEW
+from whet.tools.toolsets.skills import SKILL_VIEW
 
 _MARKDOWN = "text/markdown"
 _ABOUT = {"memory": "What Whet remembers of the work.", "user": "What Whet remembers of its owner."}

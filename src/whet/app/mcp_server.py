@@ -23,7 +23,7 @@ from whet.log import mask
 from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, hello, text_result
 from whet.store import sessions
 from whet.store.search import around, find
-from whet.tools.declared import SKILL_VIEW
+from whet.tools.toolsets.skills import SKILL_VIEW
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _READS = {"readOnlyHint": True, "openWorldHint": False}

@@ -25,20 +25,14 @@ from whet.contract.errors import ConfigError, ToolError
 from whet.contract.protocols import NobodyPresent, Person, Provider
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.providers import catalog
-from whet.tools.declared import (
-    ShellLimits,
-    WebLimits,
-    ask_tools,
-    delegate_tools,
-    file_tools,
-    recall_tools,
-    session_tools,
-    shell_tools,
-    todo_tools,
-    warm_tools,
-    web_tools,
-)
 from whet.tools.registry import Registry
+from whet.tools.toolsets.delegation import DelegationTools
+from whet.tools.toolsets.files import FileTools
+from whet.tools.toolsets.planning import PlanningTools
+from whet.tools.toolsets.session import RecallTools, SessionTools
+from whet.tools.toolsets.skills import WarmTools
+from whet.tools.toolsets.terminal import ShellLimits, ShellTools
+from whet.tools.toolsets.web import SearchTools, WebLimits, WebTools
 
 if TYPE_CHECKING:
     from whet.app.confirming import Confirmations
@@ -54,10 +48,11 @@ if TYPE_CHECKING:
     from whet.mcp.stdio import ServerJail
     from whet.sandbox.confinement import Confinement
     from whet.store.database import StateDatabase
-    from whet.tools.declared import SearchEngineOf, SharedProcesses
     from whet.tools.engines import SearchEngine
     from whet.tools.learning import WarmRequest
     from whet.tools.todo import TodoLists
+    from whet.tools.toolsets.terminal import SharedProcesses
+    from whet.tools.toolsets.web import SearchEngineOf
 
 _REMOTE_PREFIX = "mcp__"
 
@@ -118,26 +113,23 @@ def built_in(base: BaseParts, launch: LaunchArguments) -> Registry:
 
         return HelperWindow(base.helpers.get())
 
+    engine = searching(launch)
     return Registry(
         (
-            *file_tools(base.pool),
-            *shell_tools(
+            *FileTools(base.pool),
+            *ShellTools(
                 base.processes,
                 ShellLimits(settings.terminal_timeout_s, settings.output_cap_chars),
                 helpers=look_after,
             ),
-            *web_tools(
-                base.pool,
-                WebLimits(allow_private=settings.web_allow_private),
-                engine=searching(launch),
-            ),
-            *todo_tools(base.todo_lists),
-            *ask_tools(),
+            *WebTools(base.pool, WebLimits(allow_private=settings.web_allow_private)),
+            *(SearchTools(engine) if engine else ()),
+            *PlanningTools(base.todo_lists),
             *base.learning.tools(),
-            *warm_tools(act),
-            *session_tools(base.database),
-            *recall_tools(base.database),
-            *delegate_tools(spawn),
+            *WarmTools(act),
+            *SessionTools(base.database),
+            *RecallTools(base.database),
+            *DelegationTools(spawn),
         )
     )
 

@@ -44,7 +44,8 @@ from whet.review.worker import ReviewWorker
 from whet.searchpath import find_shell
 from whet.store.database import open_store
 from whet.store.grants import GrantRepository
-from whet.tools.declared import file_tools, session_tools
+from whet.tools.toolsets.files import FileTools
+from whet.tools.toolsets.session import SessionTools
 
 _LIMIT_S = 20.0
 
@@ -105,7 +106,7 @@ async def open_reviews(
 
 
 def _tools(needs: ReviewParts) -> dict[str, Tool]:
-    tools = (*file_tools(needs.pool), *needs.learning.tools(), *session_tools(needs.database))
+    tools = (*FileTools(needs.pool), *needs.learning.tools(), *SessionTools(needs.database))
     return {tool.name: tool for tool in usable(tools)}
 
 
@@ -144,8 +145,8 @@ def looking(home: Home, settings: Settings) -> Look:
         from whet.approval.actions import ActionView  # noqa: PLC0415 - as above
         from whet.approval.policy import GatePolicy  # noqa: PLC0415 - as above
         from whet.approval.shell_risk import analyse  # noqa: PLC0415 - as above
-        from whet.tools.declared import TERMINAL  # noqa: PLC0415 - as above
         from whet.tools.shell import command_environment  # noqa: PLC0415 - as above
+        from whet.tools.toolsets.terminal import TERMINAL  # noqa: PLC0415 - as above
 
         root = os.path.realpath(workspace)
         if not os.path.isdir(root):

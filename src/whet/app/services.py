@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from whet.approval.gate import PolicyGate
     from whet.mcp.servers import Servers
     from whet.sandbox.confinement import Confinement
-    from whet.tools.declared import SharedProcesses
+    from whet.tools.toolsets.terminal import SharedProcesses
     from whet.tools.todo import TodoLists
 
 T = TypeVar("T")

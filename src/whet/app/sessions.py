@@ -32,8 +32,8 @@ from whet.contract.protocols import ContextStatus, Provider
 from whet.store import sessions
 from whet.store.trail import arguments_of
 from whet.store.transcript import Transcript
-from whet.tools.declared import TASK_LIST
 from whet.tools.registry import read_specs
+from whet.tools.toolsets.planning import TASK_LIST
 
 if TYPE_CHECKING:
     from whet.app.helper_runs import HelperRuns

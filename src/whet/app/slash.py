@@ -7,6 +7,7 @@ module finds commands; it does not know their effects.
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,22 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+
+
+@dataclass(frozen=True, slots=True)
+class LateHandler:
+    """A command's handler that is imported when it is first called. `path` is module:function."""
+
+    path: str
+
+    def load(self) -> Callable[[Any, str], Coroutine[Any, Any, None]]:
+        """Import the handler."""
+        module, _, function = self.path.partition(":")
+        return getattr(importlib.import_module(module), function)
+
+    async def __call__(self, chat: Any, argument: str) -> None:
+        """Run the handler."""
+        await self.load()(chat, argument)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Our own platforms are in a table. Others come from installed packages, through e
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,7 +39,14 @@ _CALL_S = 180.0  # an upload of ours may take 120
 _LOG = logging.getLogger(__name__)
 
 
-_OURS = ("telegram", "discord", "slack", "webhook")
+# Each is a module of this folder with a `PLATFORM`. Only what is configured is imported: Discord and Slack
+# need an extra, the webhook uvicorn.
+_OURS = (
+    "telegram",
+    "discord",
+    "slack",
+    "webhook",
+)
 
 
 def kinds() -> list[str]:
@@ -86,24 +94,15 @@ def account_of(kind: str, fields: Mapping[str, object], tokens: Sequence[str]) -
     return (kind, *tokens, *other_fields)
 
 
-# ruff: noqa: PLC0415 - only what is configured is imported: Discord and Slack need an extra, the webhook uvicorn
 def _load_ours(kind: str, name: str) -> Platform:
     """Load a platform of Whet's own for the channel `name`. Raises ConfigError if it needs an extra."""
     try:
-        if kind == "discord":
-            from whet.channels.discord import PLATFORM
-        elif kind == "slack":
-            from whet.channels.slack import PLATFORM
-        elif kind == "telegram":
-            from whet.channels.telegram import PLATFORM
-        else:
-            from whet.channels.webhook import PLATFORM
+        return importlib.import_module(f"whet.channels.{kind}").PLATFORM
     except ImportError as error:
         raise ConfigError(
             f"channel {name} needs what is not installed ({error.name})",
             hint=f"pip install 'whet-agent[{kind}]'",
         ) from error
-    return PLATFORM
 
 
 def _loaded(kind: str) -> Platform:

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from whet.cli.commands import builtin_commands
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options
 from whet.cli.main import run_on_loop
+from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 
@@ -39,4 +39,4 @@ def acp(home: Home, /, **values: Any) -> None:
     # imported only now: it needs the extra, and pydantic takes 0.25 s to import
     from whet.editors.serve import serve  # noqa: PLC0415
 
-    run_on_loop(serve(home, lambda: load_settings(options, None), list(builtin_commands())))
+    run_on_loop(serve(home, lambda: load_settings(options, None), SLASH_COMMANDS))

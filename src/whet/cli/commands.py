@@ -1,7 +1,7 @@
-"""The built-in slash commands.
+"""Handlers of slash commands, and what they may do with the chat.
 
 Each is a few lines on `ChatControl`, the session and the store. This module does not know how the terminal
-works.
+works, nor under which names the commands are typed (`slash_commands.py`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,9 @@ from whet.beneath import explain_failure, replace_file
 from whet.cli import mode, picking, wording
 from whet.cli.chat_control import ChatControl
 from whet.cli.context_report import OUTCOMES, report_lines
-from whet.cli.forks import fork_commands, tree_line
-from whet.cli.goal_command import goal_commands
-from whet.cli.jobs import jobs
-from whet.cli.learning_commands import learning_commands, typed_text
-from whet.cli.rating import rating_commands
-from whet.cli.rewind_commands import files_line, rewind_commands
-from whet.cli.unfolding import calls, receipt
+from whet.cli.forks import tree_line
+from whet.cli.learning_commands import typed_text
+from whet.cli.rewind_commands import files_line
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
@@ -39,7 +35,8 @@ _LISTED = 12
 _WIDE = 70  # columns from which /help also shows a command's arguments
 
 
-async def _warm(chat: ChatControl, argument: str) -> None:
+async def choose_start(chat: ChatControl, argument: str) -> None:
+    """Show how the session was started, or start one from a template."""
     if argument:
         await chat.begin(warm=argument)
         chat.say(f"new session, to be started warm with {argument}", "dim")
@@ -54,7 +51,8 @@ async def _warm(chat: ChatControl, argument: str) -> None:
         )
 
 
-async def _help(chat: ChatControl, argument: str) -> None:
+async def show_help(chat: ChatControl, argument: str) -> None:
+    """List the commands and the keys."""
     is_wide = chat.width() >= _WIDE
     from whet.app.own_commands import prompt_commands  # noqa: PLC0415 - only /help lists them
 
@@ -77,12 +75,14 @@ async def _help(chat: ChatControl, argument: str) -> None:
     )
 
 
-async def _new(chat: ChatControl, argument: str) -> None:
+async def start_session(chat: ChatControl, argument: str) -> None:
+    """Continue in a new session."""
     await chat.begin(argument)
     chat.say("new session; the last one is kept", "dim")
 
 
-async def _resume(chat: ChatControl, argument: str) -> None:
+async def resume_session(chat: ChatControl, argument: str) -> None:
+    """Continue the unfinished turn, or open another session."""
     log = chat.session.log
     left = not argument and await chat.services.database.read(lambda db: accepted.left(db, log.session.id))
     if left or (not argument and await is_cut_off(log.writer, log.live)):
@@ -100,7 +100,8 @@ async def _resume(chat: ChatControl, argument: str) -> None:
     await chat.switch_to(await chat.opener.open_session(session_id, leaving=chat.session))
 
 
-async def _sessions(chat: ChatControl, argument: str) -> None:
+async def list_sessions(chat: ChatControl, argument: str) -> None:
+    """List the latest sessions, or those whose title matches."""
     rows = await chat.services.database.read(
         lambda db: forks.as_trees(db, sessions.list_sessions(db, _LISTED, query=argument))
     )
@@ -111,7 +112,8 @@ async def _sessions(chat: ChatControl, argument: str) -> None:
         chat.say("there is no such session", "dim")
 
 
-async def _model(chat: ChatControl, argument: str) -> None:
+async def show_model(chat: ChatControl, argument: str) -> None:
+    """Show the model; with a name, switch to it first."""
     if argument:
         await chat.switch_model("" if argument == "default" else argument)
     info = chat.session.model
@@ -122,7 +124,8 @@ async def _model(chat: ChatControl, argument: str) -> None:
         chat.say("/model NAME switches; `whet model list` asks the server what it has", "dim")
 
 
-async def _tools(chat: ChatControl, argument: str) -> None:
+async def list_tools(chat: ChatControl, argument: str) -> None:
+    """List the session's tools."""
     tools = list(chat.session.tools.values())
     name_width = min(max((len(tool.name) for tool in tools), default=0), max(16, chat.width() // 3))
     for tool in tools:
@@ -130,7 +133,8 @@ async def _tools(chat: ChatControl, argument: str) -> None:
         chat.say(wording.cut(wording.printable(line), chat.width()))
 
 
-async def _usage(chat: ChatControl, argument: str) -> None:
+async def show_usage(chat: ChatControl, argument: str) -> None:
+    """Show the tokens and the cost of the session."""
     usage = chat.session.usage
     cost = "unknown" if usage.cost_usd is None else f"${usage.cost_usd:.4f}" if usage.cost_usd else "nothing"
     if usage.estimated_tokens:
@@ -142,14 +146,17 @@ async def _usage(chat: ChatControl, argument: str) -> None:
     )
 
 
-async def _context(chat: ChatControl, argument: str) -> None:
+async def show_context(chat: ChatControl, argument: str) -> None:
+    """Show how full the context window is."""
     session_id = chat.session.id
     sums = await chat.services.database.read(lambda db: compactions.of_session(db, session_id))
     for line in report_lines(await chat.session.context.status(), sums, chat.session.usage, chat.width()):
         chat.say(wording.cut(wording.printable(line), chat.width()))
 
 
-async def _compress(chat: ChatControl, argument: str) -> None:
+async def compress_context(chat: ChatControl, argument: str) -> None:
+    """Compact the conversation."""
+
     async def work(show: Callable[[Event], None]) -> None:
         for line in OUTCOMES[await chat.session.context.compact(argument, show)]:
             chat.say(line, "dim")
@@ -157,7 +164,8 @@ async def _compress(chat: ChatControl, argument: str) -> None:
     chat.work("compacting", work)
 
 
-async def _refine(chat: ChatControl, argument: str) -> None:
+async def request_review(chat: ChatControl, argument: str) -> None:
+    """Have the conversation reviewed."""
     await chat.services.reviews.get().ask(chat.session.id, argument)
     if chat.services.settings.review.worker == "off":
         chat.say("review queued; `whet worker --drain` runs it (review.worker is off)", "dim")
@@ -166,13 +174,15 @@ async def _refine(chat: ChatControl, argument: str) -> None:
         chat.say("reviewing this conversation; what comes of it is shown here", "dim")
 
 
-async def _undo(chat: ChatControl, argument: str) -> None:
+async def undo_turn(chat: ChatControl, argument: str) -> None:
+    """Take the last turn back."""
     turn, text = await _take_back(chat, argument)
     chat.say(wording.clip(f"taken back: {typed_text(text)}", chat.width()), "dim")
     chat.say(await files_line(chat, turn), "dim")
 
 
-async def _retry(chat: ChatControl, argument: str) -> None:
+async def retry_turn(chat: ChatControl, argument: str) -> None:
+    """Take the last turn back and send its message again."""
     _, text = await _take_back(chat, argument)
     session_id, now = chat.session.id, iso(chat.services.clock.now())
     await chat.services.database.write(lambda db: outcomes.signal(db, session_id, "retry", now))
@@ -192,13 +202,15 @@ async def _take_back(chat: ChatControl, argument: str) -> tuple[int, str]:
     return undone
 
 
-async def _title(chat: ChatControl, argument: str) -> None:
+async def set_title(chat: ChatControl, argument: str) -> None:
+    """Set the title if one is given, and show it."""
     if argument:
         await chat.session.log.details.set_title(argument)
     chat.say(chat.session.log.session.title or "this session has no title yet")
 
 
-async def _private(chat: ChatControl, argument: str) -> None:
+async def set_private(chat: ChatControl, argument: str) -> None:
+    """Switch whether the session is searched and learned from."""
     private = _read_switch(argument, not chat.session.log.session.private)
     await chat.session.log.details.set_private(private)
     state = "private: not searched, not learned from" if private else "not private"
@@ -211,7 +223,8 @@ def _read_switch(text: str, otherwise: bool) -> bool:
     return text == "on" if text else otherwise
 
 
-async def _export(chat: ChatControl, argument: str) -> None:
+async def export_session(chat: ChatControl, argument: str) -> None:
+    """Write the session to a file."""
     from whet.cli.session_page import FORMATS  # noqa: PLC0415 - few chats are exported
 
     session_id = chat.session.id
@@ -228,7 +241,8 @@ async def _export(chat: ChatControl, argument: str) -> None:
     chat.say(f"written to {path}", "dim")
 
 
-async def _approvals(chat: ChatControl, argument: str) -> None:
+async def set_approvals(chat: ChatControl, argument: str) -> None:
+    """Set the approval mode if one is given, and show it."""
     if argument:
         if argument not in mode.ABOUT:
             raise ConfigError(f"there is no mode {argument!r}", hint="ask, plan, auto or deny")
@@ -236,7 +250,8 @@ async def _approvals(chat: ChatControl, argument: str) -> None:
     chat.say(f"approvals: {mode.mode_of(chat.services.gate, chat.session)}")
 
 
-async def _plan(chat: ChatControl, argument: str) -> None:
+async def edit_plan(chat: ChatControl, argument: str) -> None:
+    """Make, show, change or approve a plan."""
     from whet.app import planning  # noqa: PLC0415 - few sessions plan
 
     done = await planning.command(chat.services, chat.session.id, argument)
@@ -245,7 +260,8 @@ async def _plan(chat: ChatControl, argument: str) -> None:
         chat.send(done.sends)
 
 
-async def _copy(chat: ChatControl, argument: str) -> None:
+async def copy_answer(chat: ChatControl, argument: str) -> None:
+    """Copy the last answer to the clipboard."""
     text = picking.last_exchange(chat.session.log.messages)[1]
     if not text:
         raise NotFound("nothing has been answered in this session yet")
@@ -254,7 +270,8 @@ async def _copy(chat: ChatControl, argument: str) -> None:
     chat.say(f"copied {len(text):,} characters, if your terminal lets programs copy (OSC 52)", "dim")
 
 
-async def _quit(chat: ChatControl, argument: str) -> None:
+async def leave_chat(chat: ChatControl, argument: str) -> None:
+    """End the chat."""
     chat.leave()
 
 
@@ -287,86 +304,3 @@ def _plugin_run(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, N
             chat.say(reply)
 
     return run
-
-
-_COMPRESS = SlashCommand(
-    "compress",
-    "Make the context smaller, keeping what you name.",
-    _compress,
-    "[focus]",
-    aliases=("compact",),
-    remote=True,
-)
-_JOBS = SlashCommand(
-    "jobs",
-    "See and stop background processes and helpers.",
-    jobs,
-    "[ID|stop ID]",
-    anytime=True,
-    aliases=("helpers", "tasks"),
-)
-_PLAN = SlashCommand(
-    "plan", "Have it only read and plan; show, change, approve.", _plan, "[TEXT|steps|go|off]", remote=True
-)
-
-
-def builtin_commands() -> list[SlashCommand[ChatControl]]:
-    """Return the built-in commands in the order that /help shows them."""
-    return [
-        SlashCommand("help", "Show this.", _help, anytime=True, aliases=("h",), remote=True),
-        SlashCommand("new", "Start a new session.", _new, "[title]", aliases=("clear", "reset"), remote=True),
-        SlashCommand(
-            "warm", "Show how this session was started, or start one warm.", _warm, "[name|auto]", remote=True
-        ),
-        SlashCommand("resume", "Go on with a cut-off turn, or open a session.", _resume, "[id]"),
-        SlashCommand("sessions", "List sessions, or find one by title.", _sessions, "[text]", anytime=True),
-        SlashCommand("model", "Show or switch the model.", _model, "[name|default]", remote=True),
-        SlashCommand("tools", "List the tools of this session.", _tools, anytime=True, remote=True),
-        SlashCommand(
-            "usage",
-            "Show what this session has spent.",
-            _usage,
-            anytime=True,
-            aliases=("cost", "status"),
-            remote=True,
-        ),
-        SlashCommand("context", "Show how full the window is, and the engine.", _context, remote=True),
-        _COMPRESS,
-        *rating_commands(),
-        SlashCommand(
-            "refine", "Review this conversation for what is worth keeping.", _refine, "[focus]", remote=True
-        ),
-        *learning_commands(),
-        SlashCommand("retry", "Take the last turn back and ask again.", _retry, remote=True),
-        SlashCommand("undo", "Take the last turn back, its files aside.", _undo, remote=True),
-        *rewind_commands(),
-        *goal_commands(),
-        _PLAN,
-        *fork_commands(),
-        SlashCommand(
-            "title",
-            "Show or set the title.",
-            _title,
-            "[text]",
-            aliases=("rename",),
-            anytime=True,
-            remote=True,
-        ),
-        SlashCommand(
-            "private", "Keep this session out of search and learning.", _private, "[on|off]", remote=True
-        ),
-        SlashCommand("export", "Write this session to a file (.md, .html, .jsonl).", _export, "[file]"),
-        SlashCommand(
-            "approvals",
-            "Show or set what runs without a question.",
-            _approvals,
-            "[ask|plan|auto|deny]",
-            anytime=True,
-            aliases=("mode", "permissions"),
-        ),
-        SlashCommand("calls", "List this session's calls, or show one whole.", calls, "[N]", anytime=True),
-        SlashCommand("receipt", "Show what a turn's calls did, whole.", receipt, "[TURN]", remote=True),
-        _JOBS,
-        SlashCommand("copy", "Copy the last answer to the clipboard.", _copy, anytime=True),
-        SlashCommand("quit", "End the chat.", _quit, anytime=True, aliases=("exit", "q")),
-    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from whet.app.slash import SlashCommand
 from whet.cli import wording
 from whet.cli.output import age
 from whet.clock import iso
@@ -30,7 +29,8 @@ def tree_line(node: TreeRow, open_id: str, now: datetime, *, with_id: bool = Tru
     return f"{mark} {name}{age(node.row.last_active, now):>8}  {title_text(node)}"
 
 
-async def _fork(chat: ChatControl, argument: str) -> None:
+async def fork_session(chat: ChatControl, argument: str) -> None:
+    """Continue in a copy of the session."""
     turn = typed_number(argument)
     if argument and turn is None:
         raise ConfigError(f"{argument[:40]!r} is no turn", hint="/rewind lists the turns with their numbers")
@@ -41,7 +41,8 @@ async def _fork(chat: ChatControl, argument: str) -> None:
     chat.say("this is a copy now; the original is kept, and /tree shows both", "dim")
 
 
-async def _tree(chat: ChatControl, argument: str) -> None:
+async def choose_fork(chat: ChatControl, argument: str) -> None:
+    """Show the forks of the session and open the chosen one."""
     open_id = chat.session.id
     nodes = await chat.services.database.read(lambda db: forks.family(db, open_id))
     if len(nodes) == 1:
@@ -57,11 +58,3 @@ async def _tree(chat: ChatControl, argument: str) -> None:
 def _fork_text(node: TreeRow) -> str:
     suffix = f", of its own after turn {node.turn}" if node.origin else ""
     return f"{plural(node.row.turns, 'turn')}{suffix} · {node.row.id}"
-
-
-def fork_commands() -> list[SlashCommand[ChatControl]]:
-    """Return the commands in the order that /help shows them."""
-    return [
-        SlashCommand("fork", "Go on in a copy of this session, as it was after a turn.", _fork, "[turn]"),
-        SlashCommand("tree", "See the forks of this session, and go to one.", _tree),
-    ]

@@ -13,13 +13,12 @@ import click
 import msgspec
 
 from whet import log
-from whet.app.slash import SlashCommand
 from whet.cli import stored
-from whet.cli.commands import builtin_commands
 from whet.cli.gateway_outbox import outbox
 from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit, emit_json, home_and_json, table
 from whet.cli.serve import serve_beside
+from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.cli.wording import printable
 from whet.clock import SystemClock, iso
 from whet.config.load import load
@@ -63,13 +62,12 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
     open_seats = open_channels(text, secrets)
     folder = workspace or (Path(settings.tools.workspace) if settings.tools.workspace else Path.cwd())
     setup = Setup(home, settings, secrets, text, open_seats, folder.expanduser().absolute())
-    shared: list[SlashCommand[Any]] = list(builtin_commands())
 
     def say(line: str) -> None:
         click.echo(printable(line))
 
     beside = serve_beside(home, web_port, say) if web else None
-    code = run_on_loop(serve(setup, ChatCommands(shared), say, beside))
+    code = run_on_loop(serve(setup, ChatCommands(SLASH_COMMANDS), say, beside))
     click.get_current_context().exit(code)
 
 

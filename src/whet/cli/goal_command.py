@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from whet.app.goal_words import USAGE, parse_goal
-from whet.app.slash import SlashCommand
 from whet.contract.errors import WhetError
 
 if TYPE_CHECKING:
@@ -16,13 +15,8 @@ if TYPE_CHECKING:
     from whet.store.goals import GoalRow
 
 
-def goal_commands() -> list[SlashCommand[ChatControl]]:
-    """Return the /goal command."""
-    text = "Work on something until a check proves that it is done."
-    return [SlashCommand("goal", text, _goal, "TEXT [--verify CMD]")]
-
-
-async def _goal(chat: ChatControl, argument: str) -> None:
+async def handle_goal(chat: ChatControl, argument: str) -> None:
+    """Pursue a goal, or show, stop or resume the last one."""
     if argument in ("", "show"):
         return await _show(chat)
     if argument == "stop":

@@ -13,7 +13,7 @@ from whet.contract.errors import NotFound
 if TYPE_CHECKING:
     from whet.app.helper_window import HelperWindow
     from whet.cli.chat_control import ChatControl
-    from whet.tools.declared import SharedProcesses
+    from whet.tools.toolsets.terminal import SharedProcesses
     from whet.tools.process import Process
 
 _TAIL_LINES = 20
@@ -51,7 +51,7 @@ def warn_before_leaving(chat: ChatControl) -> bool:
     return bool(rows)
 
 
-async def jobs(chat: ChatControl, arguments: str) -> None:
+async def handle_jobs(chat: ChatControl, arguments: str) -> None:
     """List background work. `ID` shows the end of its output; `stop ID` or `stop all` ends it."""
     word, _, name = arguments.partition(" ")
     if word == "stop":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whet.app.slash import SlashCommand
 from whet.cli.main import COMMANDS
 from whet.cli.shell_line import RAN
 from whet.cli.wording import cut, printable
@@ -28,7 +27,8 @@ _TEXT_CHARS = 300
 _USAGE = "/inbox, /inbox accept NUMBER, /inbox reject NUMBER"
 
 
-async def _memory(chat: ChatControl, arguments: str) -> None:
+async def show_memory(chat: ChatControl, arguments: str) -> None:
+    """Show what is remembered."""
     files = await chat.desk.reader.notes()
     if not any(file.entries for file in files):
         chat.say("nothing is remembered yet; say: remember that ...", "dim")
@@ -40,7 +40,8 @@ async def _memory(chat: ChatControl, arguments: str) -> None:
     chat.say("`whet memory log` says who wrote what and why, `whet undo` takes it back", "dim")
 
 
-async def _skills(chat: ChatControl, words: str) -> None:
+async def list_skills(chat: ChatControl, words: str) -> None:
+    """List the skills, or those that match."""
     infos = chat.desk.library.all()
     matches = skill_store.search(infos, words) if words else infos
     wide = max((len(info.name) for info in matches[:_LISTED]), default=0)
@@ -83,23 +84,8 @@ def typed_text(text: str) -> str:
     return text
 
 
-def learning_commands() -> list[SlashCommand[ChatControl]]:
-    """Return the commands in the order in which /help shows them."""
-    return [
-        SlashCommand("memory", "Show what is remembered.", _memory, anytime=True, remote=True),
-        SlashCommand(
-            "skills",
-            "List skills; each is a command: /its-name.",
-            _skills,
-            "[words]",
-            anytime=True,
-            remote=True,
-        ),
-        inbox_command(),
-    ]
-
-
-async def _inbox(chat: ChatControl, arguments: str) -> None:
+async def handle_inbox(chat: ChatControl, arguments: str) -> None:
+    """Show what waits or was refused, or accept or reject it."""
     if arguments:
         await _decide(chat, *arguments.split())
         return
@@ -134,9 +120,3 @@ async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
         row = await decide(number or 0)
         done = {"active": "in force", "rejected": "dropped"}.get(row.state, f"{row.state} ({row.reason})")
         chat.say(printable(f"{row.id} {row.kind} {row.item}: {done}"))
-
-
-def inbox_command() -> SlashCommand[ChatControl]:
-    """Return the /inbox command."""
-    text = "See what waits or was refused; accept or reject it."
-    return SlashCommand("inbox", text, _inbox, "[accept|reject NUMBER]", anytime=True, remote=True)

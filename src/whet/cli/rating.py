@@ -6,12 +6,10 @@ shows which learned items help. It is stored here and sent nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from whet.app.slash import SlashCommand
 from whet.cli import stored
 from whet.cli.output import emit_json, home_and_json
 from whet.clock import SystemClock, iso
@@ -45,19 +43,18 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
     click.echo(f"turn {number} of {target_id} is noted as {rating}")
 
 
-def rating_commands() -> list[SlashCommand[ChatControl]]:
-    """Return /good and /bad."""
-    return [
-        SlashCommand("good", "Say that the last turn went well.", _rating("good"), remote=True),
-        SlashCommand("bad", "Say that the last turn went badly.", _rating("bad"), remote=True),
-    ]
+async def rate_good(chat: ChatControl, arguments: str) -> None:
+    """Note that the last turn went well."""
+    await _rate(chat, "good")
 
 
-def _rating(rating: Rating) -> Callable[[ChatControl, str], Coroutine[Any, Any, None]]:
-    async def run(chat: ChatControl, arguments: str) -> None:
-        services, session_id = chat.services, chat.session.id
-        now = iso(services.clock.now())
-        number = await services.database.write(lambda db: outcomes.signal(db, session_id, rating, now))
-        chat.say(f"turn {number} is noted as {rating}", "dim")
+async def rate_bad(chat: ChatControl, arguments: str) -> None:
+    """Note that the last turn went badly."""
+    await _rate(chat, "bad")
 
-    return run
+
+async def _rate(chat: ChatControl, rating: Rating) -> None:
+    services, session_id = chat.services, chat.session.id
+    now = iso(services.clock.now())
+    number = await services.database.write(lambda db: outcomes.signal(db, session_id, rating, now))
+    chat.say(f"turn {number} is noted as {rating}", "dim")

@@ -22,7 +22,7 @@ from whet.app.sessions import SessionOpener
 from whet.app.slash import Commands, announced, argument_of, parse, unescaped
 from whet.cli import attach, jobs
 from whet.cli.chat_control import ChatControl
-from whet.cli.commands import add_plugin_commands, builtin_commands
+from whet.cli.commands import add_plugin_commands
 from whet.cli.greeting import greet, show_session
 from whet.cli.key_actions import KeyActions
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
@@ -32,6 +32,7 @@ from whet.cli.main import run_on_loop
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
+from whet.cli.slash_commands import SLASH_COMMANDS
 from whet.cli.status import StatusBoard
 from whet.cli.terminal import Terminal
 from whet.cli.wording import printable, review_line
@@ -54,7 +55,7 @@ def run(options: ChatOptions) -> int:
 
 async def _run(options: ChatOptions, settings: Settings) -> int:
     commands: Commands[ChatControl] = Commands()
-    for command in builtin_commands():
+    for command in SLASH_COMMANDS:
         commands.add(command)
     state = _TerminalState()
     screen = _open_screen(options, settings, commands, state)

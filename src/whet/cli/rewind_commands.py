@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whet.app.slash import SlashCommand
 from whet.cli.wording import exact
 from whet.contract.errors import ConfigError
 from whet.contract.texts import typed_number
@@ -17,20 +16,6 @@ if TYPE_CHECKING:
 _PARTS: dict[str, Parts] = {"files": "files", "conversation": "conversation", "both": "both"}
 _USAGE = "/rewind TURN[.STEP] [files|conversation|both] [keep|force] [dry-run], or /rewind undo"
 _SHOWN_LINES = 200
-
-
-def rewind_commands() -> list[SlashCommand[ChatControl]]:
-    """Return /rewind and /diff."""
-    return [
-        SlashCommand(
-            "rewind",
-            "List the points, or go back to one: files and conversation.",
-            _rewind,
-            "[turn[.step]|undo]",
-            remote=True,
-        ),
-        SlashCommand("diff", "Show what a turn changed in the files.", _diff, "[turn]", remote=True),
-    ]
 
 
 async def files_line(chat: ChatControl, turn: int) -> str:
@@ -54,7 +39,8 @@ async def changed_paths(chat: ChatControl) -> dict[int, int]:
     return changed
 
 
-async def _rewind(chat: ChatControl, arguments: str) -> None:
+async def rewind_session(chat: ChatControl, arguments: str) -> None:
+    """List the points, or go back to one."""
     from whet.cli import rewind_report  # noqa: PLC0415 - with all that rewinding needs
 
     rewinding = _rewinding(chat)
@@ -83,7 +69,8 @@ async def _rewind(chat: ChatControl, arguments: str) -> None:
         chat.say("/rewind undo takes this back", "dim")
 
 
-async def _diff(chat: ChatControl, arguments: str) -> None:
+async def show_diff(chat: ChatControl, arguments: str) -> None:
+    """Show what a turn changed in the files."""
     from whet.cli import rewind_report  # noqa: PLC0415
 
     turn = typed_number(arguments)

@@ -61,7 +61,7 @@ async def unfold(chat: ChatControl, number: int) -> None:
     chat.say("\n".join(call.full_lines()), "")
 
 
-async def calls(chat: ChatControl, arguments: str) -> None:
+async def show_calls(chat: ChatControl, arguments: str) -> None:
     """List the latest calls with their numbers, or show one in full."""
     if (requested := typed_number(arguments)) is not None:
         await unfold(chat, requested)
@@ -72,7 +72,7 @@ async def calls(chat: ChatControl, arguments: str) -> None:
     chat.say("/calls N shows one whole, Ctrl-O the last one" if all_calls else "no call was made yet")
 
 
-async def receipt(chat: ChatControl, arguments: str) -> None:
+async def show_receipt(chat: ChatControl, arguments: str) -> None:
     """Show the effects of the last or a given turn's calls, each file and command.
 
     Raises NotFound if the turn had none.

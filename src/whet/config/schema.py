@@ -5,13 +5,14 @@ and by a flag. Keys are secrets and are set in the environment or `.env`, never 
 loads the settings and records their origins.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from whet.contract.messages import WireFormat
 
 ApprovalMode = Literal["ask", "auto", "deny"]
+ToolsetName = Literal["file", "terminal", "web", "memory", "skills", "session", "delegation", "planning"]
 StatusPart = Literal["mode", "model", "branch", "folder", "context", "cost", "sandbox", "jobs", "plan"]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -94,16 +95,7 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which tools the model gets, and their limits."""
 
-    toolsets: tuple[str, ...] = (
-        "file",
-        "terminal",
-        "web",
-        "memory",
-        "skills",
-        "session",
-        "delegation",
-        "planning",
-    )
+    toolsets: tuple[str, ...] = get_args(ToolsetName)
     """Groups of tools: file, terminal, web, memory, skills, session, delegation, planning."""
     disabled: tuple[str, ...] = ()
     """Single tools to leave out."""
@@ -457,17 +449,7 @@ class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the input line is edited."""
     theme: Literal["dark", "light", "plain"] = "dark"
     """The colours: for a dark or a light background, or bold and plain only."""
-    status_line: tuple[StatusPart, ...] = (
-        "mode",
-        "model",
-        "branch",
-        "folder",
-        "context",
-        "cost",
-        "sandbox",
-        "jobs",
-        "plan",
-    )
+    status_line: tuple[StatusPart, ...] = get_args(StatusPart)
     """The parts of the line below the input, in order. Empty: no line."""
 
 

@@ -48,7 +48,7 @@ from whet.editors.sessions import EditorSessions, Furnish, Program
 from whet.store import replay as stored
 from whet.store import sessions
 from whet.store.trail import arguments_of
-from whet.tools.declared import TASK_LIST
+from whet.tools.toolsets.planning import TASK_LIST
 
 _PAGE = 50
 _EVERYTHING = 1_000_000

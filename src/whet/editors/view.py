@@ -41,8 +41,8 @@ from whet.editors import tool_calls
 from whet.editors.buffers import EditorBuffers
 from whet.editors.outbox import Outbox
 from whet.editors.tool_calls import Content, Files
-from whet.tools.declared import CLARIFY
 from whet.tools.todo import TodoItem
+from whet.tools.toolsets.planning import CLARIFY
 from whet.visible import visible
 
 _OUTPUT_CHARS = 8_000

@@ -12,7 +12,7 @@ from whet.tools.seen import SEEN
 from whet.tools.shell import Shell
 
 if TYPE_CHECKING:
-    from whet.tools.declared import SharedProcesses, ShellLimits
+    from whet.tools.toolsets.terminal import SharedProcesses, ShellLimits
 
 _Found = TypeVar("_Found")
 

@@ -21,7 +21,7 @@ from whet.config.secrets import proxy_for
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.internet import is_public
 from whet.tools.addresses import closed
-from whet.tools.declared import WebLimits
+from whet.tools.toolsets.web import WebLimits
 from whet.tools.web import FetchedPage
 
 MAX_BODY_BYTES = 5_000_000

@@ -25,7 +25,7 @@ from whet.tools.output import as_printed
 from whet.tools.process import Process, Processes, ProcessSpec
 
 if TYPE_CHECKING:
-    from whet.tools.declared import ShellLimits
+    from whet.tools.toolsets.terminal import ShellLimits
 
 MAX_TIMEOUT_S = 3600.0
 _SECRET_WORDS = ("KEY", "KEYS", "APIKEY", "APIKEYS", "TOKEN", "SECRET", "SECRETS", "PAT", "PWD", "CREDENTIAL")

@@ -12,14 +12,16 @@ import difflib
 import inspect
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterable
-from types import NoneType, UnionType
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from types import MethodType, NoneType, UnionType
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Literal,
     Required,
     TypedDict,
+    TypeVar,
     Union,
     Unpack,
     cast,
@@ -32,10 +34,13 @@ import msgspec
 
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
+from whet.contract.tags import BUILT_IN
 from whet.contract.texts import NOT_JSON, from_values
 from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.lanes import ToolPool
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+_OPTIONS = "tool_options"  # the attribute in which a method keeps them
 _REQUIRED: Any = inspect.Parameter.empty
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -57,17 +62,33 @@ class _Unsent:
 UNSENT = _Unsent()
 
 
-class ToolOptions(TypedDict, total=False):
-    """A tool's own declarations. Missing ones take the defaults of `contract.tools.Tool`."""
+class DeclaredOptions(TypedDict, total=False):
+    """A tool's declarations besides its signature. Missing ones take the defaults of `Tool`."""
 
     name: str
     description: str
-    toolset: Required[str]
     effects: Required[Iterable[Effect]]
     parallel: bool
     repeatable: bool
     timeout_s: float | None
     output_cap_chars: int
+
+
+class MethodOptions(DeclaredOptions, total=False):
+    """The options of a method of a `Toolset`.
+
+    `refuse` is a method that raises ToolError for arguments that are refused before a person is asked.
+    `plan` is a method that returns the changes of a call without making them; it runs on the pool.
+    """
+
+    refuse: Callable[[Any, dict[str, Any]], None]
+    plan: Callable[[Any, ToolContext, dict[str, Any]], tuple[TextChange, ...]]
+
+
+class ToolOptions(DeclaredOptions, total=False):
+    """The options of a function that belongs to no `Toolset`."""
+
+    toolset: Required[str]
     tags: Iterable[str]
     pool: ToolPool
 
@@ -124,17 +145,69 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
     )
 
 
-def checked(tool: Tool, also: Callable[[dict[str, Any]], None]) -> Tool:
-    """Return a tool whose arguments are also checked by `also` before a person is asked. `also` raises
-    ToolError."""
-    check_first = tool.check
+def tool_method(**options: Unpack[MethodOptions]) -> Callable[[Method], Method]:
+    """Declare a method of a `Toolset` as a tool. `make_tool` says how a function becomes one."""
+
+    def mark(method: Method) -> Method:
+        method.__dict__[_OPTIONS] = options
+        return method
+
+    return mark
+
+
+class Toolset(msgspec.Struct, frozen=True):
+    """Tools that share services: the fields are the services, each `tool_method` is a tool.
+
+    Iterating creates the tools in the order of their methods, with their tags from `contract/tags.py`.
+    Synchronous methods run on the field `pool`. Iterating raises TypeError for a tool without tags.
+    """
+
+    toolset: ClassVar[str]
+
+    def __iter__(self) -> Iterator[Tool]:
+        """Create the tools."""
+        for name, method in vars(type(self)).items():
+            options: MethodOptions | None = getattr(method, _OPTIONS, None)
+            if options is not None:
+                yield self.configure(self._make(name, MethodType(method, self), options))
+
+    def configure(self, tool: Tool) -> Tool:
+        """Return a tool with what the services change of its declaration."""
+        return tool
+
+    def _make(self, name: str, method: Callable[..., Any], options: MethodOptions) -> Tool:
+        if name not in BUILT_IN:
+            raise TypeError(f"tool {name} has no row in BUILT_IN of contract/tags.py")
+        pool: ToolPool | None = getattr(self, "pool", None)
+        rest: dict[str, Any] = {key: options[key] for key in options if key not in ("plan", "refuse")}
+        if pool is not None:
+            rest["pool"] = pool
+        tool = make_tool(method, toolset=self.toolset, tags=BUILT_IN[name], **rest)
+        if refuse := options.get("refuse"):
+            tool = _refusing(tool, MethodType(refuse, self))
+        if (plan := options.get("plan")) and pool is not None:
+            tool = _planning(tool, MethodType(plan, self), pool)
+        return tool
+
+
+def _refusing(tool: Tool, refuse: Callable[[dict[str, Any]], None]) -> Tool:
+    check_types = tool.check
 
     def check(given: dict[str, Any]) -> dict[str, Any]:
-        values = check_first(given) if check_first is not None else given
-        also(values)
+        values = check_types(given) if check_types is not None else given
+        refuse(values)
         return values
 
     return msgspec.structs.replace(tool, check=check)
+
+
+def _planning(tool: Tool, plan: Callable[..., tuple[TextChange, ...]], pool: ToolPool) -> Tool:
+    check = tool.check
+
+    async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
+        return await pool.run(plan, ctx, check(arguments) if check is not None else arguments)
+
+    return msgspec.structs.replace(tool, preview=preview)
 
 
 def _named(arguments: dict[str, Any]) -> list[str]:

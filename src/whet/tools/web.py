@@ -18,7 +18,7 @@ from whet.lanes import ToolPool
 from whet.tools.page_text import PageText, decode, read_html, strip_invisible
 
 if TYPE_CHECKING:
-    from whet.tools.declared import WebLimits
+    from whet.tools.toolsets.web import WebLimits
 
 MAX_HTML_CHARS = 1_500_000
 MAX_CHARS = 28_000

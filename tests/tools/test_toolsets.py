@@ -11,14 +11,21 @@ from typing import Any
 
 import pytest
 
-from tests.tools.running import call, context
+from tests.tools.running import call, context, find_tool
 from whet.contract.errors import BadInput
+from whet.contract.tags import BUILT_IN
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
-from whet.tools import declared
-from whet.tools.declared import SharedProcesses, WebLimits, delegate_tools, todo_tools, warm_tools, web_tools
 from whet.tools.learning import WarmRequest
 from whet.tools.todo import TodoLists
+from whet.tools.toolsets.delegation import DelegationTools
+from whet.tools.toolsets.files import FileTools
+from whet.tools.toolsets.memory import MemoryTools
+from whet.tools.toolsets.planning import PlanningTools
+from whet.tools.toolsets.session import RecallTools, SessionTools
+from whet.tools.toolsets.skills import SkillTools, WarmTools
+from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
+from whet.tools.toolsets.web import SearchTools, WebTools
 from whet.tools.web import FetchedPage
 
 NEVER: Any = None  # what a declaration keeps for its calls, and no test here calls
@@ -32,6 +39,7 @@ DECLARED: dict[str, tuple[str, str, bool, bool, float | None]] = {
     "terminal": ("terminal", X, False, False, None),
     "process": ("terminal", X, False, False, None),
     "web_fetch": ("web", N, True, True, 60),
+    "web_search": ("web", N, True, True, 60),
     "todo": ("planning", R, False, True, 120),
     "clarify": ("planning", R, False, True, None),
     "memory": ("memory", W, False, True, 120),
@@ -48,17 +56,17 @@ DECLARED: dict[str, tuple[str, str, bool, bool, float | None]] = {
 def made() -> list[Tool]:
     pool = ToolPool(1)
     return [
-        *declared.file_tools(pool),
-        *declared.shell_tools(SharedProcesses()),
-        *web_tools(pool),
-        *todo_tools(TodoLists()),
-        *declared.ask_tools(),
-        *declared.memory_tools(NEVER),
-        *declared.skill_tools(NEVER),
-        *declared.warm_tools(NEVER),
-        *declared.session_tools(NEVER),
-        *declared.recall_tools(NEVER),
-        *delegate_tools(NEVER),
+        *FileTools(pool),
+        *ShellTools(SharedProcesses()),
+        *WebTools(pool),
+        *SearchTools(NEVER),
+        *PlanningTools(TodoLists()),
+        *MemoryTools(NEVER),
+        *SkillTools(NEVER),
+        *WarmTools(NEVER),
+        *SessionTools(NEVER),
+        *RecallTools(NEVER),
+        *DelegationTools(NEVER),
     ]
 
 
@@ -67,20 +75,20 @@ def test_effects_and_limits_of_every_tool() -> None:
         tool.name: (tool.toolset, *tool.effects, tool.parallel, tool.repeatable, tool.timeout_s)
         for tool in made()
     }
-    assert found == DECLARED
-    assert [tool.name for tool in made() if "untrusted" in tool.tags] == ["web_fetch"]
-    (fetch,) = web_tools(ToolPool(1), WebLimits(timeout_s=5))
-    assert fetch.timeout_s == 35, "the tool's own limit comes first"
+    assert {name: found[name] for name in DECLARED} == DECLARED and set(found) == set(BUILT_IN)
+    assert [tool.name for tool in made() if "untrusted" in tool.tags] == ["web_fetch", "web_search"]
 
 
 def test_a_session_that_calls_no_tool_loads_none() -> None:
     program = (
-        "import sys; from whet.tools.declared import *; from whet.lanes import ToolPool\n"
-        "file_tools(ToolPool(1)); shell_tools(SharedProcesses()); web_tools(ToolPool(1)); ask_tools()\n"
+        "import sys\n"
+        "from whet.app import parts\n"
         "print(*sorted(name for name in sys.modules if name.startswith('whet.tools.')))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["whet.tools.declared", "whet.tools.signature", "whet.tools.todo"]
+    modules = set(run.stdout.split())
+    implementations = {name for name in modules if not name.startswith("whet.tools.toolsets")}
+    assert implementations == {"whet.tools.registry", "whet.tools.signature", "whet.tools.todo"}
 
 
 def test_processes_are_made_at_the_first_command_and_are_the_same_ever_after() -> None:
@@ -107,7 +115,7 @@ class Pages:
 
 def fetched(pages: Pages, *calls: dict[str, Any]) -> list[ToolOutput]:
     async def run() -> list[ToolOutput]:
-        (fetch,) = web_tools(ToolPool(1), fetcher=pages)
+        fetch = find_tool(WebTools(ToolPool(1), fetcher=pages), "web_fetch")
         return [await call(fetch, context(Path()), **one) for one in calls]
 
     return asyncio.run(run())
@@ -149,7 +157,7 @@ def test_an_error_page_is_a_failure_of_which_little_is_shown() -> None:
 
 
 def todo(items: Sequence[dict[str, Any]]) -> ToolOutput:
-    (tool,) = todo_tools(TodoLists())
+    tool = find_tool(PlanningTools(TodoLists()), "todo")
     return asyncio.run(call(tool, context(Path()), items=list(items)))
 
 
@@ -188,7 +196,7 @@ def test_the_bounds_of_a_template_are_never_below_nothing(
         asked.append(request)
         return {}
 
-    (tool,) = warm_tools(act)
+    tool = find_tool(WarmTools(act), "warm_session")
     output = asyncio.run(
         tool.run(context(Path(".")), {"action": "build", "name": "mine", "tags": ["x"], **given})
     )

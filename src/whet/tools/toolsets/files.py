@@ -1,0 +1,103 @@
+"""The toolset `file`: read, write, change and search the files of the workspace."""
+
+# ruff: noqa: PLC0415 - a module that does the work is imported when its tool is first called
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+
+from whet.contract.changes import TextChange
+from whet.contract.tools import ToolContext, ToolOutput
+from whet.lanes import ToolPool
+from whet.tools.signature import Toolset, tool_method
+
+
+class FileTools(Toolset, frozen=True):
+    """Tools that stay in the call's workspace and the `allowed` folders.
+
+    `ripgrep` is the program's name. If it is None or the program is not installed, the built-in search is
+    used.
+    """
+
+    toolset: ClassVar[str] = "file"
+    pool: ToolPool
+    allowed: Sequence[Path] = ()
+    ripgrep: str | None = "rg"
+
+    def plan_write(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
+        """Return the change that a call of `write_file` would make."""
+        from whet.tools.files import replacement
+
+        return (replacement(ctx, given["path"], given["content"], self.allowed),)
+
+    def plan_patch(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
+        """Return the changes that a call of `patch` would make."""
+        from whet.tools.patch import Replacement, planned
+
+        strings = Replacement(
+            given.get("old_string", ""), given.get("new_string"), given.get("replace_all", False)
+        )
+        return planned(ctx, given.get("path", ""), strings, given.get("diff", ""), self.allowed)
+
+    @tool_method(effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
+    def read_file(
+        self,
+        ctx: ToolContext,
+        path: str,
+        offset: Annotated[int, msgspec.Meta(ge=1)] = 1,
+        limit: Annotated[int, msgspec.Meta(ge=1)] = 500,
+        *,
+        stop: threading.Event,
+    ) -> ToolOutput:
+        """Read limit lines of a text file from line offset, as number|text; view an image; list a folder."""
+        from whet.tools.files import read
+
+        return read(ctx, path, (offset, limit), self.allowed, stop)
+
+    @tool_method(effects={"write"}, timeout_s=30, plan=plan_write)
+    def write_file(self, ctx: ToolContext, path: str, content: str, *, stop: threading.Event) -> ToolOutput:
+        """Create or replace a file and its folders; patch changes a part."""
+        from whet.tools.files import replace
+
+        return replace(ctx, path, content, self.allowed, stop)
+
+    @tool_method(effects={"write"}, timeout_s=30, plan=plan_patch)
+    def patch(  # noqa: PLR0913 - the parameters are the model's arguments
+        self,
+        ctx: ToolContext,
+        path: str = "",
+        old_string: str = "",
+        new_string: str | None = None,
+        replace_all: bool = False,
+        diff: str = "",
+        *,
+        stop: threading.Event,
+    ) -> ToolOutput:
+        """Replace old_string, unique in path, by new_string; or apply a unified diff of files."""
+        from whet.tools.patch import Replacement, edit
+
+        strings = Replacement(old_string, new_string, replace_all)
+        return edit(ctx, path, strings, diff, self.allowed, stop)
+
+    @tool_method(effects={"read"}, parallel=True, repeatable=True, timeout_s=60)
+    async def search_files(  # noqa: PLR0913 - the parameters are the model's arguments
+        self,
+        ctx: ToolContext,
+        pattern: Annotated[str, "regex; for names a glob"],
+        path: str = ".",
+        target: Literal["content", "names"] = "content",
+        glob: Annotated[str, "e.g. *.py"] = "",
+        limit: Annotated[int, msgspec.Meta(ge=1)] = 100,
+        offset: Annotated[int, msgspec.Meta(ge=0)] = 0,
+    ) -> str:
+        """Search files' contents or names; hidden and .gitignored ones are left out."""
+        from whet.tools.paths import resolve
+        from whet.tools.search import Query, search
+
+        query = Query(pattern, target == "names", glob, limit, offset)
+        return await search(resolve(path, ctx.workspace, self.allowed), query, self.ripgrep)

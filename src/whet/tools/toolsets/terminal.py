@@ -1,0 +1,117 @@
+"""The toolset `terminal`: shell commands and the processes that continue in the background."""
+
+# ruff: noqa: PLC0415 - a module that does the work is imported when its tool is first called
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import msgspec
+
+from whet.contract.delegation import HELPER, BackgroundHelpers, ProcessAction
+from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.tools.signature import Toolset, tool_method
+
+if TYPE_CHECKING:
+    from whet.sandbox.confinement import Confinement
+    from whet.tools.process import Processes
+
+TERMINAL = "terminal"
+
+
+class ShellLimits(msgspec.Struct, frozen=True):
+    """The time limit of a foreground command, the size limit of a result, and secret-like names to pass."""
+
+    timeout_s: float = 120.0
+    output_cap_chars: int = 30_000
+    pass_variables: Collection[str] = ()
+
+
+class SharedProcesses:
+    """The commands of one program, shared by its sessions and created with the first one unless given.
+    `confine` creates the Confinement that assigns sandboxes; None: commands run unconfined."""
+
+    def __init__(
+        self, processes: Processes | None = None, confine: Callable[[], Confinement] | None = None
+    ) -> None:
+        self.made = processes
+        self.confine = confine
+
+    def get(self) -> Processes:
+        """Return the commands, creating them if necessary."""
+        if self.made is None:
+            from whet.tools.process import Processes
+
+            self.made = Processes()
+        return self.made
+
+    def close(self) -> None:
+        """Stop the running commands."""
+        if self.made is not None:
+            self.made.close()
+
+
+class ShellTools(Toolset, frozen=True):
+    """Tools that run commands. `process` also handles `helpers`; `environment` None is this program's own."""
+
+    toolset: ClassVar[str] = "terminal"
+    shared: SharedProcesses
+    limits: ShellLimits = ShellLimits()
+    environment: Mapping[str, str] | None = None
+    helpers: Callable[[], BackgroundHelpers] | None = None
+
+    def configure(self, tool: Tool) -> Tool:
+        """Return a tool with the size limit of results, and with the time limit as the argument's default."""
+        tool = msgspec.structs.replace(tool, output_cap_chars=self.limits.output_cap_chars)
+        if tool.name == TERMINAL:
+            argument: dict[str, Any] = tool.spec.parameters["properties"]["timeout_s"]
+            argument["default"] = self.limits.timeout_s
+        return tool
+
+    @tool_method(effects={"execute"}, timeout_s=None)
+    async def terminal(  # noqa: PLR0913 - the parameters are the tool's schema
+        self,
+        ctx: ToolContext,
+        command: str,
+        workdir: str = "",
+        timeout_s: float | None = None,
+        stdin: str = "",
+        pty: bool = False,
+        background: Annotated[bool, "for servers: gives a process id"] = False,
+    ) -> ToolOutput:
+        """Run bash in the workspace, each call a new shell that keeps only cd; gives output and exit code."""
+        from whet.tools.commands import run_command
+        from whet.tools.shell import job
+
+        source = os.environ if self.environment is None else self.environment
+        spec = job(ctx.workspace, command, workdir, (stdin, pty, background), (self.limits, source))
+        limit_s = self.limits.timeout_s if timeout_s is None else timeout_s
+        return await run_command(ctx, self.shared, self.limits, spec, None if background else limit_s)
+
+    @tool_method(effects={"execute"}, timeout_s=None)
+    async def process(  # noqa: PLR0913 - the parameters are the tool's schema
+        self,
+        ctx: ToolContext,
+        action: ProcessAction,
+        id: str = "",
+        text: str = "",
+        newline: bool = True,
+        eof: Annotated[bool, "then close input"] = False,
+        timeout_s: float = 30,
+    ) -> ToolOutput:
+        """Background processes, helpers: poll gives new output, wait at exit or timeout_s, write sends text,
+        kill ends children too."""
+        from whet.tools.shell import Shell
+
+        if self.helpers is not None and id.startswith(HELPER):
+            return await self.helpers().look_after(ctx, id, action, text, timeout_s)
+        shell = Shell(self.shared.get(), self.limits)
+        if action == "list":
+            return shell.listed(await self.helpers().listed(ctx) if self.helpers is not None else ())
+        if action == "write":
+            return shell.send(id, text, newline=newline, eof=eof)
+        if action == "kill":
+            return await shell.kill(id)
+        return await shell.look(id, timeout_s if action == "wait" else None, ctx.output)
