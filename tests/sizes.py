@@ -3,8 +3,9 @@
 Run by `make check`. Limits: module 500 lines, `agent/loop.py` 150, class 250 lines and 15 public methods,
 function 60 lines. Tables have no limit of length: a function that only returns a literal or what calls with
 literals declare, a class that only has fields, and a module that only declares (imports, constants, such
-classes and functions). The shape decides; no list names exceptions. Classes and functions are measured without their docstrings, so that
-no limit makes a docstring shorter than it should be. A file of tests has 500 lines at most, too.
+classes and functions). The shape decides; no list names exceptions. Classes and functions are measured
+without their docstrings, so that no limit makes a docstring shorter than it should be. A file of tests has
+500 lines at most, too.
 """
 
 import ast
