@@ -15,7 +15,8 @@ from tests.tools.running import call, context, until
 from whet.contract.errors import ToolError
 from whet.tools.declared import SharedProcesses, ShellLimits, shell_tools
 from whet.tools.output import as_printed
-from whet.tools.process import Output, Processes, ProcessSpec, is_group_alive
+from whet.tools.process import Output, Processes, is_group_alive
+from whet.tools.spawn import ProcessSpec
 
 
 def command(text: str, folder: Path, *, keep_stdin: bool = False) -> ProcessSpec:
@@ -206,7 +207,8 @@ def test_text_is_cleaned_in_time_that_grows_with_its_size() -> None:
 _LEAVE = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from whet.tools.process import ProcessSpec, Processes
+from whet.tools.process import Processes
+from whet.tools.spawn import ProcessSpec
 
 async def main():
     processes = Processes()
