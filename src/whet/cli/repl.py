@@ -26,8 +26,9 @@ from whet.cli.greeting import greet, show_session
 from whet.cli.key_actions import KeyActions
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
 from whet.cli.learning_commands import run_skill
-from whet.cli.live import Marks, Surface, TerminalTurnView, recall
+from whet.cli.live import Surface, TerminalTurnView, recall
 from whet.cli.main import run_on_loop
+from whet.cli.marks import Marks
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
