@@ -99,6 +99,12 @@ class _TerminalState:
     def __post_init__(self) -> None:
         self.idle.set()
 
+    async def stop_turn(self) -> None:
+        """Cancel the running turn, if there is one, and wait for its end."""
+        if turn := self.turn:
+            turn.cancel()
+            await asyncio.gather(turn, return_exceptions=True)
+
 
 class _ReviewNews:
     """Results of reviews, shown between turns."""
@@ -177,7 +183,7 @@ class TerminalChat:
                 await self._take(await self._screen.read())
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
-            await self._stop_turn()
+            await self._state.stop_turn()
             self._key_actions.close()
             await self._screen.aclose()
         return self._state.code
@@ -240,7 +246,7 @@ class TerminalChat:
 
     def send(self, text: str | None) -> None:
         """Start a turn with a message, or resume the unfinished one if `text` is None."""
-        self._begin("", partial(self._turn, None if text is None else self._message(text)))
+        self._begin("", partial(self._turn, None if text is None else self._key_actions.build_message(text)))
 
     def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
         """Run long work in the background of the input, as a turn runs."""
@@ -256,11 +262,6 @@ class TerminalChat:
         self._view.begin(doing)
         self._state.idle.clear()
         self._state.turn = asyncio.create_task(self._guard(work))
-
-    def _message(self, text: str) -> Message:
-        images = self._key_actions.load_images(text)
-        parts, self._key_actions.pending = [text, *self._key_actions.pending], []
-        return self.session.user_message(attach.cap_text("\n\n".join(parts)), images)
 
     async def _take(self, done: Typed | PromptSignal) -> None:
         self._news.show(at_rest=True)
@@ -287,26 +288,21 @@ class TerminalChat:
     async def _handle_line(self, typed: Typed) -> None:
         running = self._state.turn is not None
         command = parse(typed.line)
-        sign = "" if command else typed.line[:1]
-        # a text of several lines that begins with # is Markdown
-        signed = sign == "!" or (sign == "#" and "\n" not in typed.line)
+        sign = "" if command else _sign_of(typed.line)
         if running and (not self.commands.is_anytime(command[0]) if command else sign == "!"):
             self._waiting.append(typed)
             self._view.queued.append(typed.line)
             self._screen.refresh()
             return
-        if command or signed:
+        if command or sign:
             self._echo(typed.line)
         if command:
             if command[0] in self.commands:
-                slash_command = await announced(
-                    self.app, self.commands.get(command[0]), command, self.session.id
-                )
-                await slash_command.run(self, argument_of(typed.text))
+                await _run_command(self, command, argument_of(typed.text))
             else:
                 await run_skill(self, command[0], argument_of(typed.marked))
             return
-        if signed:
+        if sign:
             await self._key_actions.run_sign(sign, typed.text[1:].strip())
             return
         text = unescaped(typed.marked)
@@ -383,15 +379,23 @@ class TerminalChat:
         """Show the sent line in the scroll-back."""
         self._screen.echo(f"\n{self._painter.line(_prompt_lines(self._state.marks.prompt, text), 'bold')}\n")
 
-    async def _stop_turn(self) -> None:
-        if turn := self._state.turn:
-            turn.cancel()
-            await asyncio.gather(turn, return_exceptions=True)
-
     def _terminate(self) -> None:
         self._state.code = 143
         self.leave()
         self._screen.wake(PromptSignal.END)
+
+
+async def _run_command(chat: TerminalChat, command: tuple[str, str], argument: str) -> None:
+    """Run a slash command by its name and argument, and tell the plugins that it runs."""
+    slash_command = await announced(chat.app, chat.commands.get(command[0]), command, chat.session.id)
+    await slash_command.run(chat, argument)
+
+
+def _sign_of(line: str) -> str:
+    """Return the sign that makes a line a shell command or a note, or an empty string."""
+    sign = line[:1]
+    # a text of several lines that begins with # is Markdown
+    return sign if sign == "!" or (sign == "#" and "\n" not in line) else ""
 
 
 def _error_lines(error: WhetError) -> list[tuple[str, str]]:
