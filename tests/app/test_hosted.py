@@ -29,7 +29,7 @@ from whet.contract.protocols import Answer, ApprovalRequest
 from whet.memory.requests import MemoryRequest
 from whet.practice.script import Fault, ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.store import session_prefixes
+from whet.store import sessions
 from whet.store.jobs import Queued
 from whet.store.transcript import TurnRecord
 
@@ -315,7 +315,7 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
 
             async def prompt(profile: str) -> str:
                 id_ = await many.new_session(profile=profile)
-                return (await database.read(lambda db: session_prefixes.prefix(db, id_)))[0]
+                return (await database.read(lambda db: sessions.prefix(db, id_)))[0]
 
             assert "kumquats" in await prompt("anna")
             assert "kumquats" not in await prompt("ben") and "kumquats" not in await prompt("")

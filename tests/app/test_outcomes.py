@@ -14,7 +14,7 @@ from whet.app.learning import Outcomes
 from whet.contract.origin import Origin
 from whet.memory.effects import of_desk
 from whet.memory.requests import MemoryRequest, SkillRequest
-from whet.store import outcomes, session_prefixes
+from whet.store import outcomes, sessions
 from whet.store.outcomes import ItemUse
 
 USER = Origin("user", platform="cli")
@@ -30,7 +30,7 @@ async def learn(b: Bench) -> None:
 async def begin(b: Bench, text: str = "hello") -> str:
     b.session = await b.app.new_session()
     await b.turn(text)
-    prompt, _ = b.app.database.read_now(lambda db: session_prefixes.prefix(db, b.session.id))
+    prompt, _ = b.app.database.read_now(lambda db: sessions.prefix(db, b.session.id))
     return prompt
 
 

@@ -16,9 +16,9 @@ from tests.support import FixedClock
 from whet.context.compaction import CompactionRunner
 from whet.context.compaction_policy import BY_HAND, CircuitBreaker
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
+from whet.context.engines import SessionEngines
 from whet.context.live_list import LiveList
 from whet.context.rows import list_tokens, tokens_of
-from whet.context.session_engines import SessionEngines
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.events import Compaction
 from whet.contract.messages import Message, Usage

@@ -18,7 +18,7 @@ from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.practice.endpoints import Recorded
 from whet.practice.script import ScriptedReply
 from whet.review.fork import ReviewGate
-from whet.store import compactions, live, session_prefixes, sessions
+from whet.store import compactions, live, sessions
 from whet.warm.prime import Prime, encode_prime
 
 WIRES = ("chat_completions", "anthropic_messages", "responses")
@@ -75,7 +75,7 @@ def test_a_review_of_a_session_with_examples_before_it_sends_them_too(tmp_path: 
         script = [*corrected(), says("nothing")]
         async with bench(tmp_path, script) as b:
             key = b.session.id
-            b.app.database.write_now(lambda db: session_prefixes.set_prime(db, key, "You help.", prime))
+            b.app.database.write_now(lambda db: sessions.set_prime(db, key, "You help.", prime))
             async with bench(tmp_path, server=b.server, session_id=key, settings=settings) as warm:
                 await talk(warm)
                 assert b"An example." in b.server.requests[-1].body

@@ -22,7 +22,6 @@ from whet.store import (
     ledger,
     news,
     reviews,
-    session_prefixes,
     sessions,
     trail,
 )
@@ -364,25 +363,22 @@ def test_a_prefix_is_kept_once_and_changes_only_before_something_was_said(db, cl
     on(db, sessions.create, NewSession("r", parent_session_id="s1", kind="review"), "t")
     on(db, sessions.create, NewSession("h", parent_session_id="s1", kind="child"), "t")
     on(db, sessions.create, NewSession("own", parent_session_id="s1", kind="review", prime_json="[2]"), "t")
-    assert [on(db, session_prefixes.prime_of, id_) for id_ in ("s1", "r", "h", "own", "gone")] == [
+    assert [on(db, sessions.prime_of, id_) for id_ in ("s1", "r", "h", "own", "gone")] == [
         "[1]",
         "[1]",
         "",
         "[2]",
         "",
     ]
-    on(db, session_prefixes.set_prime, "s1", "p2", "[3]")
-    assert (
-        on(db, session_prefixes.prefix, "s1") == ("p2", "[]")
-        and on(db, session_prefixes.prime_of, "s1") == "[3]"
-    )
-    on(db, session_prefixes.freeze_prefix, "s1", "p3", "[4]")
-    assert on(db, session_prefixes.prefix, "s1") == ("p3", "[4]")
+    on(db, sessions.set_prime, "s1", "p2", "[3]")
+    assert on(db, sessions.prefix, "s1") == ("p2", "[]") and on(db, sessions.prime_of, "s1") == "[3]"
+    on(db, sessions.freeze_prefix, "s1", "p3", "[4]")
+    assert on(db, sessions.prefix, "s1") == ("p3", "[4]")
     asyncio.run(talk(db, clock, "said", "x"))
     with pytest.raises(StoreError, match="can't change"):
-        on(db, session_prefixes.set_prime, "said", "p", "[]")
+        on(db, sessions.set_prime, "said", "p", "[]")
     with pytest.raises(NotFound):
-        on(db, session_prefixes.freeze_prefix, "gone", "p", "[]")
+        on(db, sessions.freeze_prefix, "gone", "p", "[]")
     assert on(db, sessions.existing, {"s1", "gone"}) == {"s1"}
     kept = db.read_now(lambda c: c.execute("SELECT count(*) FROM frozen_texts WHERE text = '[1]'").fetchall())
     assert kept == [(1,)]

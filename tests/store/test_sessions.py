@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.support import ONLY_POSTGRES, ONLY_SQLITE, talk
 from whet.contract.errors import NotFound
-from whet.store import grants, index, session_deletion, session_prefixes, sessions, titles
+from whet.store import grants, index, session_deletion, sessions, titles
 from whet.store.sessions import NewSession
 
 
@@ -101,10 +101,10 @@ def test_the_list_is_newest_first_and_filtered(db, clock):
 def test_the_prefix_is_kept_to_the_byte_and_stored_once(db):
     prompt, tools = "You are…\r\n  {x}", '[ {"name" : "a"} ]'
     make(db, *(NewSession(id=f"s{n}", system_prompt=prompt, tools_json=tools) for n in range(3)))
-    assert db.read_now(lambda c: session_prefixes.prefix(c, "s2")) == (prompt, tools)
+    assert db.read_now(lambda c: sessions.prefix(c, "s2")) == (prompt, tools)
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM frozen_texts").fetchone()) == (2,)
     with pytest.raises(NotFound):
-        db.read_now(lambda c: session_prefixes.prefix(c, "none"))
+        db.read_now(lambda c: sessions.prefix(c, "none"))
 
 
 def test_children_share_conversation_and_privacy(db):

@@ -30,7 +30,7 @@ from whet.evals.warm_trials import report
 from whet.evals.warm_world import NAME, Depot, furnish, live, run_seeds, templates
 from whet.practice.depot import question
 from whet.practice.server import PracticeServer
-from whet.store import export, outcomes, search, session_prefixes, sessions, warm
+from whet.store import export, outcomes, search, sessions, warm
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession, SessionKind
 from whet.warm.outline import outline
@@ -169,7 +169,7 @@ def test_a_second_session_with_the_same_template_reads_it_from_the_cache(
             await say(session, question({}, (number,)))
             read.append(session.usage.cache_read_tokens)
         stored = await app.database.read(
-            lambda db: [session_prefixes.prime_of(db, row.id) for row in sessions.list_sessions(db, 9)]
+            lambda db: [sessions.prime_of(db, row.id) for row in sessions.list_sessions(db, 9)]
         )
         assert stored[0] == stored[1] != ""
         await app.aclose()
@@ -193,7 +193,7 @@ def test_the_examples_are_nobodys_words(
         app = await opened(depot, home, settings(server))
         session = await app.new_session(warm=NAME)
         await say(session, ASK)
-        prime = decode_prime(await app.database.read(lambda db: session_prefixes.prime_of(db, session.id)))
+        prime = decode_prime(await app.database.read(lambda db: sessions.prime_of(db, session.id)))
         assert len(prime) == 12
         assert not any("Past example" in message.text for message in session.log.messages)
         assert await search.find(app.database, '"Past example"') == []
@@ -208,7 +208,7 @@ def test_the_examples_are_nobodys_words(
         for kind, same in kinds:
             new = NewSession(id=kind, kind=kind, parent_session_id=session.id)
             await app.database.write(lambda db, new=new: sessions.create(db, new, "now"))
-            text = await app.database.read(lambda db, kind=kind: session_prefixes.prime_of(db, kind))
+            text = await app.database.read(lambda db, kind=kind: sessions.prime_of(db, kind))
             assert bool(text) == same
         await app.aclose()
 
@@ -320,7 +320,7 @@ def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_told(
         session = await app.new_session()
         _, notices = await say(session, ASK)
         assert notices == [f"warm template {NAME} is switched off: first calls failed more often with it"]
-        assert await app.database.read(lambda db: session_prefixes.prime_of(db, session.id)) == ""
+        assert await app.database.read(lambda db: sessions.prime_of(db, session.id)) == ""
         await app.aclose()
 
     asyncio.run(run())
@@ -380,7 +380,7 @@ def test_a_prefix_that_was_used_can_not_be_changed(
         session = await app.new_session()
         await say(session, "hello")
         with pytest.raises(StoreError, match="can't change"):
-            await app.database.write(lambda db: session_prefixes.set_prime(db, session.id, "other", "[]"))
+            await app.database.write(lambda db: sessions.set_prime(db, session.id, "other", "[]"))
         with pytest.raises(NotFound, match="no warm template"):
             await app.new_session(warm="gone")
         await app.aclose()

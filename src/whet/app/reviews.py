@@ -31,7 +31,7 @@ from whet.contract.texts import from_json
 from whet.lanes import ToolPool
 from whet.log import start as start_log
 from whet.review.order import KINDS, Kind, Order, Runtime, kinds_for, put
-from whet.store import jobs, live, reviews, session_prefixes, sessions
+from whet.store import jobs, live, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import Queued
 from whet.tools.registry import read_specs
@@ -191,7 +191,7 @@ def _ask(connection: apsw.Connection, needs: ReviewParts, what: tuple[str, str, 
     turn = live.last_turn(connection, key)
     if not turn:
         raise NotFound("nothing was finished in this session yet", hint="say something first")
-    offered = {spec.name for spec in read_specs(session_prefixes.prefix(connection, session_id)[1].encode())}
+    offered = {spec.name for spec in read_specs(sessions.prefix(connection, session_id)[1].encode())}
     able = kinds_for(offered)
     kinds: tuple[Kind, ...] = tuple(
         kind for kind in KINDS if kind in able and (not chosen_kinds or kind in chosen_kinds)

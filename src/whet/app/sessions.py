@@ -21,7 +21,7 @@ from whet.app.warm_starts import OFF
 from whet.context.prompt import system_prompt
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus, Provider
-from whet.store import session_prefixes, sessions
+from whet.store import sessions
 from whet.store.trail import arguments_of
 from whet.store.transcript import Transcript
 from whet.tools.declared import TASK_LIST
@@ -75,7 +75,7 @@ class SessionOpener:
     async def answer_by(self, provider: Provider, session: Session) -> None:
         """Let the model of `provider` answer a session from the next request on; the prefix stays."""
         app = self._app
-        prompt, tools_json = await app.database.read(lambda db: session_prefixes.prefix(db, session.id))
+        prompt, tools_json = await app.database.read(lambda db: sessions.prefix(db, session.id))
         link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
         assert isinstance(session.link, SwitchableLink)  # every session of an App has one
         session.link.switch((await app.warmth.reopened(session.id, link))[0])
@@ -88,7 +88,7 @@ class SessionOpener:
         runner = await self._builder.seat(leaving, foreground=True)
         prompt, tools_json, done, has_helpers, plans = await app.database.read(
             lambda db: (
-                *session_prefixes.prefix(db, session_id),
+                *sessions.prefix(db, session_id),
                 arguments_of(db, session_id, TASK_LIST),
                 sessions.has_helpers(db, session_id),
                 sessions.is_planning(db, session_id),
@@ -101,9 +101,7 @@ class SessionOpener:
                 tool.spec for tool in (*program_tools.values(), *engine_tools) if "deferred" not in tool.tags
             ]
             prompt, tools_json = self._prompt(app.workspace), msgspec.json.encode(specs).decode()
-            await app.database.write(
-                lambda db: session_prefixes.freeze_prefix(db, session_id, prompt, tools_json)
-            )
+            await app.database.write(lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
         app.todo_lists.restore(session_id, done)
         if plans:
             app.gate.plans.set(session_id, True)
@@ -167,7 +165,7 @@ class SessionOpener:
         app = self._app
         log = await Transcript.open(app.database, session_id, app.clock)
         prefix = await app.database.read(
-            lambda db: (*session_prefixes.prefix(db, session_id), session_prefixes.prime_of(db, session_id))
+            lambda db: (*sessions.prefix(db, session_id), sessions.prime_of(db, session_id))
         )
         return await app.contexts.peek(log, app.models.provider.info, prefix)
 

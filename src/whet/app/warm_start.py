@@ -20,7 +20,7 @@ from whet.config.redact import redact
 from whet.context.rows import list_tokens, text_tokens
 from whet.contract.errors import WhetError
 from whet.contract.texts import plural
-from whet.store import session_prefixes, starts, warm
+from whet.store import sessions, starts, warm
 from whet.store.starts import ContextItem
 from whet.store.warm import TemplateState, WarmStart
 from whet.warm.outline import outline
@@ -149,7 +149,7 @@ async def _open(
     prompt = f"{opening.prompt}\n\n{prime.addendum}"
 
     def write(db: apsw.Connection) -> None:
-        session_prefixes.set_prime(db, session.id, prompt, encode_prime(prime))
+        sessions.set_prime(db, session.id, prompt, encode_prime(prime))
         record(db)
 
     await warmth.database.write(write)

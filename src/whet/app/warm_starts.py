@@ -19,7 +19,7 @@ from whet.contract.events import TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Context, ModelLink
 from whet.contract.tools import ToolSpec
-from whet.store import session_prefixes, starts
+from whet.store import sessions, starts
 from whet.store.database import StateDatabase
 
 OFF = "off"
@@ -73,7 +73,7 @@ class WarmStarts(msgspec.Struct, frozen=True):
     async def reopened(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
         """Return a stored session's link with the examples that it was started with, and the examples as
         text."""
-        text = self.database.read_now(lambda db: session_prefixes.prime_of(db, session_id))
+        text = self.database.read_now(lambda db: sessions.prime_of(db, session_id))
         if not text:
             return link, ""
         from whet.warm.prime import PrimedLink, decode_prime  # noqa: PLC0415 - a cold session does without

@@ -22,8 +22,8 @@ from whet.context.compaction_policy import (
     optional_hook,
 )
 from whet.context.engine_runner import EngineRunner, HostFacts, accepted
+from whet.context.engines import SessionEngines
 from whet.context.live_list import LiveList
-from whet.context.session_engines import SessionEngines
 from whet.contract.context_engine import ChatRow
 from whet.contract.errors import ProviderError
 from whet.contract.events import Compaction, Emit, TurnEnd

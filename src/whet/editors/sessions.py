@@ -23,7 +23,7 @@ from whet.editors.editor import Editor
 from whet.editors.mcp_servers import Given, bring
 from whet.editors.opened import OpenedSession
 from whet.editors.options import Mode
-from whet.store import session_prefixes, sessions
+from whet.store import sessions
 from whet.store.sessions import SessionRow
 from whet.tools.registry import read_specs
 
@@ -198,7 +198,7 @@ class EditorSessions:
 
 
 def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[SessionRow, tuple[str, str]]:
-    return sessions.get(connection, session_id), session_prefixes.prefix(connection, session_id)
+    return sessions.get(connection, session_id), sessions.prefix(connection, session_id)
 
 
 def _folder(cwd: str) -> Path:

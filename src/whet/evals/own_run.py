@@ -32,7 +32,7 @@ from whet.evals.own_tasks import OwnTask
 from whet.memory import notes
 from whet.memory.reader import entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest
-from whet.store import session_prefixes, sessions
+from whet.store import sessions
 from whet.store.outcomes import calls_of
 from whet.store.starts import ContextItem
 from whet.warm import template
@@ -138,7 +138,7 @@ class OwnTaskSetup:
             warm = await self._examples(app, home, learns) if arm in _WARM else "off"
             session = await app.new_session(title=task.name, warm=warm)
             end = await run_turn(session, session.user_message(task.prompt), lambda event: None)
-            prompt, _ = await app.database.read(lambda db: session_prefixes.prefix(db, session.id))
+            prompt, _ = await app.database.read(lambda db: sessions.prefix(db, session.id))
             sent = "\n".join([prompt, *(message.text for message in session.log.messages)])
             before = await app.database.read(_reviewed)
             if learns and _TOOLSETS[arm]:

@@ -33,7 +33,7 @@ from whet.practice.gated_facts import PRIVATE_KEYS, FactStatement, claims
 from whet.practice.gated_model import GatedModel, Habits
 from whet.practice.server import PracticeServer
 from whet.practice.strict import Options
-from whet.store import session_prefixes, sessions
+from whet.store import sessions
 from whet.store.sessions import SessionRow
 
 _KEPT_BYTES = 32_000_000
@@ -79,7 +79,7 @@ class WorldRun:
         self._set_notes(person, plan)
         requests_before = self.server.count
         session = await person.app.new_session(private=plan.is_private)
-        prompt, _ = await person.app.database.read(lambda db: session_prefixes.prefix(db, session.id))
+        prompt, _ = await person.app.database.read(lambda db: sessions.prefix(db, session.id))
         self.workplace.begin(plan, lambda: _before_model(prompt, session.log.messages))
         page = self.pages.address(f"/{plan.number}") if plan.planted else ""
         await self._turn(session, msgspec.structs.replace(plan.task, page=page).text)

@@ -40,7 +40,7 @@ from whet.review import wording
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
 from whet.review.order import Order
-from whet.store import compactions, live, reviews, session_prefixes, sessions
+from whet.store import compactions, live, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
 from whet.store.sessions import NewSession, SessionRow
@@ -106,7 +106,7 @@ async def open_fork(
             view = compactions.view_after(connection, key, _newest(connection, key, order))
         inherited = compactions.read_view(connection, key, view)
         others = _others(connection, order.others)
-        return parent, inherited, session_prefixes.prefix(connection, child_id), is_digest, others
+        return parent, inherited, sessions.prefix(connection, child_id), is_digest, others
 
     parent, inherited, prefix, is_digest, others = await parts.database.read(read)
     profile = await parts.database.read(lambda db: sessions.profile_of(db, parent.id))
@@ -143,7 +143,7 @@ def _child(
     if child_id:
         return child_id
     parent = sessions.get(connection, order.session_id)
-    prompt, tools_json = session_prefixes.prefix(connection, parent.id)
+    prompt, tools_json = sessions.prefix(connection, parent.id)
     if view == DIGEST or not shares_prefix:
         offered = [tool.spec for tool in usable(parts.tools.values())]
         prompt, tools_json = wording.prompt("digest.md"), msgspec.json.encode(offered).decode()

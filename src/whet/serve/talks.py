@@ -25,7 +25,7 @@ from whet.serve.held import ApiEvent, HeldTurn
 from whet.serve.identity import SessionChoice
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError
-from whet.store import api, bulk, session_prefixes, sessions
+from whet.store import api, bulk, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import Queued
 
@@ -200,7 +200,7 @@ class SessionTurns:
         """
         if not session_id or not wish.tools or session_id in self._held or wish.results:
             return session_id
-        _, tools_json = await self._database.read(lambda db: session_prefixes.prefix(db, session_id))
+        _, tools_json = await self._database.read(lambda db: sessions.prefix(db, session_id))
         stored_specs = from_json(tools_json or "[]", list[ToolSpec])
         if all(spec in stored_specs for spec in wish.tools):
             return session_id

@@ -17,7 +17,7 @@ import msgspec
 from whet.contract.messages import Message, to_dict
 from whet.contract.texts import map_texts
 from whet.log import mask
-from whet.store import rows, session_prefixes, sessions
+from whet.store import rows, sessions
 
 _BACKTICKS = re.compile("`+")
 
@@ -25,7 +25,7 @@ _BACKTICKS = re.compile("`+")
 def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
     """Yield lines without line ends: first {"meta": ...}, then one OpenAI chat dict each. Raises NotFound."""
     session = sessions.get(connection, session_id)
-    system, tools = session_prefixes.prefix(connection, session_id)
+    system, tools = sessions.prefix(connection, session_id)
     meta: dict[str, Any] = {**msgspec.to_builtins(session), "system_prompt": system, "tools": tools}
     yield _line({"meta": _masked(meta)})
     for message in messages(connection, session_id):

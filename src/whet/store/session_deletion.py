@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 
 from whet.store import claims, rows
-from whet.store.session_keys import family_keys
+from whet.store.sessions import family_keys
 from whet.store.shared import overwriting
 
 _OF_SESSION = (

@@ -1,11 +1,13 @@
 """Create, find, rename, hide and count sessions.
 
 Every function takes a connection inside a transaction. The messages of a session belong to
-`transcript.py`, their frozen prefixes to `session_prefixes.py`.
+`transcript.py`. The system prompt and the tool array are stored once per distinct text, because resume
+must send the very same bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
@@ -13,13 +15,11 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 import apsw
 import msgspec
 
-from whet.contract.errors import NotFound
+from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
 from whet.contract.texts import encodable, flat, short
 from whet.log import mask
 from whet.store import rows, titles
-from whet.store.session_keys import NO_SESSION_HINT, family_keys, require_change
-from whet.store.session_prefixes import freeze_text, prime_of
 from whet.store.shared import size_of
 
 SessionKind: TypeAlias = Literal["chat", "child", "review"]
@@ -96,6 +96,7 @@ _COLUMNS = (
     f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}, model_chosen"
 )
 _ALL = 1 << 40
+_NO_SESSION_HINT = "`whet sessions list` shows them"
 
 
 def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow:
@@ -125,9 +126,9 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
             int(private),
             now,
             now,
-            freeze_text(connection, new.system_prompt),
-            freeze_text(connection, new.tools_json),
-            freeze_text(connection, prime) if prime else None,
+            _freeze_text(connection, new.system_prompt),
+            _freeze_text(connection, new.tools_json),
+            _freeze_text(connection, prime) if prime else None,
             profile,
         ),
     )
@@ -152,7 +153,7 @@ def key_of(connection: apsw.Connection, session_id: str) -> int:
 def set_planning(connection: apsw.Connection, session_id: str, on: bool) -> None:
     """Set whether a session only reads until its plan is approved. Raises NotFound."""
     connection.execute("UPDATE sessions SET planning = ? WHERE id = ?", (int(on), session_id))
-    require_change(connection, session_id)
+    _require_change(connection, session_id)
 
 
 def is_planning(connection: apsw.Connection, session_id: str) -> bool:
@@ -169,7 +170,7 @@ def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
 def _cells(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
     row = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:
-        raise NotFound(f"there is no session {session_id}", hint=NO_SESSION_HINT)
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
     return row
 
 
@@ -254,7 +255,7 @@ def resolve(connection: apsw.Connection, name: str) -> str:
     exact = connection.execute("SELECT id FROM sessions WHERE id = ?", (name,)).fetchone()
     if exact is not None or not name:
         if exact is None:
-            raise NotFound("no session was named", hint=NO_SESSION_HINT)
+            raise NotFound("no session was named", hint=_NO_SESSION_HINT)
         return exact[0]
     matches = connection.execute(
         r"SELECT id, title FROM sessions WHERE id LIKE ? ESCAPE '\' OR title = ? COLLATE NOCASE"
@@ -262,7 +263,7 @@ def resolve(connection: apsw.Connection, name: str) -> str:
         (f"{titles.escaped(name)}%", name),
     ).fetchall()
     if not matches:
-        raise NotFound(f"there is no session {name!r}", hint=NO_SESSION_HINT)
+        raise NotFound(f"there is no session {name!r}", hint=_NO_SESSION_HINT)
     if len(matches) > 1:
         names = ", ".join(f"{id_} ({title})" if title else id_ for id_, title in matches[:5])
         more = ", ..." if len(matches) > 5 else ""
@@ -285,7 +286,7 @@ def title_of(text: str) -> str:
 def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
     """Set the title. Raises NotFound."""
     connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (encodable(title), session_id))
-    require_change(connection, session_id)
+    _require_change(connection, session_id)
 
 
 def choose_model(
@@ -296,14 +297,14 @@ def choose_model(
         "UPDATE sessions SET provider = ?, model = ?, model_chosen = ? WHERE id = ?",
         (provider, model, int(chosen), session_id),
     )
-    require_change(connection, session_id)
+    _require_change(connection, session_id)
 
 
 def set_archived(connection: apsw.Connection, session_id: str, at: str) -> None:
     """Archive a session (`at` is the time), or restore it (empty). Lists leave archived sessions out, search
     does not. Raises NotFound."""
     connection.execute("UPDATE sessions SET archived = ? WHERE id = ?", (at, session_id))
-    require_change(connection, session_id)
+    _require_change(connection, session_id)
 
 
 def set_private(connection: apsw.Connection, session_id: str, private: bool) -> None:
@@ -317,7 +318,7 @@ def end(connection: apsw.Connection, session_id: str, reason: str, now: str) -> 
     connection.execute(
         "UPDATE sessions SET ended = ?, end_reason = ? WHERE id = ?", (now, reason, session_id)
     )
-    require_change(connection, session_id)
+    _require_change(connection, session_id)
 
 
 def count(connection: apsw.Connection) -> int:
@@ -359,3 +360,73 @@ def existing(connection: apsw.Connection, ids: set[str]) -> set[str]:
     return {
         id_ for id_ in ids if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (id_,)).fetchone()
     }
+
+
+def family_keys(connection: apsw.Connection, session_id: str) -> list[int]:
+    """Return the keys of a session and all its descendants."""
+    records = connection.execute(
+        "WITH RECURSIVE family (key, id) AS (SELECT key, id FROM sessions WHERE id = ?"
+        " UNION SELECT s.key, s.id FROM sessions s JOIN family f ON s.parent_session_id = f.id"
+        " WHERE s.parent_session_id <> '') SELECT key FROM family",
+        (session_id,),
+    ).fetchall()
+    if not records:
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+    return [row[0] for row in records]
+
+
+def _require_change(connection: apsw.Connection, session_id: str) -> None:
+    """Raise NotFound if the last statement changed no row, because there is no such session."""
+    if not connection.changes():
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+
+
+def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
+    """Return the system prompt and the tool array's JSON, exactly as they were at creation."""
+    row = connection.execute(
+        "SELECT a.text, b.text FROM sessions s JOIN frozen_texts a ON a.id = s.system_text"
+        " JOIN frozen_texts b ON b.id = s.tools_text WHERE s.id = ?",
+        (session_id,),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+    return row[0], row[1]
+
+
+def prime_of(connection: apsw.Connection, session_id: str) -> str:
+    """Return the examples that a session was started with, as JSON, or an empty string if it was started
+    cold."""
+    row = connection.execute(
+        "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.prime_text WHERE s.id = ?",
+        (session_id,),
+    ).fetchone()
+    return row[0] if row else ""
+
+
+def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, prime_json: str) -> None:
+    """Put examples into a session's prefix before its first turn. Raises StoreError afterwards."""
+    connection.execute(
+        "UPDATE sessions SET system_text = ?, prime_text = ? WHERE id = ? AND turns = 0",
+        (_freeze_text(connection, system_prompt), _freeze_text(connection, prime_json), session_id),
+    )
+    if not connection.changes():
+        raise StoreError("a session's prefix can't change once something was said", hint="start a new one")
+
+
+def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, tools_json: str) -> None:
+    """Set the lasting prefix of a session that was stored without one. Raises NotFound."""
+    connection.execute(
+        "UPDATE sessions SET system_text = ?, tools_text = ? WHERE id = ?",
+        (_freeze_text(connection, prompt), _freeze_text(connection, tools_json), session_id),
+    )
+    _require_change(connection, session_id)
+
+
+def _freeze_text(connection: apsw.Connection, text: str) -> int:
+    """Store a text unless it is stored, and return its id."""
+    digest = hashlib.sha256(text.encode()).digest()
+    row = connection.execute("SELECT id FROM frozen_texts WHERE hash = ?", (digest,)).fetchone()
+    if row is not None:
+        return row[0]
+    connection.execute("INSERT INTO frozen_texts (hash, text) VALUES (?, ?)", (digest, text))
+    return connection.last_insert_rowid()
