@@ -1,6 +1,6 @@
 """Fail when a module, class or function outgrows its limit, or a public class name stands for two classes.
 
-Run by `make check`. Limits: module 500 lines, `agent/loop.py` 150, class 250 lines and 15 public methods,
+Run by `make check`. Limits: module 450 lines, `agent/loop.py` 150, class 225 lines and 15 public methods,
 function 60 lines. Tables have no limit of length: a function that only returns a literal or what calls with
 literals declare, a class that only has fields, and a module that only declares (imports, constants, such
 classes and functions). The shape decides; no list names exceptions. Classes and functions are measured
@@ -14,9 +14,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "whet"
 FORBIDDEN = {"utils", "common", "manager", "helpers", "misc"}
-MAX_MODULE_LINES = 500
+MAX_MODULE_LINES = 450
 MAX_LOOP_LINES = 150
-MAX_CLASS_LINES = 250
+MAX_CLASS_LINES = 225
 MAX_PUBLIC_METHODS = 15
 MAX_FUNCTION_LINES = 60
 MAX_TEST_LINES = 500
