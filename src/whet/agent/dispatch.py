@@ -1,4 +1,4 @@
-"""Take the calls of one reply through plan, run and record, in the model's order.
+"""Plan the calls of one reply and run them, in the model's order.
 
 Calls whose tools may overlap run together. Only store failures leave this module.
 """
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from whet.agent.interruption import TurnClock, finish_shielded
 from whet.agent.plan_call import AnsweredCall, PlannedCall, RunnableCall, plan_call
-from whet.agent.record_call import CallRecord
 from whet.agent.run_call import run_call
 from whet.agent.session import CallRound, Session, TurnObserver
 from whet.contract.errors import StoreError
@@ -48,12 +47,12 @@ async def _run_all(
     try:
         for batch in _batches(planned):
             if len(batch) == 1:  # a task costs more than most calls that it would run
-                await _run_one(session, turn, batch[0], emit, clock)
+                await run_call(session, turn, batch[0], emit, clock)
                 continue
             try:
                 async with asyncio.TaskGroup() as group:
                     for item in batch:
-                        group.create_task(_run_one(session, turn, item, emit, clock))
+                        group.create_task(run_call(session, turn, item, emit, clock))
             except* StoreError as errors:
                 raise errors.exceptions[0] from None
     finally:
@@ -86,16 +85,3 @@ def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
             batches.append([item])
         overlapping = parallel
     return batches
-
-
-async def _run_one(
-    session: Session, turn: TurnRecord, item: PlannedCall, emit: Emit, clock: TurnClock
-) -> None:
-    """Run a call unless its output is known, and record its result."""
-    record = CallRecord(session, turn, item, emit)
-    if isinstance(item, AnsweredCall):
-        await record.finish(item.output, 0.0)
-        return
-    began_s = session.clock.monotonic_s() - clock.paused_s
-    output = await run_call(session, item, record, emit)
-    await record.finish(output, max(0.0, session.clock.monotonic_s() - clock.paused_s - began_s))

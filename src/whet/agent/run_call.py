@@ -1,4 +1,4 @@
-"""Run one call that the gate allowed, and return its output.
+"""Run one planned call, and have its start and result recorded.
 
 A tool failure becomes a result that the model reads, so this module may catch everything; only store
 failures and cancellations leave it. A call whose approval was bound to exact changes runs only if they are
@@ -13,28 +13,38 @@ from typing import Any
 
 import msgspec
 
-from whet.agent.interruption import finish_shielded
-from whet.agent.plan_call import RunnableCall, error_output
+from whet.agent.interruption import TurnClock, finish_shielded
+from whet.agent.plan_call import AnsweredCall, PlannedCall, RunnableCall, error_output
 from whet.agent.record_call import CallRecord, note_changed_arguments
 from whet.agent.session import Session
 from whet.contract.changes import call_digest, changes_digest
 from whet.contract.errors import ToolError
 from whet.contract.events import Emit
 from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.store.transcript import TurnRecord
 
 log: logging.Logger = logging.getLogger("whet.dispatch")
 _AT_ONCE_S = 0.02
 
 
-async def run_call(session: Session, item: RunnableCall, record: CallRecord, emit: Emit) -> ToolOutput:
-    """Run a call and return its output. If it is cancelled, the service that allowed it is notified."""
+async def run_call(
+    session: Session, turn: TurnRecord, item: PlannedCall, emit: Emit, clock: TurnClock
+) -> None:
+    """Run a call unless its output is known, and record its result. If it is cancelled, the service that
+    allowed it is notified."""
+    record = CallRecord(session, turn, item, emit)
+    if isinstance(item, AnsweredCall):
+        await record.finish(item.output, 0.0)
+        return
+    began_s = session.clock.monotonic_s() - clock.paused_s
     try:
-        return await _run_recorded(item, record)
+        output = await _run_recorded(item, record)
     except asyncio.CancelledError:
         if item.decided_by == "service":
             cut = ToolOutput("It was stopped while it ran.", error_kind="interrupted")
             await finish_shielded(session.gate.report(item.question, cut, emit))
         raise
+    await record.finish(output, max(0.0, session.clock.monotonic_s() - clock.paused_s - began_s))
 
 
 async def _run_recorded(item: RunnableCall, record: CallRecord) -> ToolOutput:
