@@ -14,7 +14,7 @@ from whet.contract.errors import NotFound
 from whet.practice.ask import PracticeCall
 from whet.practice.script import ScriptedReply
 from whet.practice.server import PracticeServer
-from whet.store import costs, forks, replay, sessions
+from whet.store import costs, forks, replay, session_deletion, sessions
 from whet.store.database import StateDatabase
 from whet.store.export import messages
 
@@ -64,7 +64,7 @@ def _fork_and_go_on(api: Api) -> None:
     assert [one.call.name for one in calls if one.call] == ["terminal"]
 
     def gone(db: apsw.Connection) -> int:
-        sessions.delete(db, old)
+        session_deletion.delete(db, old)
         return len(list(messages(db, "fork1")))
 
     database.write_now(lambda db: sessions.set_archived(db, "fork1", "2099-01-02T00:00:00.000Z"))

@@ -18,7 +18,7 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.channels import ChatPlace
 from whet.contract.errors import StoreBusy, WhetError
-from whet.store import chats, claims, schedules
+from whet.store import chats, claims, schedules, session_deletion
 from whet.store import sessions as store_sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import NewJob, enqueue
@@ -138,7 +138,7 @@ def test_a_file_that_others_keep_in_use_is_written_again_later(
 ) -> None:
     database = StateDatabase.open(home / "state.db", clock, patience_s=0.05)
     find_now(database, "qzquestion")
-    database.write_now(lambda db: store_sessions.delete(db, session))
+    database.write_now(lambda db: session_deletion.delete(db, session))
     reader = apsw.Connection(str(home / "state.db"))
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM messages").fetchall()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from whet.cli.live import Marks, Surface, TerminalTurnView, wrap_lines
+from whet.cli.live import Surface, TerminalTurnView
+from whet.cli.marks import Marks
 from whet.cli.render import Painter
 from whet.cli.wording import columns
+from whet.cli.wrapping import wrap_lines
 from whet.contract.events import (
     ApprovalAsked,
     ApprovalDecided,

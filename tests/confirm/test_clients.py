@@ -15,16 +15,10 @@ from tests import forked
 from tests.confirm.running import Running
 from tests.mcp.rig import text_of
 from tests.support import ended
-from whet.confirm.client import (
-    BlockingClient,
-    ConfirmationRefused,
-    ConfirmClient,
-    ConfirmOptions,
-    Unreachable,
-    requires_confirmation,
-)
+from whet.confirm.client import BlockingClient, ConfirmClient, requires_confirmation
 from whet.confirm.hook import run_hook
 from whet.confirm.mcp import answer_call
+from whet.confirm.tickets import ConfirmationRefused, ConfirmOptions, Unreachable
 from whet.rpc import BadCall, RpcCall
 
 

@@ -20,12 +20,13 @@ from tests.confirm.running import SUBMIT, Running, answered
 from tests.confirm.test_sight import ask, form, page_of
 from tests.support import wait_until
 from whet.cli.confirm import _describe
-from whet.confirm.client import ConfirmationRefused, requires_confirmation
+from whet.confirm.client import requires_confirmation
 from whet.confirm.grants import GrantRefused, check_grant, sign_grant
 from whet.confirm.hook import run_hook
 from whet.confirm.notify.plain import body
 from whet.confirm.notify.telling import notice_of
 from whet.confirm.shown import fit, look_closely, unclear, units
+from whet.confirm.tickets import ConfirmationRefused
 
 HARM = "rm -rf /srv/shop"
 LONG = "\n".join(f"line {number}" for number in range(60))

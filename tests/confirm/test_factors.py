@@ -9,10 +9,10 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, ToolUse, field_of
 from whet.cli.confirm import explain_failure
 from whet.confirm import factors
-from whet.confirm.client import Failed
 from whet.confirm.factors import STEP_S, code_at, secret_of
 from whet.confirm.ledger import Tx
 from whet.confirm.notify.telling import notice_of
+from whet.confirm.tickets import Failed
 
 POLICY = '[[rules]]\nname = "twice"\naction = "deploy"\neffect = "ask"\nsecond_factor = true\n'
 

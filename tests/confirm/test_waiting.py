@@ -201,7 +201,7 @@ def test_a_page_whose_person_signed_out_hears_nothing_of_what_is_there_already(s
 def test_two_hundred_pages_listen_at_once(server):
     async def listen() -> list[int]:
         stream, _, request = await listening(server.service, server.token("approve", "alice"))
-        opened = [cast(Any, await stream.serve(request)).body_iterator for _ in range(200)]
+        opened = [cast("Any", await stream.serve(request)).body_iterator for _ in range(200)]
         for one in opened[1:]:
             await anext(one)
         found = [(await stream.serve(request)).status_code]

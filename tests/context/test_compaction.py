@@ -16,7 +16,7 @@ from tests.support import FixedClock
 from whet.context.compaction import CompactionRunner
 from whet.context.compaction_policy import BY_HAND, CircuitBreaker
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
-from whet.context.host import SessionEngines
+from whet.context.engines import SessionEngines
 from whet.context.live_list import LiveList
 from whet.context.rows import list_tokens, tokens_of
 from whet.contract.context_engine import ChatRow, ChatRows

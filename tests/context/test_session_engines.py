@@ -13,7 +13,8 @@ import pytest
 from tests.context.engines import RecordingEngine
 from tests.support import FixedClock
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
-from whet.context.host import EngineHost, SessionEngines
+from whet.context.engines import SessionEngines
+from whet.context.host import EngineHost
 from whet.contract.protocols import ModelInfo
 from whet.store import positions
 from whet.store.database import StateDatabase

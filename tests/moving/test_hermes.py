@@ -18,7 +18,7 @@ from whet.contract.messages import Message
 from whet.moving.carry import CarrySums, carry, look
 from whet.moving.copies import reading
 from whet.moving.hermes_sessions import HermesSessions
-from whet.store import jobs, search, sessions
+from whet.store import jobs, search, session_deletion, sessions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
 
@@ -318,7 +318,7 @@ def test_an_id_that_is_taken_here_gets_the_origin_before_it(tmp_path: Path, data
     made.close()
     take(database, tmp_path / "state.db")
     assert [m.text for m in live(database, "hermes-s")] == ["theirs"]
-    database.write_now(lambda db: sessions.delete(db, "hermes-s"))
+    database.write_now(lambda db: session_deletion.delete(db, "hermes-s"))
     assert take(database, tmp_path / "state.db").new == 1  # deleted here: it may come again
 
 

@@ -20,8 +20,9 @@ from whet.contract.errors import ConfigError, ToolDenied, ToolError
 from whet.sandbox.backend import CommandBackend, read_backend
 from whet.sandbox.confinement import Confinement, ConfinementSettings
 from whet.sandbox.jail import Jail
-from whet.tools.process import Process, Processes, ProcessSpec
+from whet.tools.process import Process, Processes
 from whet.tools.shell import command_environment
+from whet.tools.spawn import ProcessSpec
 
 SSHD = os.environ.get("WHET_SSHD") or shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 

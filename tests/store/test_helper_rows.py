@@ -10,7 +10,7 @@ import pytest
 from tests.store.support import ONLY_SQLITE, new_log, talk
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import NotFound, StoreBusy
-from whet.store import claims, helper_rows, sessions
+from whet.store import claims, helper_rows, session_deletion
 from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
 
 DEAD = f"{claims.owner_name('x').split()[0]} 999999999 - 0000 x"
@@ -128,9 +128,9 @@ def test_a_deleted_session_takes_its_helpers_with_it_and_itself_from_its_parents
 
     asyncio.run(main())
     _, other = added(db, row("a"), row("c", "s2"))
-    db.write_now(lambda c: sessions.delete(c, "s1.a"))
+    db.write_now(lambda c: session_deletion.delete(c, "s1.a"))
     assert db.read_now(lambda c: helper_rows.of_parent(c, "s1")) == []
     [_] = added(db, row("b"))
-    db.write_now(lambda c: sessions.delete(c, "s1"))
+    db.write_now(lambda c: session_deletion.delete(c, "s1"))
     assert db.read_now(lambda c: helper_rows.of_parent(c, "s1")) == []
     assert db.read_now(lambda c: helper_rows.of_parent(c, "s2")) == [other]

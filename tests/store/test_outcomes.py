@@ -9,7 +9,7 @@ import pytest
 from tests.store.support import USAGE, answer, asking, finish, new_log, result, talk, user
 from whet.contract.errors import NotFound
 from whet.contract.tools import ToolOutput
-from whet.store import outcomes, sessions, starts
+from whet.store import outcomes, session_deletion, starts
 from whet.store.starts import ContextItem
 
 NOTE = ContextItem("memory", "n1", "h1", "the tests need X")
@@ -107,7 +107,7 @@ def test_a_deleted_session_leaves_nothing_behind(db, clock) -> None:
         await talk(db, clock, "s1", "hello")
         await db.write(lambda c: starts.record_items(c, "s1", [NOTE]))
         await db.write(lambda c: outcomes.signal(c, "s1", "bad", "now"))
-        await db.write(lambda c: sessions.delete(c, "s1"))
+        await db.write(lambda c: session_deletion.delete(c, "s1"))
         left = await db.read(
             lambda c: c.execute(
                 "SELECT (SELECT count(*) FROM session_items) + (SELECT count(*) FROM turn_signals)"

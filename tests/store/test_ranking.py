@@ -12,7 +12,7 @@ import pytest
 from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, talk, user
 from tests.support import FixedClock
 from whet.contract.messages import Message
-from whet.store import bulk, index, ranking, rows, search, sessions
+from whet.store import bulk, index, ranking, rows, search, session_deletion, sessions
 from whet.store.database import StateDatabase
 from whet.store.index import profile_mark
 from whet.store.postings import PostingReader
@@ -157,7 +157,7 @@ def test_what_is_compared_stops_at_a_beat_once_the_time_is_spent(db):
     assert [bounded(match, -1e9) for match in everywhere] == [ids] * 4
     assert [bounded(match, 1e9) for match in everywhere] == [ids[:1]] * 4
     assert bounded('"here" AND "there"', 1e9) == bounded('"nothing"', 1e9) == []
-    db.write_now(lambda c: sessions.drop(c, key))
+    db.write_now(lambda c: session_deletion.drop(c, key))
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM messages_fts").fetchone()) == (0,)
 
 

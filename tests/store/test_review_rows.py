@@ -13,7 +13,18 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.origin import Origin, WriteOrigin
 from whet.contract.receipts import CallEffects
 from whet.contract.tools import ToolOutput
-from whet.store import api, calls, compactions, jobs, learned, ledger, news, reviews, sessions, trail
+from whet.store import (
+    api,
+    calls,
+    compactions,
+    jobs,
+    learned,
+    ledger,
+    news,
+    reviews,
+    sessions,
+    trail,
+)
 from whet.store.calls import PastCall
 from whet.store.jobs import NewJob
 from whet.store.ledger import NewRow, State

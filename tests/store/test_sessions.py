@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.support import ONLY_POSTGRES, ONLY_SQLITE, talk
 from whet.contract.errors import NotFound
-from whet.store import grants, index, sessions, titles
+from whet.store import grants, index, session_deletion, sessions, titles
 from whet.store.sessions import NewSession
 
 
@@ -132,7 +132,7 @@ def test_delete_takes_children_text_and_index_with_it(tmp_path, db, clock):
     asyncio.run(main())
     while db.write_now(index.index_new):
         pass
-    assert db.write_now(lambda c: sessions.delete(c, "goes")) == 2
+    assert db.write_now(lambda c: session_deletion.delete(c, "goes")) == 2
     left = db.read_now(
         lambda c: [
             c.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -141,7 +141,7 @@ def test_delete_takes_children_text_and_index_with_it(tmp_path, db, clock):
     )
     assert left == [1, 1, 2, 2, 0, 1]
     with pytest.raises(NotFound):
-        db.write_now(lambda c: sessions.delete(c, "goes"))
+        db.write_now(lambda c: session_deletion.delete(c, "goes"))
     db.close()
     assert b"xyzzysecretphrase here" not in (tmp_path / "state.db").read_bytes()
 
@@ -252,5 +252,5 @@ def test_a_part_of_a_title_is_found_behind_thousands_of_newer_sessions(db, monke
     assert found("ABC0000") == ["abc0000"] and found("bc0000") == [] == found("50%off")
     assert found("build 1", limit=3) == ["abc0199", "abc0198", "abc0197"]
     db.write_now(lambda c: sessions.rename(c, "abc0000", "Coffee"))
-    db.write_now(lambda c: sessions.delete(c, "abc0050"))
+    db.write_now(lambda c: session_deletion.delete(c, "abc0050"))
     assert found("tea") == old[:2] and found("coff") == ["abc0000"]

@@ -23,7 +23,7 @@ from tests.support import list_jobs, output_of, within
 from whet.contract.errors import NotFound, StoreBusy, StoreError
 from whet.contract.messages import ImagePart, Message, TextPart, Usage, VendorReplay
 from whet.contract.tools import ToolOutput
-from whet.store import compactions, sessions
+from whet.store import compactions, session_deletion
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
 
@@ -301,7 +301,7 @@ def test_a_living_process_keeps_its_session_and_a_killed_one_loses_it(db, clock)
             await log.begin_turn(user("mine"))
         assert await log.unfinished_turn() is None
         with pytest.raises(StoreBusy):
-            await db.write(lambda c: sessions.delete(c, "s1"))
+            await db.write(lambda c: session_deletion.delete(c, "s1"))
 
     async def taken():
         log = await Transcript.open(db, "s1", clock)
@@ -405,7 +405,7 @@ def test_titles_endings_and_unknown_prices(db, clock):
 def test_a_deleted_session_takes_no_more(db, clock):
     async def main():
         log = await talk(db, clock, "s1", "one")
-        await db.write(lambda c: sessions.delete(c, "s1"))
+        await db.write(lambda c: session_deletion.delete(c, "s1"))
         with pytest.raises(NotFound, match="deleted"):
             await log.begin_turn(user("two"))
         with pytest.raises(NotFound):

@@ -14,7 +14,8 @@ from tests.store.support import run_child
 from tests.tools.running import call, context, until
 from whet.contract.errors import ToolError
 from whet.tools.output import as_printed
-from whet.tools.process import Output, Processes, ProcessSpec, is_group_alive
+from whet.tools.process import Output, Processes, is_group_alive
+from whet.tools.spawn import ProcessSpec
 from whet.tools.toolsets.terminal import SharedProcesses, ShellLimits, ShellTools
 
 
@@ -206,7 +207,8 @@ def test_text_is_cleaned_in_time_that_grows_with_its_size() -> None:
 _LEAVE = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from whet.tools.process import ProcessSpec, Processes
+from whet.tools.process import Processes
+from whet.tools.spawn import ProcessSpec
 
 async def main():
     processes = Processes()

@@ -14,7 +14,7 @@ from whet.app.recording import forget_deleted
 from whet.app.warm_start import redacted
 from whet.config.paths import Home
 from whet.config.redact import secrets_masked
-from whet.store import sessions
+from whet.store import session_deletion, sessions
 from whet.store.calls import StoredCall
 from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions, compose
@@ -168,7 +168,7 @@ def test_deleting_a_session_takes_its_examples_out_of_the_templates(
     save(home, Template(name="one", examples=examples[:1], source_session_ids=tuple(ids[:1])))
     save(home, Template(name="foreign", examples=examples[:1], imported_at="x"))
     save(home, Template(name="by-hand", examples=(Example(tool_name="read_file"),)))
-    database.write_now(lambda db: sessions.delete(db, ids[0]))
+    database.write_now(lambda db: session_deletion.delete(db, ids[0]))
     forget_deleted(home, database, clock)
     text = (home.warm / "both.json").read_text()
     assert "unique0" not in text and ids[0] not in text and "unique1" in text

@@ -1,1 +1,1 @@
-"""The turn: session, loop, dispatch."""
+"""The turn: session, loop, calls."""

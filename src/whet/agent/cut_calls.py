@@ -9,7 +9,8 @@ from contextlib import suppress
 
 import msgspec
 
-from whet.agent.dispatch import add_facts, arguments_of, note_changed_arguments, resolve_tool
+from whet.agent.plan_call import arguments_of, resolve_tool
+from whet.agent.record_call import add_facts, note_changed_arguments
 from whet.agent.session import Session
 from whet.contract.errors import ToolError
 from whet.contract.events import Emit, EndReason, ToolFinished

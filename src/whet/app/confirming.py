@@ -20,14 +20,8 @@ from whet.clock import Clock
 from whet.config.key_hosts import is_this_machine
 from whet.config.paths import Home, read_small
 from whet.config.schema import ConfirmSettings
-from whet.confirm.client import (
-    ConfirmationRefused,
-    ConfirmClient,
-    ConfirmOptions,
-    Failed,
-    Ticket,
-    Unreachable,
-)
+from whet.confirm.client import ConfirmClient
+from whet.confirm.tickets import ConfirmationRefused, ConfirmOptions, Failed, Ticket, Unreachable
 from whet.contract.errors import WhetError
 from whet.contract.events import ConfirmationAsked, Emit, Notice
 from whet.contract.protocols import ConfirmCase, Decision

@@ -28,7 +28,8 @@ from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Event
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.store import claims, helper_rows, sessions
-from whet.store.helper_rows import HelperRow, MergePlan
+from whet.store.database import StateDatabase
+from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
 from whet.store.jobs import Queued
 
 if TYPE_CHECKING:
@@ -285,23 +286,7 @@ class HelperRuns:
         is_over = row.merge is not None and bool(row.merge.done or row.merge.conflicts)
         if tree is None or is_over or row.reason not in ("answered", "budget"):
             return told(row, row.merge)
-        loop, db = asyncio.get_running_loop(), self._services.database
-        merges: list[MergePlan | None] = []
-
-        def known() -> MergePlan | None:
-            merges.append(db.read_now(lambda connection: helper_rows.get(connection, row.id)).merge)
-            return merges[0]
-
-        def keep(plan: MergePlan) -> None:
-            work = db.append(lambda connection: helper_rows.keep_merge(connection, row.id, plan))
-            asyncio.run_coroutine_threadsafe(work, loop).result()
-
-        merged = await asyncio.to_thread(worktrees.merge, tree, row.id, known, keep)
-        output = told(row, merged)
-        if merged is merges[0]:  # another call has merged them
-            return output
-        changes = await asyncio.to_thread(worktrees.text_changes, merged, tree) if merged.done else ()
-        return msgspec.structs.replace(output, changes=changes)
+        return await _merge_tree(self._services.database, row, tree, told)
 
     async def wait(self, row: HelperRow, limit_s: float) -> HelperRow:
         """Wait for a helper's end, at most `limit_s`, and return its row then."""
@@ -327,3 +312,29 @@ class HelperRuns:
 
     def _now(self) -> str:
         return iso(self._services.clock.now())
+
+
+async def _merge_tree(
+    database: StateDatabase,
+    row: HelperRow,
+    tree: WorkingTree,
+    result_of: Callable[[HelperRow, MergePlan | None], ToolOutput],
+) -> ToolOutput:
+    """Merge a helper's working tree once, however many calls ask for it, and return the helper's result."""
+    loop = asyncio.get_running_loop()
+    earlier_plans: list[MergePlan | None] = []
+
+    def read_earlier() -> MergePlan | None:
+        earlier_plans.append(database.read_now(lambda db: helper_rows.get(db, row.id)).merge)
+        return earlier_plans[0]
+
+    def store_plan(plan: MergePlan) -> None:
+        work = database.append(lambda db: helper_rows.keep_merge(db, row.id, plan))
+        asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    plan = await asyncio.to_thread(worktrees.merge, tree, row.id, read_earlier, store_plan)
+    output = result_of(row, plan)
+    if plan is earlier_plans[0]:  # another call has merged them
+        return output
+    changes = await asyncio.to_thread(worktrees.text_changes, plan, tree) if plan.done else ()
+    return msgspec.structs.replace(output, changes=changes)

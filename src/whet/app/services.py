@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from whet.approval.gate import PolicyGate
     from whet.mcp.servers import Servers
     from whet.sandbox.confinement import Confinement
-    from whet.tools.toolsets.terminal import SharedProcesses
     from whet.tools.todo import TodoLists
+    from whet.tools.toolsets.terminal import SharedProcesses
 
 T = TypeVar("T")
 

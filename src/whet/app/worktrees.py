@@ -11,44 +11,31 @@ The lock goes to git itself, so that one that outlives a killed program keeps th
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Generator, Mapping, Set
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Set
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISLNK
 
 import msgspec
 
+from whet.app.repository_git import last_error_line, lock_repository, run_git, run_git_process
 from whet.app.tree_leftovers import Leftovers, bring, find_leftovers
 from whet.contract.changes import TextChange, hash_of
 from whet.contract.errors import ToolError
 from whet.regular import read_regular_text
 from whet.sandbox.nofollow import parent_of, put
-from whet.searchpath import outside
 from whet.store.helper_rows import MergePlan, WorkingTree
 from whet.tools.output import clean
-from whet.tools.shell import command_environment
 
-_TIMEOUT_S = 300
 _TRIES = 5
 _SHOWN_CHARS = 4_000
 _LARGE_BYTES = 1_000_000
 _CHANGED = "what a command that still runs has changed since"
 _WHOLE = ".whole"
 _REF = "refs/whet/helpers/"
-_WHO = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
-        for what, value in (("NAME", "whet"), ("EMAIL", "whet@localhost"))}  # fmt: skip
-_PLACES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
 _NOTHING = ("0" * 40, "0" * 64)
-_LOCKS: ContextVar[tuple[int, ...]] = ContextVar("locks that git inherits", default=())
-_SETTINGS: ContextVar[tuple[str, ...]] = ContextVar("settings by which git runs no programs", default=())
-_OFF = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "submodule.recurse=false",
-        "core.askPass=", "credential.helper=")  # fmt: skip
-_MERGED = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
 
 Keep = Callable[[MergePlan], None]
 Stored = Callable[[], MergePlan | None]
@@ -58,8 +45,8 @@ Stored = Callable[[], MergePlan | None]
 def plan(workspace: Path, helper_id: str, folder: Path) -> WorkingTree:
     """Return the working tree that a helper will have, based on the present workspace; nothing is checked
     out. Raises ToolError if the workspace is not in a repository."""
-    top = _git(workspace, "rev-parse", "--show-toplevel").strip()
-    with _alone(Path(top)) as repository:
+    top = run_git(workspace, "rev-parse", "--show-toplevel").strip()
+    with lock_repository(Path(top)) as repository:
         base = _snapshot(repository, helper_id)
     return WorkingTree(str(folder / helper_id / repository.name), top, base)
 
@@ -68,11 +55,11 @@ def make(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
     """Check out a working tree, unless it exists, and return the helper's workspace in it."""
     folder = Path(tree.place)
     marker = folder.parent / _WHOLE
-    with _alone(Path(tree.repository)) as repository:
+    with lock_repository(Path(tree.repository)) as repository:
         if not marker.exists():  # it does not exist, or a kill interrupted its checkout
             shutil.rmtree(folder, ignore_errors=True)
             folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _git(repository, "update-ref", _REF + helper_id, tree.base)
+            run_git(repository, "update-ref", _REF + helper_id, tree.base)
             _clear_half_made(repository, folder.parent.parent)
             _add(repository, ("--detach", "--force", str(folder), tree.base))
             marker.touch()
@@ -87,7 +74,7 @@ def merge(tree: WorkingTree, helper_id: str, stored: Stored, keep: Keep) -> Merg
     An interrupted merge is completed; if another call has finished it meanwhile, that one is returned.
     Raises ToolError if git fails.
     """
-    with _alone(Path(tree.repository)) as repository:
+    with lock_repository(Path(tree.repository)) as repository:
         current = stored()
         if current is not None and (current.done or current.conflicts):
             return current
@@ -117,7 +104,7 @@ def _bring_leftovers(tree: WorkingTree, helper_id: str) -> tuple[tuple[str, ...]
     place, repository = Path(tree.place), Path(tree.repository)
     if not place.is_dir():  # it was removed by hand
         return (), ()
-    merged = _git(repository, "rev-parse", "--verify", "--quiet", _REF + helper_id, fails=True).strip()
+    merged = run_git(repository, "rev-parse", "--verify", "--quiet", _REF + helper_id, fails=True).strip()
     merged = merged or _snapshot(repository, helper_id, tree.base, place)
     leftovers = find_leftovers(place, _carried(repository, merged))
     brought, kept = bring(leftovers, place, repository)
@@ -130,7 +117,7 @@ def _is_unchanged(tree: WorkingTree, helper_id: str, merged: str, leftovers: Lef
     """Return whether a tree is still what was merged: a command of the helper's may still run in it."""
     place, repository = Path(tree.place), Path(tree.repository)
     now = _snapshot(repository, helper_id, tree.base, place)
-    if _git(repository, "rev-parse", f"{merged}^{{tree}}") != _git(
+    if run_git(repository, "rev-parse", f"{merged}^{{tree}}") != run_git(
         repository, "rev-parse", f"{now}^{{tree}}"
     ):
         return False
@@ -139,15 +126,15 @@ def _is_unchanged(tree: WorkingTree, helper_id: str, merged: str, leftovers: Lef
 
 def _carried(repository: Path, commit: str) -> Set[str]:
     """Return the paths of a commit; also those of submodules, which are empty folders in a helper's tree."""
-    return set(_git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).split("\0"))
+    return set(run_git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).split("\0"))
 
 
 def _forget(tree: WorkingTree, helper_id: str) -> None:
     """Remove a working tree, and the ref that kept its commits."""
     folder, repository = Path(tree.place), Path(tree.repository)
-    _git(repository, "worktree", "remove", "--force", "--force", str(folder), fails=True)
+    run_git(repository, "worktree", "remove", "--force", "--force", str(folder), fails=True)
     shutil.rmtree(folder.parent, ignore_errors=True)
-    _git(repository, "update-ref", "-d", _REF + helper_id, fails=True)
+    run_git(repository, "update-ref", "-d", _REF + helper_id, fails=True)
 
 
 def text_changes(found: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
@@ -162,52 +149,22 @@ def text_changes(found: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
     return tuple(changes)
 
 
-@contextmanager
-def _alone(repository: Path) -> Generator[Path]:
-    """Lock a repository, also against other programs, until its last git has ended."""
-    folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
-    with (folder / "whet-merge.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        before, settings = _LOCKS.set((lock.fileno(),)), _SETTINGS.set(_switched_off(repository))
-        try:
-            yield repository
-        finally:
-            _SETTINGS.reset(settings)
-            _LOCKS.reset(before)
-
-
-def _switched_off(repository: Path) -> tuple[str, ...]:
-    """Return settings that replace a repository's own settings that let git run programs on files: they may
-    have come with the repository, or be writable by a command. Files are then merged by git's own rules."""
-    entries = _git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
-    keys = {
-        key for scope, key in zip(entries[::2], entries[1::2], strict=False) if scope in ("local", "worktree")
-    }
-    off = [
-        f"{key}={'false' if key.endswith('.required') else ''}" for key in keys if key.startswith("filter.")
-    ]
-    return (
-        *off,
-        *(f"{key}={_MERGED}" for key in keys if key.startswith("merge.") and key.endswith(".driver")),
-    )
-
-
 def _add(repository: Path, words: tuple[str, ...]) -> None:
     """Add a working tree, and try again if git met a tree that another git was still creating."""
     for _ in range(_TRIES):
-        result = _run(repository, ("worktree", "add", *words))
+        result = run_git_process(repository, ("worktree", "add", *words))
         if b"failed to read" not in result.stderr:
             break
     else:
         raise ToolError("git worktree: another program works on this repository's trees", hint="try again")
     if result.returncode:
-        raise ToolError(f"git worktree: {_said(result)}", hint="git status says more")
+        raise ToolError(f"git worktree: {last_error_line(result)}", hint="git status says more")
 
 
 def _clear_half_made(repository: Path, ours: Path) -> None:
     """Remove the remains of trees below `ours` that a killed git left: git can't add another tree beside
     them."""
-    folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
+    folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
     for half in folder.glob("worktrees/*"):
         try:
             where, common = (read_regular_text(half / name, 4_096) for name in ("gitdir", "commondir"))
@@ -221,16 +178,16 @@ def _worked_out(tree: WorkingTree, helper_id: str) -> MergePlan:
     """Merge a helper's state into the workspace's, as objects only."""
     repository = Path(tree.repository)
     theirs = _snapshot(repository, helper_id, tree.base, Path(tree.place))
-    _git(repository, "update-ref", _REF + helper_id, theirs)
-    if not _git(repository, "diff-tree", "-r", "--name-only", tree.base, theirs).strip():
+    run_git(repository, "update-ref", _REF + helper_id, theirs)
+    if not run_git(repository, "diff-tree", "-r", "--name-only", tree.base, theirs).strip():
         return MergePlan(note="it changed no files")
     plain = ("--binary", "--no-ext-diff", "--no-textconv", "--submodule=short")
-    patch = _git(repository, "diff", *plain, tree.base, theirs)
-    patch_id = _git(repository, "hash-object", "-w", "--stdin", given=patch).strip()
+    patch = run_git(repository, "diff", *plain, tree.base, theirs)
+    patch_id = run_git(repository, "hash-object", "-w", "--stdin", given=patch).strip()
     ours = _snapshot(repository, helper_id, tree.base)
-    result = _run(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
+    result = run_git_process(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
     if result.returncode not in (0, 1):
-        raise ToolError(f"git can't merge: {_said(result)}", hint="it needs git 2.38")
+        raise ToolError(f"git can't merge: {last_error_line(result)}", hint="it needs git 2.38")
     parts = result.stdout.decode("utf-8", "surrogateescape").split("\0")
     if result.returncode == 1:
         names = tuple(dict.fromkeys(parts[1 : parts.index("", 1)]))
@@ -246,7 +203,7 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
     `work_tree` is a helper's tree. The location of git's own files is never read from it, because a helper
     can write there.
     """
-    folder = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip())
+    folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
     index = folder / f"whet-{name}.index"
     environment = {
         "GIT_INDEX_FILE": str(index),
@@ -256,31 +213,33 @@ def _snapshot(repository: Path, name: str, parent: str = "", place: Path | None 
     Path(f"{index}.lock").unlink(missing_ok=True)  # left by a killed git
     try:
         if place is not None:
-            _git(repository, "read-tree", parent, env=environment)
+            run_git(repository, "read-tree", parent, env=environment)
         elif (folder / "index").is_file():
             # copied with its time, by which git knows which files to read again
             shutil.copy2(folder / "index", index)
         # exclude submodules: another git would run there, under their own settings
-        listed = _git(repository, "ls-files", "-s", "-z", env=environment).split("\0")
+        listed = run_git(repository, "ls-files", "-s", "-z", env=environment).split("\0")
         inner = (entry.partition("\t")[2] for entry in listed if entry.startswith("160000 "))
         # A repository that lies in the tree is none of its files; git would carry its name alone.
-        listed = _git(
+        listed = run_git(
             place or repository, "ls-files", "--others", "--exclude-standard", "-z", ":/", env=environment
         )
         nested = (name.rstrip("/") for name in listed.split("\0") if name.endswith("/"))
         excluded = (f":(top,exclude,literal){name}" for name in (*inner, *nested))
-        _git(place or repository, "add", "--all", "--", ":/", *excluded, env=environment)
-        tree_id = _git(repository, "write-tree", env=environment).strip()
+        run_git(place or repository, "add", "--all", "--", ":/", *excluded, env=environment)
+        tree_id = run_git(repository, "write-tree", env=environment).strip()
     finally:
         index.unlink(missing_ok=True)
         Path(f"{index}.lock").unlink(missing_ok=True)
-    parent = parent or _git(repository, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
-    return _git(repository, "commit-tree", tree_id, *(("-p", parent) if parent else ()), "-m", "whet").strip()
+    parent = parent or run_git(repository, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
+    return run_git(
+        repository, "commit-tree", tree_id, *(("-p", parent) if parent else ()), "-m", "whet"
+    ).strip()
 
 
 def _changed(repository: Path, ours: str, merged: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return each file that a merge changes, with its mode and object before and after."""
-    listed = _git(repository, "diff-tree", "-r", "-z", "--no-renames", "--raw", ours, merged).split("\0")
+    listed = run_git(repository, "diff-tree", "-r", "-z", "--no-renames", "--raw", ours, merged).split("\0")
     was: dict[str, str] = {}
     will: dict[str, str] = {}
     for summary, path in zip(listed[::2], listed[1::2], strict=False):
@@ -302,11 +261,11 @@ def _now(repository: Path, path: str) -> str:
         return "elsewhere"
     if full_path.is_symlink():
         target = os.readlink(full_path).encode("utf-8", "surrogateescape")
-        return f"120000 {_git(repository, 'hash-object', '--stdin', given=target).strip()}"
+        return f"120000 {run_git(repository, 'hash-object', '--stdin', given=target).strip()}"
     if not full_path.is_file():
         return "folder" if full_path.is_dir() else ""
     mode = "100755" if full_path.stat().st_mode & 0o100 else "100644"
-    return f"{mode} {_git(repository, 'hash-object', '--', path).strip()}"
+    return f"{mode} {run_git(repository, 'hash-object', '--', path).strip()}"
 
 
 def _leads_out(place: Path, repository: Path) -> bool:
@@ -317,7 +276,7 @@ def _leads_out(place: Path, repository: Path) -> bool:
 def _write(found: MergePlan, repository: Path, helper_id: str) -> bool:
     """Write a merge's files, each completely or not at all. Return False if a file is in neither its old nor
     its new state."""
-    staging = Path(_git(repository, "rev-parse", "--absolute-git-dir").strip()) / f"whet-{helper_id}.files"
+    staging = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip()) / f"whet-{helper_id}.files"
     shutil.rmtree(staging, ignore_errors=True)
     try:
         _check_out(found, repository, staging)
@@ -351,7 +310,7 @@ def _check_out(found: MergePlan, repository: Path, made: Path) -> None:
     made.mkdir(mode=0o700)
     environment = {"GIT_INDEX_FILE": str(made / ".whet-index")}
     lines = "".join(f"{will}\t{path}\0" for path, will in found.will.items() if will)
-    _git(
+    run_git(
         repository,
         "update-index",
         "-z",
@@ -359,14 +318,14 @@ def _check_out(found: MergePlan, repository: Path, made: Path) -> None:
         env=environment,
         given=lines.encode("utf-8", "surrogateescape"),
     )
-    _git(repository, "checkout-index", "--all", "--force", f"--prefix={made}/", env=environment)
+    run_git(repository, "checkout-index", "--all", "--force", f"--prefix={made}/", env=environment)
 
 
 def _conflict(repository: Path, merged: str, names: tuple[str, ...]) -> str:
     """Return the conflicts with git's markers, cut if they are long."""
     sections: list[str] = []
     for name in names:
-        text = _git(repository, "cat-file", "-p", f"{merged}:{name}", fails=True)
+        text = run_git(repository, "cat-file", "-p", f"{merged}:{name}", fails=True)
         marked = [line for line in _marked(text.splitlines())]
         sections.append(
             f"{name}:\n" + ("\n".join(marked) or "(one side removed or replaced it, or it is binary)")
@@ -386,66 +345,14 @@ def _marked(lines: list[str]) -> list[str]:
 
 
 def _stat(repository: Path, ours: str, merged: str) -> str:
-    return clean(_git(repository, "diff-tree", "-r", "--shortstat", ours, merged).strip())
+    return clean(run_git(repository, "diff-tree", "-r", "--shortstat", ours, merged).strip())
 
 
 def _text(repository: Path, named: str) -> str | None:
     mode, _, number = named.partition(" ")
     if not number or mode == "160000":
         return None
-    raw = _run(repository, ("cat-file", "blob", number)).stdout
+    raw = run_git_process(repository, ("cat-file", "blob", number)).stdout
     if b"\0" in raw or len(raw) > _LARGE_BYTES:
         return None
     return raw.decode("utf-8", "replace")
-
-
-def _git(
-    place: Path,
-    *words: str,
-    env: Mapping[str, str] | None = None,
-    given: str | bytes = b"",
-    fails: bool = False,
-) -> str:
-    """Run git and return its output. Raises ToolError if it fails, unless `fails` allows that."""
-    data = given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given
-    result = _run(place, words, env, data)
-    if result.returncode and not fails:
-        raise ToolError(f"git {words[0]}: {_said(result)}", hint="git status says more")
-    return result.stdout.decode("utf-8", "surrogateescape")
-
-
-def _run(
-    place: Path, words: tuple[str, ...], env: Mapping[str, str] | None = None, given: bytes = b""
-) -> subprocess.CompletedProcess[bytes]:
-    usual = {name: value for name, value in command_environment(os.environ).items() if name not in _PLACES}
-    path = outside(place, *_repository_of(place))
-    environment = {**usual, **_WHO, "LC_ALL": "C", "PATH": path, "GIT_ALLOW_PROTOCOL": "https", **(env or {})}
-    command = ["git", *(word for setting in (*_OFF, *_SETTINGS.get()) for word in ("-c", setting)), *words]
-    try:
-        return subprocess.run(
-            command,
-            cwd=place,
-            env=environment,
-            input=given,
-            capture_output=True,
-            check=False,
-            timeout=_TIMEOUT_S,
-            pass_fds=_LOCKS.get(),
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolError(f"git can't be run: {error}", hint="a working tree needs git") from error
-
-
-def _repository_of(place: Path) -> list[str]:
-    """Return the repository that a second working tree belongs to."""
-    try:
-        return [
-            read_regular_text(place / ".git", 4_096).partition("gitdir:")[2].partition("/.git/")[0].strip()
-        ]
-    except OSError:
-        return []
-
-
-def _said(said: subprocess.CompletedProcess[bytes]) -> str:
-    lines = said.stderr.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else f"exit {said.returncode}"

@@ -18,17 +18,23 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from whet.approval.actions import ActionView, describe, is_placed
+from whet.approval.actions import describe, is_placed
+from whet.approval.person_request import (
+    NOBODY_NOTICE,
+    JudgedCall,
+    build_request,
+    deny_for_person,
+    digest_of,
+    explain_absence,
+    preview_changes,
+)
 from whet.approval.plans import Plans
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
-from whet.approval.scopes import scopes_of
 from whet.config.schema import ApprovalMode, ApprovalSettings
-from whet.contract.changes import TextChange, call_digest
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
 from whet.contract.protocols import (
-    ApprovalRequest,
     ConfirmCase,
     Confirmer,
     Decision,
@@ -74,15 +80,6 @@ class GrantStore(Protocol):
     async def all(self) -> Sequence[GrantRow | PolicyGrant]:
         """Return every stored grant. Called before each call that needs one. Raises StoreError."""
         ...
-
-
-class _Case(msgspec.Struct, frozen=True):
-    """A call being judged."""
-
-    call: GateCall
-    action: ActionView
-    place: RiskScope
-    jailed: JailedCall | None = None
 
 
 class ServiceRoute(msgspec.Struct, frozen=True):
@@ -176,7 +173,7 @@ class PolicyGate:
         try:
             case = await self._jailed(self._case(call), emit)
             ruling = await self._judge(case)
-            confirm = self._confirm_case(case)
+            confirm = _make_confirm_case(self._service, case)
         except _ANALYSIS_FAILS as error:
             reason = f"The approval gate could not judge this call ({error}), so nothing was run."
             return _decided(call, Decision("deny", "rule", reason), emit)
@@ -197,12 +194,12 @@ class PolicyGate:
             ruling = await self._judge(case)
             return self._allowed(case) if ruling.verdict == "allow" else await self._ask(case, ruling, emit)
 
-    def _allowed(self, case: _Case) -> Decision:
+    def _allowed(self, case: JudgedCall) -> Decision:
         """Let a call run without a question. A call that only reads gets no openings."""
         self._runs(case, wanted=case.action.level != "safe")
         return Decision("allow", "rule")
 
-    def _runs(self, case: _Case, *, wanted: bool) -> None:
+    def _runs(self, case: JudgedCall, *, wanted: bool) -> None:
         """Record that a call will run, and add the allowed openings to its sandbox."""
         if self._jails is not None and case.jailed is not None:
             self._jails().opens(case.call, case.action, case.jailed, wanted=wanted)
@@ -212,7 +209,7 @@ class PolicyGate:
             while len(self._downloads) > _MOST_SESSIONS:
                 self._downloads.popitem(last=False)
 
-    async def _jailed(self, case: _Case, emit: Emit) -> _Case:
+    async def _jailed(self, case: JudgedCall, emit: Emit) -> JudgedCall:
         """Return the case with its command's needs outside the sandbox, if it will run in one."""
         if self._jails is None or "command" not in case.call.tool.tags:
             return case
@@ -229,13 +226,13 @@ class PolicyGate:
         if self._service is None:
             return
         try:
-            confirm = self._confirm_case(self._case(call))
+            confirm = _make_confirm_case(self._service, self._case(call))
         except _ANALYSIS_FAILS:
             return  # a call that can't be judged was never allowed
         if confirm is not None:
             await self._service.confirmer.report(confirm, output, emit)
 
-    def _case(self, call: GateCall) -> _Case:
+    def _case(self, call: GateCall) -> JudgedCall:
         scope = RiskScope(
             _workspace(call, self._sealed),
             self._user_home,
@@ -243,16 +240,9 @@ class PolicyGate:
             own_ports=self._own_ports,
             downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
         )
-        return _Case(call, describe(call, scope, self._analyse), scope)
+        return JudgedCall(call, describe(call, scope, self._analyse), scope)
 
-    def _confirm_case(self, case: _Case) -> ConfirmCase | None:
-        name = self._service.high_risk.name_of(case.action) if self._service else ""
-        if not name:
-            return None
-        reasons = tuple(visible(reason) for reason in case.action.reasons)
-        return ConfirmCase(name, case.action.subject, reasons, case.call)
-
-    async def _judge(self, case: _Case) -> Ruling:
+    async def _judge(self, case: JudgedCall) -> Ruling:
         asks = case.call.asks
         if self._sealed is not None and (why := _refusal(case, self._sealed)):
             return Ruling("deny", why)
@@ -283,24 +273,24 @@ class PolicyGate:
     async def _at_service(self, service: ServiceRoute, confirm: ConfirmCase, emit: Emit) -> Decision:
         """Ask a person through the service to decide on the exact changes, and bind the approval to them."""
         call = confirm.call
-        changes = await _preview(call)
+        changes = await preview_changes(call)
         decision = await service.confirmer.confirm(msgspec.structs.replace(confirm, changes=changes), emit)
-        return msgspec.structs.replace(decision, changes=changes, digest=_digest(call, changes))
+        return msgspec.structs.replace(decision, changes=changes, digest=digest_of(call, changes))
 
-    async def _ask(self, case: _Case, ruling: Ruling, emit: Emit) -> Decision:
+    async def _ask(self, case: JudgedCall, ruling: Ruling, emit: Emit) -> Decision:
         """Ask until the person decides. If the person's edit can't run, report that and ask again."""
         while True:
-            changes = await _preview(case.call)
-            request = _request(case, ruling, changes)
+            changes = await preview_changes(case.call)
+            request = build_request(case, ruling, changes)
             details = (request.tool, request.subject, request.reasons, edits_of(changes))
             emit(ApprovalAsked(request.call_id, *details))
             response = await self._person.approve(request)
             reply = Reply(response) if isinstance(response, str) else response
             if reply is None:
-                why = _nobody(self.mode, case.action, request.reasons)
-                return _decided(case.call, Decision("deny", "nobody", why, _NOBODY_TOLD), emit)
+                why = explain_absence(self.mode, case.action, request.reasons)
+                return _decided(case.call, Decision("deny", "nobody", why, NOBODY_NOTICE), emit)
             if reply.answer not in ("once", "session", "always"):
-                return _decided(case.call, _no(reply.words), emit)
+                return _decided(case.call, deny_for_person(reply.words), emit)
             if reply.arguments is None or reply.arguments == case.call.arguments:
                 await self._keep(case, reply, request.scopes, emit)
                 self._runs(case, wanted=True)
@@ -310,7 +300,7 @@ class PolicyGate:
             if decision is not None:
                 return _decided(case.call, decision, emit)
 
-    async def _edited(self, case: _Case, arguments: dict[str, object], emit: Emit) -> Decision | None:
+    async def _edited(self, case: JudgedCall, arguments: dict[str, object], emit: Emit) -> Decision | None:
         """Decide on a call that the person edited. The edit counts as approval, but rules and the service
         still apply.
 
@@ -318,10 +308,10 @@ class PolicyGate:
         """
         call = msgspec.structs.replace(case.call, arguments=arguments)
         try:
-            changes = await _preview(call)
+            changes = await preview_changes(call)
             edited = await self._jailed(self._case(call), emit)
             ruling = await self._judge(edited)
-            confirm = self._confirm_case(edited)
+            confirm = _make_confirm_case(self._service, edited)
         except (ToolError, *_ANALYSIS_FAILS) as error:
             emit(Notice(f"What you changed can't run: {getattr(error, 'message', error)}"))
             return None
@@ -333,10 +323,10 @@ class PolicyGate:
             return msgspec.structs.replace(decision, arguments=arguments)
         self._runs(edited, wanted=True)
         return Decision(
-            "allow", "person", digest=_digest(call, changes), changes=changes, arguments=arguments
+            "allow", "person", digest=digest_of(call, changes), changes=changes, arguments=arguments
         )
 
-    async def _keep(self, case: _Case, reply: Reply, scopes: Sequence[GrantScope], emit: Emit) -> None:
+    async def _keep(self, case: JudgedCall, reply: Reply, scopes: Sequence[GrantScope], emit: Emit) -> None:
         """Store a grant for the chosen duration and the displayed scope.
 
         A dangerous action is granted for the session at most, and only for exactly the same text.
@@ -368,15 +358,7 @@ class PolicyGate:
         return session_id
 
 
-_SAID_NO = "The person said no, and nothing was run."
-_NOT_ANOTHER_WAY = (
-    " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
-)
-_WHY = "this mode, or a rule of yours, asks before anything that changes something"
-_NOBODY_TOLD = "denied: nobody was there to ask"
-
-
-def _opens_keys(case: _Case, jailed: JailedCall) -> bool:
+def _opens_keys(case: JudgedCall, jailed: JailedCall) -> bool:
     """Whether the call would open a path that holds keys, or a folder above one.
 
     All of a call runs in one sandbox, so even a part that only looks at names would open the keys to the
@@ -391,63 +373,6 @@ def _opens_keys(case: _Case, jailed: JailedCall) -> bool:
         for opening in jailed.wanted
         if opening.kind in ("read", "write")
     )
-
-
-def _nobody(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> str:
-    why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
-    without = "what only reads" if mode == "ask" else "what is not dangerous"
-    rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
-    return visible(
-        f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
-        f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
-    )
-
-
-def _no(words: str) -> Decision:
-    """Return the denial for a person's no. The model gets the person's words as theirs; the instructions for
-    the model are not attributed to the person."""
-    words = words.strip()
-    if not words:
-        return Decision("deny", "person", _SAID_NO + _NOT_ANOTHER_WAY, "you said no")
-    return Decision("deny", "person", f"{_SAID_NO} Their words: {words}", f"you said no: {visible(words)}")
-
-
-def _request(case: _Case, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
-    call, action = case.call, case.action
-    reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
-    if call.asks and call.asks not in reasons:
-        reasons = (*reasons, call.asks)
-    opening = case.jailed.words if case.jailed is not None else ""
-    reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
-    opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
-    leaves = case.jailed is not None and case.jailed.leaves
-    lasting = ruling.lasting and action.level == "normal" and not leaves
-    scopes = opens or scopes_of(call.tool.name, action.pieces, lasting=lasting)
-    workdir = call.arguments.get("workdir")
-    return ApprovalRequest(
-        call.session_id,
-        call.call.id,
-        call.tool.name,
-        action.subject,
-        tuple(visible(reason) for reason in reasons),
-        visible(scopes[0].text) if scopes[0].always else "",
-        changes=changes,
-        scopes=scopes,
-        arguments=call.arguments,
-        folder=os.path.normpath(os.path.join(call.workspace, workdir if isinstance(workdir, str) else "")),
-        opening=opening,
-        digest=_digest(call, changes),
-    )
-
-
-async def _preview(call: GateCall) -> tuple[TextChange, ...]:
-    """Check the call's arguments and return the changes it would write. Raises ToolError; then no question is
-    asked."""
-    return await call.preview(call.arguments) if call.preview is not None else ()
-
-
-def _digest(call: GateCall, changes: Sequence[TextChange]) -> str:
-    return call_digest(call.tool.name, call.arguments, call.workspace, changes)
 
 
 def _decided(call: GateCall, decision: Decision, emit: Emit) -> Decision:
@@ -468,7 +393,16 @@ def _workspace(call: GateCall, sealed: Sealed | None) -> str:
     return call.workspace if sealed is None and not is_placed(call.tool) else os.path.realpath(call.workspace)
 
 
-def _refusal(case: _Case, sealed: Sealed) -> str:
+def _refusal(case: JudgedCall, sealed: Sealed) -> str:
     from whet.approval.sealed import refusal  # noqa: PLC0415 - only where a service is at home
 
     return refusal(case.call, case.action, case.place, case.jailed, sealed)
+
+
+def _make_confirm_case(service: ServiceRoute | None, case: JudgedCall) -> ConfirmCase | None:
+    """Return the request for the confirmation service; None if the call is not high-risk."""
+    name = service.high_risk.name_of(case.action) if service else ""
+    if not name:
+        return None
+    reasons = tuple(visible(reason) for reason in case.action.reasons)
+    return ConfirmCase(name, case.action.subject, reasons, case.call)

@@ -168,7 +168,7 @@ class _Judge:
             return
         doubt = _program_doubt(words[0])
         if doubt:
-            self.piece(words, [("dangerous", f"can't tell what it runs: {doubt}")])
+            self.pieces.append(_build_piece(words, [("dangerous", f"can't tell what it runs: {doubt}")]))
             return
         inside = unwrap(words)
         findings = list(self.findings(words, invocation, inside))
@@ -176,7 +176,8 @@ class _Judge:
             self.inside(inside, invocation, nesting)
             if inside.vanishes and not findings and not inside.doubts:
                 return
-        self.piece(words, findings, self.exposure.at_random(name_of(words[0]), invocation))
+        at_random = self.exposure.at_random(name_of(words[0]), invocation)
+        self.pieces.append(_build_piece(words, findings, at_random=at_random))
 
     def inside(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
         """Judge the commands and texts that a wrapper runs."""
@@ -292,19 +293,18 @@ class _Judge:
             self.whole("dangerous", "can't tell what it runs: its text is made at run time")
         self.text(text_input.text, invocation.folders, "", 1)
 
-    def piece(self, words: Sequence[Word], findings: list[Finding], at_random: bool = False) -> None:
-        """Record one simple command with its level."""
-        text = normal_text(words)
-        problems = [finding for finding in findings if finding[0] != "safe"]
-        level = worst(level for level, _ in problems)
-        if level == "safe":
-            level = "safe" if only_reads(words) and not at_random else "normal"
-        reasons = tuple(dict.fromkeys(reason for _, reason in problems if reason))
-        name = name_of(words[0])
-        program_name = name if words[0].text == name or standard(words[0].text) else words[0].text
-        self.pieces.append(
-            Piece(text, program_name, level, reasons, grant_for(program_name, words[1:], text, level))
-        )
+
+def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: bool = False) -> Piece:
+    """Return one simple command with its level."""
+    text = normal_text(words)
+    problems = [finding for finding in findings if finding[0] != "safe"]
+    level = worst(level for level, _ in problems)
+    if level == "safe":
+        level = "safe" if only_reads(words) and not at_random else "normal"
+    reasons = tuple(dict.fromkeys(reason for _, reason in problems if reason))
+    name = name_of(words[0])
+    program_name = name if words[0].text == name or standard(words[0].text) else words[0].text
+    return Piece(text, program_name, level, reasons, grant_for(program_name, words[1:], text, level))
 
 
 def _cut(reason: str) -> str:

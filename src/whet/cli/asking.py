@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from whet.cli import wording
 from whet.cli.deciding import TerminalDecision, has_colour, paint_row
-from whet.cli.live import Fragment, Marks, wrap_lines
+from whet.cli.marks import Fragment, Marks
 from whet.cli.person import resolve_choice
 from whet.cli.typed_keys import TypedKeys
+from whet.cli.wrapping import wrap_lines
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.question import RowKind

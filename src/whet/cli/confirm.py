@@ -19,15 +19,19 @@ import click
 
 from whet import log
 from whet.cli import output
-from whet.cli.confirm_files import audit, db_option, policy, prune, token
+from whet.cli.confirm_audit import audit, prune
+from whet.cli.confirm_files import db_option
 from whet.cli.confirm_install import install
 from whet.cli.confirm_people import away, people
+from whet.cli.confirm_policy import policy
+from whet.cli.confirm_tokens import token
 from whet.cli.main import run_on_loop
 from whet.cli.output import Column, emit, emit_json, emit_rows, json_option, style_text
 from whet.cli.wording import cut
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
-from whet.confirm.client import BlockingClient, ConfirmClient, Failed
+from whet.confirm.client import BlockingClient, ConfirmClient
+from whet.confirm.tickets import Failed
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.visible import spelled
 

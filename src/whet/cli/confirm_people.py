@@ -15,8 +15,9 @@ from whet.cli.output import Column, emit, emit_rows, home_and_json, json_option
 from whet.cli.wording import printable
 from whet.config.paths import Home
 from whet.confirm import people as rows
-from whet.confirm.client import BlockingClient, Failed
-from whet.confirm.http.shapes import iso
+from whet.confirm.client import BlockingClient
+from whet.confirm.http.answers import iso
+from whet.confirm.tickets import Failed
 from whet.contract.errors import ConfigError
 
 _SPAN = re.compile(r"(\d{1,4})([hdw])")

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from whet.cli import wording
-from whet.cli.live import Marks, Surface, TerminalTurnView, wrap_lines
+from whet.cli.live import Surface, TerminalTurnView
+from whet.cli.marks import Marks
 from whet.cli.output import wrap_text as prose
 from whet.cli.render import Painter
+from whet.cli.wrapping import wrap_lines
 from whet.contract.events import Event, TextDelta, ToolFinished
 
 Speed = Literal["fast", "normal", "slow"]

@@ -13,8 +13,8 @@ from whet.contract.errors import NotFound
 if TYPE_CHECKING:
     from whet.app.helper_window import HelperWindow
     from whet.cli.chat_control import ChatControl
-    from whet.tools.toolsets.terminal import SharedProcesses
     from whet.tools.process import Process
+    from whet.tools.toolsets.terminal import SharedProcesses
 
 _TAIL_LINES = 20
 _TAIL_CHARS = 8_000

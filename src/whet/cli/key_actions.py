@@ -22,7 +22,7 @@ from whet.cli.screen import PromptSignal
 from whet.cli.shell_line import run_here, shell_tool
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit
-from whet.contract.messages import ImagePart
+from whet.contract.messages import ImagePart, Message
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 from whet.typed_answer import read_line
@@ -95,6 +95,13 @@ class KeyActions:
         for name in missing:
             self._chat.say(f"  there is no image {name}; only its name is sent", "yellow")
         return loaded
+
+    def build_message(self, text: str) -> Message:
+        """Return a message with its images and the output of commands that wait to be sent along. Raises
+        WhetError."""
+        images = self.load_images(text)
+        parts, self.pending = [text, *self.pending], []
+        return self._chat.session.user_message(attach.cap_text("\n\n".join(parts)), images)
 
     async def _paste_image(self) -> None:
         """Put the path of the clipboard's image into the input, to be sent along. Raises WhetError."""

@@ -23,7 +23,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import accept_search, stop_search
 
 from whet.cli.asking import PickQuestion, TerminalQuestion
-from whet.cli.live import Fragment
+from whet.cli.marks import Fragment
 from whet.cli.pasted import Pastes, dropped_images
 from whet.cli.screen import LiveLines, PromptSignal, Typed
 from whet.cli.typed_keys import TypingGuard

@@ -27,7 +27,7 @@ from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Person
-from whet.store import sessions
+from whet.store import session_deletion, sessions
 from whet.store.database import StateDatabase
 
 Output = Literal["text", "json", "stream-json"]
@@ -146,7 +146,7 @@ async def _session_of(app: App, options: ChatOptions) -> Session:
 async def forget_empty(database: StateDatabase, session: Session) -> None:
     """Delete a session without any messages. Other sessions are not changed."""
     if session.log.session.turns == 0 and not session.log.messages:
-        await database.write(lambda db: sessions.delete(db, session.id))
+        await database.write(lambda db: session_deletion.delete(db, session.id))
 
 
 def model_options(command: F) -> F:

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from whet.cli import wording
 from whet.cli.blocks import Blocks, MarkdownBlock
 from whet.cli.deciding import diff_lines, paint_row
+from whet.cli.marks import Fragment, Marks
 from whet.cli.plan import count_done, plan_rows
 from whet.cli.render import Painter
+from whet.cli.turn_progress import TAIL_CHARS, RunningCall, TurnProgress
+from whet.cli.wrapping import wrap_lines
 from whet.contract.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -32,135 +35,11 @@ from whet.contract.events import (
     ToolStarted,
     TurnEnd,
 )
-from whet.contract.texts import plural
 from whet.contract.tools import tags_of
 from whet.tools.todo import TodoItem
 
-_TAIL_CHARS, _OUTPUT_CHARS = 4_000, 20_000
-_OUTPUT_LINES, _OWN_LINES = 3, 200
 _DIFF_ROWS = 16
 _PLAN_ROWS, _WHOLE_PLAN_ROWS = 6, 20
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-
-_PLAIN = str.maketrans("…·“”•─−→└", '~-""---~`')
-
-Fragment = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """The few signs of the screen, in characters that its encoding has."""
-
-    ok: str = "●"
-    failed: str = "✗"
-    running: str = "○"
-    prompt: str = "› "
-    queued: str = "↳"
-    output: str = "│"
-    spinner: str = _SPINNER
-    plain: bool = False
-
-    def fit(self, text: str) -> str:
-        """Return `text` in characters that the encoding has, with the same width."""
-        return text.translate(_PLAIN) if self.plain else text
-
-    @classmethod
-    def for_encoding(cls, encoding: str | None) -> Marks:
-        """Return the signs that `encoding` can write."""
-        try:
-            "●✗○›↳│⠋…·".encode(encoding or "ascii")
-        except (UnicodeEncodeError, LookupError):
-            return cls("*", "x", "o", "> ", "+", "|", "-\\|/", plain=True)
-        return cls()
-
-
-@dataclass(slots=True)
-class _Running:
-    name: str
-    subject: str
-    began_s: float
-    output: str = ""
-    is_cut: bool = False
-
-    def take(self, text: str) -> None:
-        """Append output, keeping only its end."""
-        self.output += text
-        if len(self.output) > _OUTPUT_CHARS:
-            self.output, self.is_cut = self.output[-_OUTPUT_CHARS:], True
-
-    def rows(self, marks: Marks, width: int, *, full: bool = False) -> list[str]:
-        """Return the last lines of the output, or all kept lines if `whole`."""
-        # Text before a carriage return, such as a progress bar's past, is not visible on a terminal either.
-        output, most = (self.output, _OWN_LINES) if full else (self.output[-_TAIL_CHARS:], _OUTPUT_LINES)
-        lines = [line.rstrip("\r").rpartition("\r")[2] for line in output.split("\n")]
-        lines = [line for raw in lines if (line := wording.printable(raw).expandtabs(4)).strip()]
-        if full and (len(lines) > most or self.is_cut):
-            lines = ["…", *lines[1 - most :]]
-        return [f"  {marks.output} {wording.cut(text, width - 4)}" for text in lines[-most:]]
-
-    def live(self, marks: Marks, width: int, now_s: float) -> list[list[Fragment]]:
-        """Return the running call: name, subject, seconds so far and last lines."""
-        took = f"{round(now_s - self.began_s)} s"
-        line = wording.call_line(self.name, self.subject, width, mark=marks.running, tail=took)
-        return [[("", line)], *([("class:dim", text)] for text in self.rows(marks, width))]
-
-    def stopped_lines(self, marks: Marks, painter: Painter, width: int, now_s: float) -> list[str]:
-        """Return a call that the person stopped: its running time and last lines."""
-        tail = f"stopped  {wording.duration(now_s - self.began_s)}"
-        line = wording.call_line(self.name, self.subject, width, mark=marks.failed, tail=tail)
-        text = painter.line(marks.failed, "red") + line[len(marks.failed) :]
-        return [text, *(painter.line(row, "dim") for row in self.rows(marks, width))]
-
-
-@dataclass(slots=True)
-class _Turn:
-    """The progress of a turn, shown if the person stops it. `waited_s` is the time spent on questions."""
-
-    calls: int = 0
-    edits: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    waited_s: float = 0.0
-    asked_at_s: float | None = None
-    approval: ApprovalAsked | None = None
-
-    def end_wait(self, now_s: float) -> None:
-        """End a wait for the person, if there is one."""
-        if self.asked_at_s is not None:
-            self.waited_s += now_s - self.asked_at_s
-            self.asked_at_s = None
-
-    @property
-    def awaits_answer(self) -> bool:
-        """Whether the person here is being asked about a call."""
-        return self.approval is not None and self.asked_at_s is not None
-
-    def track_question(self, event: Event) -> None:
-        """Remember which call the person is asked about, until it begins or ends."""
-        if isinstance(event, ApprovalAsked | ConfirmationAsked):
-            self.approval = event if isinstance(event, ApprovalAsked) else None
-        elif isinstance(event, ToolStarted | ToolFinished) and self.approval is not None:
-            self.approval = None if self.approval.call_id == event.call_id else self.approval
-
-    def not_run_line(self, marks: Marks, painter: Painter, width: int) -> str:
-        """Return a line for the call that was asked about and never begun, or an empty string if every call
-        began."""
-        if self.approval is None:
-            return ""
-        subject = self.approval.subject.removeprefix(f"{self.approval.tool} ")
-        line = wording.call_line(self.approval.tool, subject, width, mark=marks.failed, tail="not run")
-        return f"\n{painter.line(marks.failed, 'red')}{line[len(marks.failed) :]}\n"
-
-    def take(self, event: ToolFinished) -> None:
-        """Count a finished call."""
-        self.calls += 1
-        for edit in event.edits:
-            added, removed = self.edits.get(edit.path, (0, 0))
-            self.edits[edit.path] = (added + edit.added, removed + edit.removed)
-
-    def summary(self) -> str:
-        """Return a summary of the finished calls and edits, or an empty string if there are none."""
-        parts = [f"{plural(self.calls, 'call')} done"] if self.calls else []
-        parts += [f"{path} +{added:,} −{removed:,}" for path, (added, removed) in self.edits.items()]
-        return " · ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +72,11 @@ class TerminalTurnView:
     now_s: Callable[[], float] = time.monotonic
     queued: list[str] = field(default_factory=list[str])
     plan: Callable[[], Sequence[TodoItem]] = tuple
-    _turn: _Turn = field(default_factory=_Turn)
+    _turn: TurnProgress = field(default_factory=TurnProgress)
     _planned: tuple[str, ...] = ()
     _blocks: Blocks = field(default_factory=Blocks)
     _reasoning: str = ""
-    _running: dict[str, _Running] = field(default_factory=dict[str, _Running])
+    _running: dict[str, RunningCall] = field(default_factory=dict[str, RunningCall])
     _subjects: dict[str, str] = field(default_factory=dict[str, str])
     _began_s: float | None = None
     _decides_until_s: float | None = None
@@ -208,7 +87,7 @@ class TerminalTurnView:
     def begin(self, doing: str = "") -> None:
         """Start a turn, or other work shown as `doing`. The status line runs until its TurnEnd or `stop`."""
         self._began_s = self.now_s()
-        self._turn = _Turn()
+        self._turn = TurnProgress()
         self._doing = doing
         self._after_call = False
 
@@ -250,7 +129,7 @@ class TerminalTurnView:
             case ToolStarted():
                 self._flush()
                 subject = wording.subject(event.arguments)
-                self._running[event.call_id] = _Running(event.name, subject, self.now_s())
+                self._running[event.call_id] = RunningCall(event.name, subject, self.now_s())
                 if "asks" in tags_of(event.name):
                     self._turn.asked_at_s = self.now_s()
             case ToolProgress():
@@ -277,7 +156,7 @@ class TerminalTurnView:
         if self._began_s is None:
             return rows
         room = max(height, 1)
-        if tail := self._blocks.tail_end(room, _TAIL_CHARS) or self._reasoning[-_TAIL_CHARS:]:
+        if tail := self._blocks.tail_end(room, TAIL_CHARS) or self._reasoning[-TAIL_CHARS:]:
             style = "" if self._blocks.tail_end(1, 1) else "class:dim"
             rows += [[(style, line)] for line in wrap_lines(wording.printable(tail), width)[-room:]]
         for call in self._running.values():
@@ -291,11 +170,7 @@ class TerminalTurnView:
         return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
 
     def _turn_seconds(self) -> float:
-        """Return the seconds of the turn, without those spent waiting for the person."""
-        turn, now_s = self._turn, self.now_s()
-        waits_s = now_s - turn.asked_at_s if turn.asked_at_s is not None else 0.0
-        began_s = now_s if self._began_s is None else self._began_s
-        return now_s - began_s - turn.waited_s - waits_s
+        return self._turn.seconds(self._began_s, self.now_s())
 
     def _status(self, width: int) -> str:
         spin = self.marks.spinner[int((self.now_s() - (self._began_s or 0.0)) * 8) % len(self.marks.spinner)]
@@ -333,7 +208,7 @@ class TerminalTurnView:
             text += "".join(self.painter.line(row, "dim") + "\n" for row in rows)
         if event.ok and "tasks" in tags_of(event.name):
             text += self._plan(width)
-        text += self._edits(event, width)
+        text += _edit_rows(event, width, self.marks, self.painter)
         self.surface.write(text if self._after_call else "\n" + text)
         self._after_call = True
 
@@ -348,17 +223,6 @@ class TerminalTurnView:
         now = next((item.content for item in items if item.status == "in_progress"), "")
         line = f"{done} of {total} done" + (f" · now: {now}" if now else "")
         return self.painter.line("  " + wording.clip(line, width - 2), "dim") + "\n" if items else ""
-
-    def _edits(self, event: ToolFinished, width: int) -> str:
-        """Return the changes of an edit, file by file. Long diffs are folded."""
-        lines: list[str] = []
-        for edit in event.edits:
-            if len(event.edits) > 1:
-                lines.append(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
-            for row in diff_lines(edit.diff, _DIFF_ROWS):
-                content = wording.cut(wording.exact(row.text).expandtabs(4), width - 4)
-                lines.append("    " + paint_row(row, self.marks.fit(content), colour=self.painter.has_colour))
-        return "".join(f"{line}\n" for line in lines)
 
     def _aside(self, event: Event) -> None:
         if isinstance(event, StreamRestarted):
@@ -434,28 +298,6 @@ class TerminalTurnView:
             self._after_call = False
 
 
-def wrap_lines(text: str, width: int) -> list[str]:
-    """Break `text` into lines of at most `width` columns, at spaces if possible."""
-    rows: list[str] = []
-    for line in text.expandtabs(4).split("\n"):
-        while wording.columns(line) > width:
-            cut = _cut(line, max(width, 1))
-            rows.append(line[:cut].rstrip())
-            line = line[cut:].lstrip(" ")
-        rows.append(line)
-    return rows
-
-
-def _cut(line: str, width: int) -> int:
-    room = width
-    for index, character in enumerate(line):
-        room -= wording.columns(character)
-        if room < 0:
-            blank = line.rfind(" ", 0, index + 1)
-            return blank + 1 if blank > width // 2 else max(index, 1)
-    return len(line)
-
-
 def _waiting(event: Event, waits: tuple[float, float] | None, now_s: float) -> tuple[float, float] | None:
     """Return when a request is retried and when retrying ends, or None if no server is being waited for."""
     if isinstance(event, Retry) and event.left_s:
@@ -469,3 +311,15 @@ def _countdown(spin: str, width: int, now_s: float, again_s: float, until_s: flo
     remaining = wording.duration(max(0.0, until_s - now_s))
     text = f"{spin} the model's server is away · next try {wait} · {remaining} left · Esc stops"
     return text if wording.columns(text) <= width else f"{spin} server away · try {wait} · Esc stops"
+
+
+def _edit_rows(event: ToolFinished, width: int, marks: Marks, painter: Painter) -> str:
+    """Return the changes of an edit, file by file. Long diffs are folded."""
+    lines: list[str] = []
+    for edit in event.edits:
+        if len(event.edits) > 1:
+            lines.append(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
+        for row in diff_lines(edit.diff, _DIFF_ROWS):
+            content = wording.cut(wording.exact(row.text).expandtabs(4), width - 4)
+            lines.append("    " + paint_row(row, marks.fit(content), colour=painter.has_colour))
+    return "".join(f"{line}\n" for line in lines)

@@ -27,8 +27,9 @@ from whet.cli.greeting import greet, show_session
 from whet.cli.key_actions import KeyActions
 from whet.cli.launch import ChatOptions, forget_empty, load_settings, open_session, start_app, workspace_of
 from whet.cli.learning_commands import run_skill
-from whet.cli.live import Marks, Surface, TerminalTurnView, recall
+from whet.cli.live import Surface, TerminalTurnView, recall
 from whet.cli.main import run_on_loop
+from whet.cli.marks import Marks
 from whet.cli.prompting import InputCompleter
 from whet.cli.render import Painter
 from whet.cli.screen import LineScreen, PromptSignal, Screen, Typed
@@ -103,9 +104,15 @@ class _TerminalState:
         self.idle.set()
 
     def stop_turn(self) -> None:
-        """Cancel the running turn."""
+        """Cancel the running turn, if there is one."""
         if self.turn is not None:
             self.turn.cancel()
+
+    async def end_turn(self) -> None:
+        """Cancel the running turn, if there is one, and wait for its end."""
+        if turn := self.turn:
+            turn.cancel()
+            await asyncio.gather(turn, return_exceptions=True)
 
 
 class _ReviewNews:
@@ -187,7 +194,7 @@ class TerminalChat:
                 await self._take(await self._screen.read())
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
-            await self._stop_turn()
+            await self._state.end_turn()
             self._key_actions.close()
             await self._screen.aclose()
         return self._state.code
@@ -251,7 +258,8 @@ class TerminalChat:
     def send(self, text: str | None, receipt: AtEnd = nothing) -> None:
         """Start a turn with a message, or resume the unfinished one if `text` is None. The transaction that
         stores the message runs `receipt` too."""
-        self._begin("", partial(self._turn, None if text is None else self._message(text), receipt))
+        message = None if text is None else self._key_actions.build_message(text)
+        self._begin("", partial(self._turn, message, receipt))
 
     def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
         """Run long work in the background of the input, as a turn runs."""
@@ -268,11 +276,6 @@ class TerminalChat:
         self._state.idle.clear()
         self._state.turn = asyncio.create_task(self._guard(work))
 
-    def _message(self, text: str) -> Message:
-        images = self._key_actions.load_images(text)
-        parts, self._key_actions.pending = [text, *self._key_actions.pending], []
-        return self.session.user_message(attach.cap_text("\n\n".join(parts)), images)
-
     async def _take(self, done: Typed | PromptSignal) -> None:
         self._news.show(at_rest=True)
         try:
@@ -283,7 +286,7 @@ class TerminalChat:
             elif done is PromptSignal.END:
                 self.leave()
             elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._state.turn):
-                self._interrupt()
+                _interrupt(self, self._state)
             elif done is PromptSignal.RESTED and self._waiting and self._state.turn is None:
                 self._view.queued.remove((typed := self._waiting.pop(0)).line)
                 self._screen.wake(PromptSignal.RESTED)  # the next one runs even if this one fails
@@ -298,26 +301,21 @@ class TerminalChat:
     async def _handle_line(self, typed: Typed) -> None:
         running = self._state.turn is not None
         command = parse(typed.line)
-        sign = "" if command else typed.line[:1]
-        # a text of several lines that begins with # is Markdown
-        signed = sign == "!" or (sign == "#" and "\n" not in typed.line)
+        sign = "" if command else _sign_of(typed.line)
         if running and (not self.commands.is_anytime(command[0]) if command else sign == "!"):
             self._waiting.append(typed)
             self._view.queued.append(typed.line)
             self._screen.refresh()
             return
-        if command or signed:
+        if command or sign:
             self._echo(typed.line)
         if command:
             if command[0] in self.commands:
-                slash_command = await announced(
-                    self.services.plugins, self.commands.get(command[0]), command, self.session.id
-                )
-                await slash_command.run(self, argument_of(typed.text))
+                await _run_command(self, command, argument_of(typed.text))
             else:
                 await run_skill(self, command[0], argument_of(typed.marked))
             return
-        if signed:
+        if sign:
             await self._key_actions.run_sign(sign, typed.text[1:].strip())
             return
         text = unescaped(typed.marked)
@@ -328,15 +326,6 @@ class TerminalChat:
             return
         self._echo(typed.line)
         self.send(text)
-
-    def _interrupt(self) -> None:
-        if self._state.turn is not None:
-            self._state.turn.cancel()
-        elif self._state.wants_out:
-            self.leave()
-        else:
-            self._state.wants_out = True
-            self.say("Ctrl-C again or Ctrl-D quits", "dim")
 
     async def _turn(self, message: Message | None, receipt: AtEnd) -> None:
         if message is not None and not self.session.log.session.title:
@@ -397,15 +386,36 @@ class TerminalChat:
         """Show the sent line in the scroll-back."""
         self._screen.echo(f"\n{self._painter.line(_prompt_lines(self._state.marks.prompt, text), 'bold')}\n")
 
-    async def _stop_turn(self) -> None:
-        if turn := self._state.turn:
-            turn.cancel()
-            await asyncio.gather(turn, return_exceptions=True)
-
     def _terminate(self) -> None:
         self._state.code = 143
         self.leave()
         self._screen.wake(PromptSignal.END)
+
+
+def _interrupt(chat: TerminalChat, state: _TerminalState) -> None:
+    """Cancel the running turn; without one, leave the chat at the second interrupt."""
+    if state.turn is not None:
+        state.turn.cancel()
+    elif state.wants_out:
+        chat.leave()
+    else:
+        state.wants_out = True
+        chat.say("Ctrl-C again or Ctrl-D quits", "dim")
+
+
+async def _run_command(chat: TerminalChat, command: tuple[str, str], argument: str) -> None:
+    """Run a slash command by its name and argument, and tell the plugins that it runs."""
+    slash_command = await announced(
+        chat.services.plugins, chat.commands.get(command[0]), command, chat.session.id
+    )
+    await slash_command.run(chat, argument)
+
+
+def _sign_of(line: str) -> str:
+    """Return the sign that makes a line a shell command or a note, or an empty string."""
+    sign = line[:1]
+    # a text of several lines that begins with # is Markdown
+    return sign if sign == "!" or (sign == "#" and "\n" not in line) else ""
 
 
 def _error_lines(error: WhetError) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from whet.cli.live import Fragment, Marks
+from whet.cli.marks import Fragment, Marks
 from whet.cli.person import LinePerson, drop_typed_ahead, raise_interrupt
 from whet.contract.protocols import Person
 from whet.contract.texts import typed_number

@@ -28,7 +28,7 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreFull, WhetError
 from whet.contract.messages import Message, to_dict
 from whet.contract.texts import plural
-from whet.store import forks
+from whet.store import forks, session_deletion
 from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import StateDatabase, has_store
@@ -354,7 +354,7 @@ def _delete_all(db: apsw.Connection, rows: list[SessionRow]) -> int:
     gone = 0
     for row in rows:
         with suppress(NotFound):  # it was deleted with its parent, or is named twice
-            gone += store.delete(db, row.id)
+            gone += session_deletion.delete(db, row.id)
     return gone
 
 

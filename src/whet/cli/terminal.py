@@ -35,7 +35,7 @@ from prompt_toolkit.styles import Style
 from whet.cli.asking import PickQuestion, TerminalPerson, TerminalQuestion
 from whet.cli.deciding import has_colour
 from whet.cli.keys import InputKeys
-from whet.cli.live import Marks
+from whet.cli.marks import Marks
 from whet.cli.prompting import open_history, open_input
 from whet.cli.redraws import Redraws
 from whet.cli.screen import LiveLines, PromptSignal, StatusLine, Typed, picked_choice

@@ -26,7 +26,12 @@ import msgspec
 from whet.config.key_hosts import is_this_machine
 from whet.config.paths import find_home, read_small
 from whet.confirm.canonical import request_digest
-from whet.contract.errors import ConfigError, WhetError
+from whet.confirm.tickets import ConfirmationRefused as ConfirmationRefused
+from whet.confirm.tickets import ConfirmOptions as ConfirmOptions
+from whet.confirm.tickets import Failed as Failed
+from whet.confirm.tickets import Ticket as Ticket
+from whet.confirm.tickets import Unreachable as Unreachable
+from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
 from whet.trust import trust_for, trusted
 
@@ -37,54 +42,6 @@ _WAIT_S = 60.0
 _TIMEOUT_S = 15.0
 _RETRY_S = 2.0
 _BEAT_S = 60.0  # the service sends a heartbeat every 45 s
-
-
-class ConfirmationRefused(WhetError):
-    """Raised if the action may not run. `status` is denied, expired, cancelled, unavailable or refused."""
-
-    def __init__(self, message: str, *, status: str, request_id: str = "", hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
-        self.request_id = request_id
-
-
-class Failed(WhetError):
-    """Raised if the service answers with an error; holds its HTTP status and body."""
-
-    def __init__(
-        self, message: str, *, status: int, body: dict[str, Any], retry_after_s: float = 0.0
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = body
-        self.retry_after_s = retry_after_s
-
-
-class Unreachable(WhetError):
-    """Raised if the service can't be reached or does not answer."""
-
-
-class ConfirmOptions(msgspec.Struct, frozen=True):
-    """How to ask. With an `idempotency_key`, asking again after a crash finds the same request."""
-
-    requester: str = "agent"
-    session_key: str = ""
-    timeout_s: int = 300
-    idempotency_key: str = ""
-    callback_url: str = ""
-
-
-class Ticket(msgspec.Struct, frozen=True):
-    """A request that was submitted, approved, or (with a grant) consumed."""
-
-    id: str
-    status: str
-    digest: str
-    grant: str = ""
-    resolved_by: str = ""
-    page_url: str = ""
-
-
 _PLAIN = ConfirmOptions()
 
 

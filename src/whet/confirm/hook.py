@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from whet.confirm.client import BlockingClient, ConfirmationRefused, ConfirmOptions
+from whet.confirm.client import BlockingClient
+from whet.confirm.tickets import ConfirmationRefused, ConfirmOptions
 from whet.contract.errors import WhetError
 
 _PERMISSION = "PermissionRequest"

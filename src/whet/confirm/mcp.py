@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.confirm.client import ConfirmationRefused, ConfirmClient, ConfirmOptions, Failed, Unreachable
+from whet.confirm.client import ConfirmClient
+from whet.confirm.tickets import ConfirmationRefused, ConfirmOptions, Failed, Unreachable
 from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, hello, serve_stdio
 
 _LONGEST_WAIT_S = 300.0

@@ -155,7 +155,7 @@ class Sealer:
             return "the database's seal was taken away" if lost else ""
         if self.log_end() != (self._seal.size, self._seal.head):
             return f"the log does not end with event {self._seal.size}, which was written last"
-        return self._touched(db)
+        return _describe_change(db, self._sums, self._deltas)
 
     def seal(self, connection: apsw.Connection) -> None:
         """Update the sums with this transaction's rows and seal them. Raises StoreCorrupt if another program
@@ -251,16 +251,9 @@ class Sealer:
         if version != self._version:
             self._kept.clear()
             self._is_alone = self._version < 0
-            if problem := self._touched(connection):
+            if problem := _describe_change(connection, self._sums, self._deltas):
                 raise StoreCorrupt(problem, hint=HINT)
             self._version = version
-
-    def _touched(self, connection: apsw.Connection) -> str:
-        for name in _WATCHED:
-            rows, total = self._deltas.get(name, (0, 0))
-            if seals.added_up(connection, name) != self._sums.get(name, RowSum()).plus(rows, total):
-                return f"the table {name} was changed by something other than this service"
-        return ""
 
     def _note(self, update: apsw.PreUpdate) -> None:
         """Add one row's change to the sums, before it happens."""
@@ -295,6 +288,17 @@ class Sealer:
         self._first_event = 0
         self._seen_version = None
         self._must_sign = False
+
+
+def _describe_change(
+    connection: apsw.Connection, sums: Mapping[str, RowSum], deltas: Mapping[str, list[int]]
+) -> str:
+    """Return which permission table does not have its sum, or an empty string if all have it."""
+    for name in _WATCHED:
+        rows, total = deltas.get(name, (0, 0))
+        if seals.added_up(connection, name) != sums.get(name, RowSum()).plus(rows, total):
+            return f"the table {name} was changed by something other than this service"
+    return ""
 
 
 class SealedConnection(apsw.Connection):

@@ -30,7 +30,7 @@ from whet.store import compactions
 from whet.store.transcript import Transcript
 
 if TYPE_CHECKING:
-    from whet.context.host import SessionEngines
+    from whet.context.engines import SessionEngines
 
 _GROWTH_TOKENS = 4096
 _Read = tuple[list[ChatRow], list[Message]]

@@ -43,7 +43,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     - `folder`: where its shell is now, below the workspace
     - `received`: whether it received bytes from the network, as counted by the sandbox; None if not counted
     - `runs_on`: the process that it left in the background; `over`: the process whose end it saw
-    - `facts`: what is kept of the call, as JSON; dispatch sets it
+    - `facts`: what is kept of the call, as JSON; `agent/record_call.py` sets it
     """
 
     text: str
@@ -140,6 +140,15 @@ class Tool(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """The name that the model calls."""
         return self.spec.name
+
+    async def preview_changes(
+        self, context: ToolContext, arguments: dict[str, Any]
+    ) -> tuple[TextChange, ...]:
+        """Check a call's arguments and return the file changes that it would make, none if they are not
+        known before it runs. Raises ToolError."""
+        if self.check is not None:
+            self.check(arguments)
+        return await self.preview(context, arguments) if self.preview is not None else ()
 
 
 def clip(text: str, cap_chars: int, note: str = "") -> str:

@@ -94,12 +94,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing() or self._failure is not None:
             return False
-        sock = transport.get_extra_info("socket")
-        if sock is None or sock.fileno() < 0:
-            return False
-        poll = select.poll()
-        poll.register(sock.fileno(), select.POLLIN)
-        return not poll.poll(0)
+        return _is_silent(transport)
 
     async def send(self, head: bytes, body: bytes | None, silence_s: float) -> ResponseReader:
         """Send a request and return its answer once the head has arrived. Raises HttpFailed."""
@@ -278,3 +273,13 @@ class HttpConnection(asyncio.BufferedProtocol):
 
 def _reason(error: Exception) -> str:
     return str(error).partition("\n")[0][:160] or type(error).__name__
+
+
+def _is_silent(transport: asyncio.Transport) -> bool:
+    """Return whether the socket is open and has no bytes to read."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
+        return False
+    poll = select.poll()
+    poll.register(sock.fileno(), select.POLLIN)
+    return not poll.poll(0)

@@ -78,13 +78,7 @@ class Connection:
         except RpcFailed as error:
             return await self._discover(error)
         version = str(answer.get("protocolVersion"))
-        if version not in VERSIONS:
-            raise ServerFailed(
-                f"the MCP server {self.name} speaks protocol version {version[:40]!r},"
-                f" which is not known here (known: {', '.join(VERSIONS)})",
-                hint="update the server or Whet",
-            )
-        self.version = version
+        self.version = _check_version(self.name, version)
         self.server_info = _part(answer, "serverInfo")
         self._take_capabilities(answer)
         await self.notify("notifications/initialized", {})
@@ -180,9 +174,16 @@ class Connection:
         if progress is not None:
             self._progress[call_id] = progress
             params = {**params, "_meta": {"progressToken": call_id}}
-        body = {"jsonrpc": "2.0", "id": call_id, "method": method, "params": self._enveloped(params)}
+        body = {
+            "jsonrpc": "2.0",
+            "id": call_id,
+            "method": method,
+            "params": _add_metadata(self.version, params),
+        }
         try:
-            await self.transport.send(msgspec.json.encode(body), answer, self._headers(method, params))
+            await self.transport.send(
+                msgspec.json.encode(body), answer, _build_headers(self.version, method, params)
+            )
             return _result(self.name, await answer)
         except asyncio.CancelledError:
             if method != "initialize" and not self._is_closed:
@@ -196,8 +197,10 @@ class Connection:
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification. Raises ServerFailed."""
-        body = {"jsonrpc": "2.0", "method": method, "params": self._enveloped(params)}
-        await self.transport.send(msgspec.json.encode(body), None, self._headers(method, params))
+        body = {"jsonrpc": "2.0", "method": method, "params": _add_metadata(self.version, params)}
+        await self.transport.send(
+            msgspec.json.encode(body), None, _build_headers(self.version, method, params)
+        )
 
     async def listed(self, method: str, key: str) -> list[object]:
         """Return the server's list under `key`, all pages. Excessively long lists are cut. Raises RpcFailed,
@@ -253,24 +256,6 @@ class Connection:
                 params = {"requestId": call_id, "reason": "cancelled"}
                 await asyncio.shield(self.notify("notifications/cancelled", params))
 
-    def _enveloped(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Return a call's parameters, with the metadata that the newer protocol requires in each."""
-        if self.version != STATELESS_VERSION:
-            return params
-        facts = {"protocolVersion": self.version, "clientInfo": _client(), "clientCapabilities": ABILITIES}
-        meta = {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}
-        return {**params, "_meta": {**_part(params, "_meta"), **meta}}
-
-    def _headers(self, method: str, params: dict[str, Any]) -> dict[str, str]:
-        if not self.version:
-            return {}
-        headers = {VERSION_HEADER: self.version}
-        if self.version == STATELESS_VERSION:
-            headers["mcp-method"] = method
-            if isinstance(name := params.get("name"), str):
-                headers["mcp-name"] = _header_value(name)
-        return headers
-
     def _received(self, message: dict[str, Any]) -> None:
         method, call_id = message.get("method"), message.get("id")
         if method is None:
@@ -306,6 +291,38 @@ class Connection:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(failure)
+
+
+def _add_metadata(version: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Return a call's parameters, with the metadata that the newer protocol requires in each."""
+    if version != STATELESS_VERSION:
+        return params
+    facts = {"protocolVersion": version, "clientInfo": _client(), "clientCapabilities": ABILITIES}
+    meta = {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}
+    return {**params, "_meta": {**_part(params, "_meta"), **meta}}
+
+
+def _build_headers(version: str, method: str, params: dict[str, Any]) -> dict[str, str]:
+    """Return the HTTP headers of a call, none before the version is agreed."""
+    if not version:
+        return {}
+    headers = {VERSION_HEADER: version}
+    if version == STATELESS_VERSION:
+        headers["mcp-method"] = method
+        if isinstance(name := params.get("name"), str):
+            headers["mcp-name"] = _header_value(name)
+    return headers
+
+
+def _check_version(server: str, version: str) -> str:
+    """Return the protocol version that a server has chosen. Raises ServerFailed if it is unknown."""
+    if version not in VERSIONS:
+        raise ServerFailed(
+            f"the MCP server {server} speaks protocol version {version[:40]!r},"
+            f" which is not known here (known: {', '.join(VERSIONS)})",
+            hint="update the server or Whet",
+        )
+    return version
 
 
 def _result(server: str, message: dict[str, Any]) -> dict[str, Any]:

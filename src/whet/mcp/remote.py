@@ -173,7 +173,9 @@ class Remote:
             await self._wait_turn()
             connection: Connection | None = None
             try:
-                connection = Connection(self.name, self._transport(), self._hears())
+                connection = Connection(
+                    self.name, _build_transport(self.name, self.settings, self._reach), self._hears()
+                )
                 catalogue = await self._open(connection)
             except BaseException as error:
                 if isinstance(error, ToolError):
@@ -218,28 +220,6 @@ class Remote:
             )
         if left_s > 0:
             await self._reach.pause(left_s)
-
-    def _transport(self) -> Transport:
-        settings = self.settings
-        if settings.url:
-            # httpx2 takes 30 ms of CPU, and many homes have no server with a url.
-            from whet.mcp.http import HttpTransport  # noqa: PLC0415
-
-            headers = _filled(self.name, self._reach.secrets, settings.headers, "headers")
-            has_key = not settings.allow_http and any(holds_key(*pair) for pair in settings.headers.items())
-            return HttpTransport(self.name, settings.url, headers, self._reach, has_key=has_key)
-        variables = _filled(self.name, self._reach.secrets, settings.env, "env")
-        cwd = Path(settings.cwd).expanduser() if settings.cwd else None
-        launch = Launch(
-            os.path.expanduser(settings.command),
-            settings.args,
-            server_environment(os.environ, variables),
-            cwd,
-            frozenset(variables),
-        )
-        find = self._reach.jail
-        place = None if find is None else lambda: find(self.name, settings)
-        return StdioTransport(self.name, launch, self._reach.guardian, place)
 
     def _hears(self) -> ConnectionListener:
         return ConnectionListener(
@@ -314,6 +294,29 @@ class Remote:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _build_transport(name: str, settings: McpServerSettings, reach: RemoteParts) -> Transport:
+    """Return the transport to a server, not started yet. Raises ServerFailed if a variable is not set."""
+    if settings.url:
+        # httpx2 takes 30 ms of CPU, and many homes have no server with a url.
+        from whet.mcp.http import HttpTransport  # noqa: PLC0415
+
+        headers = _filled(name, reach.secrets, settings.headers, "headers")
+        has_key = not settings.allow_http and any(holds_key(*pair) for pair in settings.headers.items())
+        return HttpTransport(name, settings.url, headers, reach, has_key=has_key)
+    variables = _filled(name, reach.secrets, settings.env, "env")
+    cwd = Path(settings.cwd).expanduser() if settings.cwd else None
+    launch = Launch(
+        os.path.expanduser(settings.command),
+        settings.args,
+        server_environment(os.environ, variables),
+        cwd,
+        frozenset(variables),
+    )
+    find = reach.jail
+    place = None if find is None else lambda: find(name, settings)
+    return StdioTransport(name, launch, reach.guardian, place)
 
 
 def patient(asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float) -> CallPerson | None:

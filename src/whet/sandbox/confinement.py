@@ -222,13 +222,7 @@ class Confinement:
             return None
         scratch = Scratch()
         everyday_policy = self._everyday(workspace)
-        policy = msgspec.structs.replace(
-            everyday_policy,
-            workspace=scratch.tmp,
-            read=(*everyday_policy.read, *everyday_policy.write, everyday_policy.workspace),
-            write=(),
-            hosts=(),
-        )
+        policy = _forbid_writing(everyday_policy, scratch.tmp)
         from whet.sandbox.jail import JailedCommand  # noqa: PLC0415  as above
 
         jail = self._made(status.engine, policy, scratch)
@@ -314,3 +308,9 @@ class Confinement:
 def _call_key(session_id: str, call_id: str) -> str:
     """Return the key of a call's openings. The session is part of it because models reuse call ids."""
     return f"{session_id}\0{call_id}"
+
+
+def _forbid_writing(policy: SandboxPolicy, folder: Path) -> SandboxPolicy:
+    """Return a policy that reads what `policy` reads, writes only to `folder` and reaches no network."""
+    readable = (*policy.read, *policy.write, policy.workspace)
+    return msgspec.structs.replace(policy, workspace=folder, read=readable, write=(), hosts=())

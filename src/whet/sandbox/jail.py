@@ -209,35 +209,17 @@ class Jail:
 
     def _started(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
         try:
-            channel = self._request(command, handles)
+            channel = _request(self._control, command, handles)
         except (BrokenPipeError, ConnectionResetError):
             self._shut()
             self._open()
-            channel = self._request(command, handles)
+            channel = _request(self._control, command, handles)
         try:
             return _answered(channel, command, self._is_stopped)
         except BaseException as error:
             channel.close()
             if isinstance(error, ToolError):
                 self._shut()
-            raise
-
-    def _request(self, command: JailedCommand, handles: Sequence[int]) -> socket.socket:
-        """Send a command and return the socket for its answer. Raises OSError if the launcher can't have
-        received it."""
-        assert self._control is not None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        message = _framed(command)
-        try:
-            with theirs:
-                sent = socket.send_fds(
-                    self._control, [message], [*handles[:3], theirs.fileno(), *handles[3:]]
-                )
-                if sent < len(message):  # otherwise it has everything, and may already have started and ended
-                    self._control.sendall(message[sent:])
-            return ours
-        except BaseException:
-            ours.close()
             raise
 
     def _open(self) -> None:
@@ -391,6 +373,23 @@ def _start(command: Sequence[str], script: int, control: int) -> subprocess.Pope
         pass_fds=(control,),
         start_new_session=True,
     )
+
+
+def _request(control: socket.socket | None, command: JailedCommand, handles: Sequence[int]) -> socket.socket:
+    """Send a command and return the socket for its answer. Raises OSError if the launcher can't have
+    received it."""
+    assert control is not None
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    message = _framed(command)
+    try:
+        with theirs:
+            sent = socket.send_fds(control, [message], [*handles[:3], theirs.fileno(), *handles[3:]])
+            if sent < len(message):  # otherwise it has everything, and may already have started and ended
+                control.sendall(message[sent:])
+        return ours
+    except BaseException:
+        ours.close()
+        raise
 
 
 def _framed(command: JailedCommand) -> bytes:

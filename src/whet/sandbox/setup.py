@@ -46,7 +46,7 @@ _WAYS_OUT = frozenset(
         "SSH_TTY",
     )
 )
-LAUNCHER_IMPORTS = ("descriptors", "watch")
+LAUNCHER_IMPORTS = ("descriptors", "watch", "kernel")
 """Modules of this package that the launcher imports, in the order in which they are sent along with it."""
 # Reads the modules' code from its input, the launcher's last. This interpreter is of the version that has
 # compiled it.

@@ -26,7 +26,7 @@ from whet.serve.questions import Given, PendingQuestion
 from whet.serve.talks import SessionTurns
 from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError, JsonAnswer, Stream
-from whet.store import accepted, search, sessions
+from whet.store import accepted, search, session_deletion, sessions
 from whet.store.sessions import SessionRow
 
 _MOST_LISTED = 200
@@ -129,7 +129,7 @@ class Native:
         """Delete a session with all its messages. 409 while a turn runs."""
         async with self.between_turns(request, caller) as (services, session):
             session.log.close()  # a turn that was cancelled right at its start may still hold the session
-            deleted_ids = await services.database.write(lambda db: sessions.delete(db, session.id))
+            deleted_ids = await services.database.write(lambda db: session_deletion.delete(db, session.id))
             await services.pool.run(forget_deleted, services.home, services.database, services.clock)
         return JsonAnswer({"deleted": session.id, "sessions": deleted_ids})
 

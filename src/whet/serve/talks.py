@@ -76,7 +76,7 @@ class SessionTurns:
             if suspended is not None:
                 opened(session_id)
                 return await self._go_on(suspended, wish, emit, ended)
-            stored = await self._stored(wish, session_id)
+            stored = await _read_stored(self._database, wish, session_id)
             news = content.news_of(wish.said, stored, is_begun=bool(session_id))
             works: list[Work] = []
             if not session_id:
@@ -251,13 +251,6 @@ class SessionTurns:
             return False
         return await self._database.read(lambda db: identity.is_beside_conversation(db, wish))
 
-    async def _stored(self, wish: SessionChoice, session_id: str) -> list[str]:
-        """Return the person's stored messages. Not needed, and empty, if the request has only one message."""
-        is_named = bool(wish.client_key or wish.session_id)
-        if not session_id or not is_named or sum(message.speaker != "system" for message in wish.said) == 1:
-            return []
-        return await self._database.read(lambda db: api.said_by_user(db, session_id))
-
     def _text(
         self, wish: SessionChoice, session_id: str, news: content.NewContent, stored: list[Work]
     ) -> str:
@@ -289,6 +282,14 @@ class SessionTurns:
             for call in self._tools.waiting(session_id)
         }
         return self._database.read_now(lambda db: identity.proven_session(db, wish, waiting))
+
+
+async def _read_stored(database: StateDatabase, wish: SessionChoice, session_id: str) -> list[str]:
+    """Return the person's stored messages. Not needed, and empty, if the request has only one message."""
+    is_named = bool(wish.client_key or wish.session_id)
+    if not session_id or not is_named or sum(message.speaker != "system" for message in wish.said) == 1:
+        return []
+    return await database.read(lambda db: api.said_by_user(db, session_id))
 
 
 def _late(results: Sequence[CallResult], text: str) -> str:

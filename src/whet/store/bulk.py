@@ -17,7 +17,7 @@ import msgspec
 
 from whet.clock import iso
 from whet.contract.messages import Message, Usage
-from whet.store import compactions, rows, sessions
+from whet.store import compactions, rows, session_deletion, sessions
 from whet.store.sessions import NewSession
 
 Stored = Literal["new", "grown", "same", "changed"]
@@ -71,7 +71,7 @@ def put(connection: apsw.Connection, origin: str, past: PastSession, now: str) -
     if _digest(past.messages[:count]) != before:
         if _digest(_as_it_was(connection, key, past.messages[:count])) != before:
             return "changed"
-        sessions.drop(connection, key)  # calls that had no result then have one now
+        session_deletion.drop(connection, key)  # calls that had no result then have one now
         key, count, first = _create(connection, origin, past, now), 0, 0
     elif len(past.messages) == count:
         return "changed"

@@ -217,7 +217,7 @@ class Ranking:
         for postings in lists:
             postings.places.update([copies.first[id_] for id_ in postings.places & copies.first.keys()])
         matches: list[FoundRow] = []
-        for ids in self._in_parts(weights):
+        for ids in _split_by_weight(weights, self._last_ones):
             scores = _scores(ids, lists)
             for id_ in together.keys() & scores.keys():
                 scores[id_] = max(scores[id_], together[id_])
@@ -229,15 +229,6 @@ class Ranking:
             matches = sorted(self._by_texts(matches, lists, limit), key=self._rank_of, reverse=True)
         return matches
 
-    def _in_parts(self, own: dict[int, float]) -> Iterator[list[int]]:
-        """Yield the ids by weight, in parts. Messages of the current turn come last."""
-        last = [id_ for id_ in self._last_ones if own.pop(id_, None) is not None]
-        ids = _by_weight(own)
-        for begin in range(0, len(ids), _LOOK_AT_ONCE):
-            yield ids[begin : begin + _LOOK_AT_ONCE]
-        if last:
-            yield last
-
     def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[FoundRow]:
         """Return the best-scored messages that may be shown, more of them if the time is weighted too."""
         ids = _by_weight(scores)
@@ -245,24 +236,13 @@ class Ranking:
         matches: list[FoundRow] = []
         for begin in range(0, len(ids), at_once):
             part = {id_: scores[id_] for id_ in ids[begin : begin + at_once]}
-            matches += map(self._weighed, self._shown(part, copies))
+            matches += (_weigh_row(row, self._span) for row in self._shown(part, copies))
             if len(matches) >= limit:
                 break
         return matches
 
     def _rank_of(self, row: FoundRow) -> tuple[bool, float, int, int]:
         return row.id not in self._last_ones, row.score, row.at_ms, row.id
-
-    def _weighed(self, row: FoundRow) -> FoundRow:
-        """Return the row with its score adjusted for length and time."""
-        if row.size_bytes <= _LONG_BYTES and self._span is None:
-            return row
-        score = row.score
-        if row.size_bytes > _LONG_BYTES:
-            score /= 1 + 0.1 * math.log2(row.size_bytes / _LONG_BYTES)
-        if self._span is not None and self._span.begin_ms <= row.at_ms < self._span.end_ms:
-            score += _TIME_WEIGHT
-        return row._replace(score=score)
 
     def _by_texts(self, found: list[FoundRow], lists: Sequence[Postings], limit: int) -> list[FoundRow]:
         """Check which common terms occur in the best of these rows, and score them again."""
@@ -284,7 +264,7 @@ class Ranking:
                 if needed <= tokens:
                     postings.places.add(id_)
         scores = _scores([row.id for row in found[:count]], lists)
-        found[:count] = [self._weighed(row._replace(score=scores[row.id])) for row in found[:count]]
+        found[:count] = [_weigh_row(row._replace(score=scores[row.id]), self._span) for row in found[:count]]
         return found
 
     def _newest(self, postings: Postings, limit: int) -> list[FoundRow]:
@@ -324,6 +304,28 @@ class Ranking:
             (json.dumps(list(scores)), *self._values, *([newest] if newest >= 0 else ())),
         )
         return [FoundRow(*row[:7], score=scores[row[0]]) for row in cursor]
+
+
+def _split_by_weight(weights: dict[int, float], last_ones: Iterable[int]) -> Iterator[list[int]]:
+    """Yield the ids by weight, in parts. Messages of the current turn come last."""
+    last = [id_ for id_ in last_ones if weights.pop(id_, None) is not None]
+    ids = _by_weight(weights)
+    for begin in range(0, len(ids), _LOOK_AT_ONCE):
+        yield ids[begin : begin + _LOOK_AT_ONCE]
+    if last:
+        yield last
+
+
+def _weigh_row(row: FoundRow, span: TimeSpan | None) -> FoundRow:
+    """Return the row with its score adjusted for length and time."""
+    if row.size_bytes <= _LONG_BYTES and span is None:
+        return row
+    score = row.score
+    if row.size_bytes > _LONG_BYTES:
+        score /= 1 + 0.1 * math.log2(row.size_bytes / _LONG_BYTES)
+    if span is not None and span.begin_ms <= row.at_ms < span.end_ms:
+        score += _TIME_WEIGHT
+    return row._replace(score=score)
 
 
 def _words(connection: apsw.Connection, text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Create, find, rename, hide, delete and count sessions.
+"""Create, find, rename, hide and count sessions.
 
 Every function takes a connection inside a transaction. The messages of a session belong to
 `transcript.py`. The system prompt and the tool array are stored once per distinct text, because resume
@@ -19,8 +19,8 @@ from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
 from whet.contract.texts import encodable, flat, short
 from whet.log import mask
-from whet.store import claims, rows, titles
-from whet.store.shared import overwriting, size_of
+from whet.store import rows, titles
+from whet.store.shared import size_of
 
 SessionKind: TypeAlias = Literal["chat", "child", "review"]
 
@@ -95,22 +95,6 @@ _SUMS = ", ".join(rows.USAGE_COLUMNS)
 _COLUMNS = (
     f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_SUMS}, model_chosen"
 )
-_OF_SESSION = (
-    "turns",
-    "tool_calls",
-    "compactions",
-    "rewinds",
-    "claims",
-    "imports",
-    "reviews",
-    "warm_starts",
-    "session_items",
-    "turn_signals",
-    "api_sessions",
-    "api_responses",
-    "engine_positions",
-    "forks",
-)
 _ALL = 1 << 40
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
@@ -142,9 +126,9 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
             int(private),
             now,
             now,
-            _freeze(connection, new.system_prompt),
-            _freeze(connection, new.tools_json),
-            _freeze(connection, prime) if prime else None,
+            _freeze_text(connection, new.system_prompt),
+            _freeze_text(connection, new.tools_json),
+            _freeze_text(connection, prime) if prime else None,
             profile,
         ),
     )
@@ -169,7 +153,7 @@ def key_of(connection: apsw.Connection, session_id: str) -> int:
 def set_planning(connection: apsw.Connection, session_id: str, on: bool) -> None:
     """Set whether a session only reads until its plan is approved. Raises NotFound."""
     connection.execute("UPDATE sessions SET planning = ? WHERE id = ?", (int(on), session_id))
-    _must_have_changed(connection, session_id)
+    _require_change(connection, session_id)
 
 
 def is_planning(connection: apsw.Connection, session_id: str) -> bool:
@@ -188,47 +172,6 @@ def _cells(connection: apsw.Connection, columns: str, session_id: str) -> tuple[
     if row is None:
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
     return row
-
-
-def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
-    """Return the system prompt and the tool array's JSON, exactly as they were at creation."""
-    row = connection.execute(
-        "SELECT a.text, b.text FROM sessions s JOIN frozen_texts a ON a.id = s.system_text"
-        " JOIN frozen_texts b ON b.id = s.tools_text WHERE s.id = ?",
-        (session_id,),
-    ).fetchone()
-    if row is None:
-        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-    return row[0], row[1]
-
-
-def prime_of(connection: apsw.Connection, session_id: str) -> str:
-    """Return the examples that a session was started with, as JSON, or an empty string if it was started
-    cold."""
-    row = connection.execute(
-        "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.prime_text WHERE s.id = ?",
-        (session_id,),
-    ).fetchone()
-    return row[0] if row else ""
-
-
-def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, prime_json: str) -> None:
-    """Put examples into a session's prefix before its first turn. Raises StoreError afterwards."""
-    connection.execute(
-        "UPDATE sessions SET system_text = ?, prime_text = ? WHERE id = ? AND turns = 0",
-        (_freeze(connection, system_prompt), _freeze(connection, prime_json), session_id),
-    )
-    if not connection.changes():
-        raise StoreError("a session's prefix can't change once something was said", hint="start a new one")
-
-
-def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, tools_json: str) -> None:
-    """Set the lasting prefix of a session that was stored without one. Raises NotFound."""
-    connection.execute(
-        "UPDATE sessions SET system_text = ?, tools_text = ? WHERE id = ?",
-        (_freeze(connection, prompt), _freeze(connection, tools_json), session_id),
-    )
-    _must_have_changed(connection, session_id)
 
 
 class SessionFilter(TypedDict, total=False):
@@ -343,7 +286,7 @@ def title_of(text: str) -> str:
 def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
     """Set the title. Raises NotFound."""
     connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (encodable(title), session_id))
-    _must_have_changed(connection, session_id)
+    _require_change(connection, session_id)
 
 
 def choose_model(
@@ -354,19 +297,19 @@ def choose_model(
         "UPDATE sessions SET provider = ?, model = ?, model_chosen = ? WHERE id = ?",
         (provider, model, int(chosen), session_id),
     )
-    _must_have_changed(connection, session_id)
+    _require_change(connection, session_id)
 
 
 def set_archived(connection: apsw.Connection, session_id: str, at: str) -> None:
     """Archive a session (`at` is the time), or restore it (empty). Lists leave archived sessions out, search
     does not. Raises NotFound."""
     connection.execute("UPDATE sessions SET archived = ? WHERE id = ?", (at, session_id))
-    _must_have_changed(connection, session_id)
+    _require_change(connection, session_id)
 
 
 def set_private(connection: apsw.Connection, session_id: str, private: bool) -> None:
     """Hide a session and its children from search, bulk export and learning, or show them again."""
-    for key in _family(connection, session_id):
+    for key in family_keys(connection, session_id):
         connection.execute("UPDATE sessions SET private = ? WHERE key = ?", (int(private), key))
 
 
@@ -375,30 +318,7 @@ def end(connection: apsw.Connection, session_id: str, reason: str, now: str) -> 
     connection.execute(
         "UPDATE sessions SET ended = ?, end_reason = ? WHERE id = ?", (now, reason, session_id)
     )
-    _must_have_changed(connection, session_id)
-
-
-def delete(connection: apsw.Connection, session_id: str) -> int:
-    """Delete a session, its children, and all their messages. Returns how many sessions were deleted.
-
-    The rows are overwritten in the file; `purge.erase` removes other traces of their text. Raises
-    NotFound, StoreBusy if a turn is running.
-    """
-    family = _family(connection, session_id)
-    for key in family:
-        claims.refuse_if_held(connection, key, session_id)
-    with overwriting(connection):
-        for key in family:
-            drop(connection, key)
-        connection.execute(
-            "DELETE FROM review_counters WHERE conversation NOT IN (SELECT conversation_id FROM sessions)"
-        )
-        connection.execute(
-            "DELETE FROM frozen_texts WHERE id NOT IN"
-            " (SELECT system_text FROM sessions UNION SELECT tools_text FROM sessions"
-            " UNION SELECT prime_text FROM sessions WHERE prime_text IS NOT NULL)"
-        )
-    return len(family)
+    _require_change(connection, session_id)
 
 
 def count(connection: apsw.Connection) -> int:
@@ -435,15 +355,6 @@ def _session(row: tuple[Any, ...]) -> SessionRow:
     return SessionRow(*row[:9], bool(row[9]), *row[10:17], sums, bool(row[-1]))  # pyright: ignore[reportCallIssue] the columns are the fields
 
 
-def _freeze(connection: apsw.Connection, text: str) -> int:
-    digest = hashlib.sha256(text.encode()).digest()
-    row = connection.execute("SELECT id FROM frozen_texts WHERE hash = ?", (digest,)).fetchone()
-    if row is not None:
-        return row[0]
-    connection.execute("INSERT INTO frozen_texts (hash, text) VALUES (?, ?)", (digest, text))
-    return connection.last_insert_rowid()
-
-
 def existing(connection: apsw.Connection, ids: set[str]) -> set[str]:
     """Return those of `ids` that are sessions."""
     return {
@@ -451,7 +362,7 @@ def existing(connection: apsw.Connection, ids: set[str]) -> set[str]:
     }
 
 
-def _family(connection: apsw.Connection, session_id: str) -> list[int]:
+def family_keys(connection: apsw.Connection, session_id: str) -> list[int]:
     """Return the keys of a session and all its descendants."""
     records = connection.execute(
         "WITH RECURSIVE family (key, id) AS (SELECT key, id FROM sessions WHERE id = ?"
@@ -464,21 +375,58 @@ def _family(connection: apsw.Connection, session_id: str) -> list[int]:
     return [row[0] for row in records]
 
 
-def drop(connection: apsw.Connection, key: int) -> None:
-    """Delete one session's rows, but not its children."""
-    from whet.store import index, purge  # noqa: PLC0415 - sessions are made more often than deleted
-
-    first, last = rows.ids_of(key)
-    row = connection.execute("SELECT id FROM sessions WHERE key = ?", (key,)).fetchone()
-    if row is not None:
-        purge.drop_traces(connection, row[0])
-    index.take_out(connection, first, last)
-    connection.execute("DELETE FROM messages WHERE id >= ? AND id < ?", (first, last))
-    for table in _OF_SESSION:
-        connection.execute(f"DELETE FROM {table} WHERE session = ?", (key,))
-    connection.execute("DELETE FROM sessions WHERE key = ?", (key,))
-
-
-def _must_have_changed(connection: apsw.Connection, session_id: str) -> None:
+def _require_change(connection: apsw.Connection, session_id: str) -> None:
+    """Raise NotFound if the last statement changed no row, because there is no such session."""
     if not connection.changes():
         raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+
+
+def prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
+    """Return the system prompt and the tool array's JSON, exactly as they were at creation."""
+    row = connection.execute(
+        "SELECT a.text, b.text FROM sessions s JOIN frozen_texts a ON a.id = s.system_text"
+        " JOIN frozen_texts b ON b.id = s.tools_text WHERE s.id = ?",
+        (session_id,),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+    return row[0], row[1]
+
+
+def prime_of(connection: apsw.Connection, session_id: str) -> str:
+    """Return the examples that a session was started with, as JSON, or an empty string if it was started
+    cold."""
+    row = connection.execute(
+        "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.prime_text WHERE s.id = ?",
+        (session_id,),
+    ).fetchone()
+    return row[0] if row else ""
+
+
+def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, prime_json: str) -> None:
+    """Put examples into a session's prefix before its first turn. Raises StoreError afterwards."""
+    connection.execute(
+        "UPDATE sessions SET system_text = ?, prime_text = ? WHERE id = ? AND turns = 0",
+        (_freeze_text(connection, system_prompt), _freeze_text(connection, prime_json), session_id),
+    )
+    if not connection.changes():
+        raise StoreError("a session's prefix can't change once something was said", hint="start a new one")
+
+
+def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, tools_json: str) -> None:
+    """Set the lasting prefix of a session that was stored without one. Raises NotFound."""
+    connection.execute(
+        "UPDATE sessions SET system_text = ?, tools_text = ? WHERE id = ?",
+        (_freeze_text(connection, prompt), _freeze_text(connection, tools_json), session_id),
+    )
+    _require_change(connection, session_id)
+
+
+def _freeze_text(connection: apsw.Connection, text: str) -> int:
+    """Store a text unless it is stored, and return its id."""
+    digest = hashlib.sha256(text.encode()).digest()
+    row = connection.execute("SELECT id FROM frozen_texts WHERE hash = ?", (digest,)).fetchone()
+    if row is not None:
+        return row[0]
+    connection.execute("INSERT INTO frozen_texts (hash, text) VALUES (?, ?)", (digest, text))
+    return connection.last_insert_rowid()

@@ -18,34 +18,21 @@ import apsw
 from whet.app.hosted import Receipt, SessionHost
 from whet.contract.errors import NotFound, StoreBusy, StoreError, StoreFull, StoreUnwritable, WhetError
 from whet.contract.events import EndReason, Event, TurnEnd
-from whet.contract.messages import Message, Usage
+from whet.contract.messages import Usage
 from whet.contract.protocols import Person
 from whet.store import sessions, turns
 from whet.store.jobs import AtEnd, Queued, nothing
 from whet.store.turns import TurnRecord
-from whet.team import events, orders
+from whet.team import events
 from whet.team.events import EventWriter
 from whet.team.metrics import WorkerCounts
 from whet.team.notices import ORDERS, WAITING, Notices
 from whet.team.queue import EndedTurn, TakenTurn, TurnQueue, outcome
+from whet.team.running_turn import RunningTurn, deliver_orders, restore_messages
 
 _LOOK_S = 2.0
 _AGAIN_S = 0.5
 _logger = logging.getLogger("whet.team")
-
-
-class RunningTurn:
-    """A turn that this worker runs, and the number of the last message read for it."""
-
-    def __init__(self, taken_turn: TakenTurn) -> None:
-        self.taken_turn = taken_turn
-        self.read_to = 0
-        self.is_stored: bool = bool(taken_turn.turn)
-        self.is_ending = False
-        self.is_told = False
-        self.is_called_off = False
-        self.is_cancelled: bool = taken_turn.is_cancelled
-        self.task: asyncio.Task[None]
 
 
 class TurnWorker:
@@ -173,27 +160,7 @@ class TurnWorker:
                 listener()
             with suppress(StoreError):  # retried at the next beat
                 for running in [*self._running.values()]:
-                    await self._deliver_orders(running)
-
-    async def _deliver_orders(self, running: RunningTurn) -> None:
-        taken_turn, after = running.taken_turn, running.read_to
-
-        def look(db: apsw.Connection) -> tuple[list[tuple[int, str]], bool]:
-            return orders.messages_after(db, taken_turn.id, after), orders.is_cancelled(db, taken_turn.id)
-
-        orders_read, is_cancelled = await self._database.read(look)
-        running.is_cancelled = running.is_cancelled or is_cancelled
-        if running.is_ending or not self._hosted.is_running(taken_turn.session_id):
-            return  # the messages become a turn of their own when this one ends, or are read when it begins
-        for number, text in orders_read:
-            if number > running.read_to:
-                running.read_to = number
-                receipt = Receipt(lambda db, number=number: _read(db, number))
-                await self._hosted.submit(
-                    taken_turn.session_id, text, emit=_ignore, busy="steer", receipt=receipt
-                )
-        if running.is_cancelled and not running.is_called_off:
-            running.is_called_off = self._hosted.cancel(taken_turn.session_id)
+                    await deliver_orders(running, self._hosted, self._database)
 
     async def _run(self, running: RunningTurn) -> None:
         """Run a turn. If the database stays unavailable, another worker takes it after the lease."""
@@ -243,11 +210,8 @@ class TurnWorker:
     async def _end(self, running: RunningTurn, reason: str, error: str) -> None:
         """Record the result of a turn if its own last transaction did not."""
         taken_turn = running.taken_turn
-        if (
-            (now := await self._outcome(taken_turn)) is None
-            or now.reason
-            or now.attempts != taken_turn.attempts
-        ):
+        now = await self._outcome(taken_turn)
+        if now is None or now.reason or now.attempts != taken_turn.attempts:
             return
         await self._database.append(lambda db: self._queue.end(db, taken_turn, reason, error))
 
@@ -283,7 +247,7 @@ class TurnWorker:
         reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
         while not reason:
             try:
-                await _put_words(running, self._hosted)
+                await restore_messages(running, self._hosted)
                 end = await self._hosted.submit(session_id, None, emit=emit, person=person, receipt=receipt)
             except NotFound:  # the lease of the worker before has not quite run out
                 await asyncio.sleep(_AGAIN_S)
@@ -312,22 +276,6 @@ class TurnWorker:
         return work
 
 
-async def _put_words(running: RunningTurn, hosted: SessionHost) -> None:
-    """Give a turn that is resumed what was said to it meanwhile, before its open calls run."""
-    taken = running.taken_turn
-    said = await hosted.services.database.read(lambda db: orders.messages_after(db, taken.id, 0))
-    if said:
-        session = await hosted.session(taken.session_id)
-        for number, text in said:
-            running.read_to = number
-            session.inbox.put(Message("user", text), lambda db, number=number: _read(db, number))
-
-
-def _read(connection: apsw.Connection, number: int) -> Sequence[Queued]:
-    orders.mark_read(connection, number)
-    return ()
-
-
 def _leave(turn: TakenTurn, reason: str) -> EndedTurn:
     """Return the end of a turn that this worker leaves to others."""
     return EndedTurn(turn.id, turn.session_id, turn.turn, "left", reason, turn.attempts, "")
@@ -336,7 +284,3 @@ def _leave(turn: TakenTurn, reason: str) -> EndedTurn:
 def _end_of(connection: apsw.Connection, taken_turn: TakenTurn) -> tuple[str, str]:
     key = sessions.key_of(connection, taken_turn.session_id)
     return turns.outcome(connection, key, taken_turn.turn)[:2]
-
-
-def _ignore(event: Event) -> None:
-    """Show nothing: the turn's own events include the messages it took."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from whet.contract.tools import ToolContext, ToolOutput
-from whet.tools.process import ProcessSpec
 from whet.tools.seen import SEEN
 from whet.tools.shell import Shell
+from whet.tools.spawn import ProcessSpec
 
 if TYPE_CHECKING:
     from whet.tools.toolsets.terminal import SharedProcesses, ShellLimits

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.contract.tools import ToolContext, ToolOutput
-from whet.tools.process import ProcessSpec
+from whet.tools.spawn import ProcessSpec
 
 if TYPE_CHECKING:
     from whet.sandbox.confinement import Confinement

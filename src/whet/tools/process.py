@@ -18,12 +18,9 @@ import subprocess
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 from whet.lanes import tell_loop
@@ -31,9 +28,10 @@ from whet.searchpath import find_shell
 from whet.tools.end_folder import EndFolder, telling
 from whet.tools.guardian import Guardian
 from whet.tools.guardian import is_group_alive as is_group_alive
+from whet.tools.spawn import ProcessSpec, start_jailed, start_unconfined
 
 if TYPE_CHECKING:
-    from whet.sandbox.jail import Jail, Started
+    from whet.sandbox.jail import Started
 
 _CHUNK_BYTES = 65_536
 _STDIN_CAP_BYTES = 1_000_000
@@ -41,36 +39,6 @@ _TOO_LONG = "the command is too long; write it to a file and run that"
 _PTY_ROWS, _PTY_COLUMNS = 40, 120
 OpenPidfd = Callable[[int], int]
 SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
-
-
-class ProcessSpec(msgspec.Struct, frozen=True):
-    """A command to run. `text` is for the shell. `stdin` None is /dev/null; otherwise it is sent (at most
-    1 MB) and then ended, unless `keep_stdin`. `jail` None: the command runs unconfined. `workspace`: record
-    the folder it ends in, if that is below this one. `received_bytes` is the number of bytes that the
-    sandbox's commands had received before, or None if they are not counted."""
-
-    text: str
-    workdir: Path
-    environment: Mapping[str, str]
-    pty: bool = False
-    stdin: bytes | None = None
-    keep_stdin: bool = False
-    output_cap_bytes: int = 131_072
-    jail: Jail | None = None
-    workspace: Path | None = None
-    received_bytes: int | None = None
-
-    @property
-    def received(self) -> bool | None:
-        """Whether bytes from the network may have reached it since. None if they are not counted."""
-        if self.jail is None or self.received_bytes is None:
-            return None
-        return self.jail.received_bytes != self.received_bytes
-
-    @property
-    def may_receive(self) -> bool | None:
-        """Whether bytes from the network may reach it while it runs. None if they would not be counted."""
-        return self.received if self.jail is None or self.received else self.jail.plan.can_reach
 
 
 class Output:
@@ -418,9 +386,9 @@ class Processes:
             out_fd, child_fd = os.pipe()
         try:
             if command.jail is not None:
-                started, in_fd = _jailed(command, command.jail, arguments, child_fd, more)
+                started, in_fd = start_jailed(command, command.jail, arguments, child_fd, more)
             else:
-                started, in_fd = _unconfined(command, arguments, child_fd, more)
+                started, in_fd = start_unconfined(command, arguments, child_fd, more)
         except BaseException:
             os.close(out_fd)
             if end_folder is not None:
@@ -431,62 +399,6 @@ class Processes:
             if end_folder is not None:
                 end_folder.started()
         return Process(command, started, out_fd, os.dup(out_fd) if command.pty else in_fd, end_folder)
-
-
-def _unconfined(
-    command: ProcessSpec, arguments: list[str], child_fd: int, more: int
-) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a command unconfined. Returns it and the other end of its input, or -1."""
-    if command.pty:
-        # Opened by name in the new session, the terminal becomes the controlling one; a function between fork
-        # and exec would be unsafe in a program with threads.
-        arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
-    wants_pipe = not command.pty and command.stdin is not None
-    inherited = () if more < 0 else (more,)
-    popen = subprocess.Popen(
-        [*arguments, *map(str, inherited)],
-        pass_fds=inherited,
-        cwd=command.workdir,
-        env=_encoded(tuple(command.environment.items())),
-        stdin=subprocess.PIPE if wants_pipe else subprocess.DEVNULL,
-        stdout=child_fd,
-        stderr=child_fd,
-        start_new_session=True,
-        bufsize=0,
-    )
-    if popen.stdin is None:
-        return popen, -1
-    in_fd = os.dup(popen.stdin.fileno())
-    popen.stdin.close()
-    popen.stdin = None
-    return popen, in_fd
-
-
-@lru_cache(maxsize=8)
-def _encoded(environment: tuple[tuple[str, str], ...]) -> Mapping[bytes, bytes]:
-    return {os.fsencode(name): os.fsencode(value) for name, value in environment}
-
-
-def _jailed(
-    command: ProcessSpec, jail: Jail, arguments: list[str], child_fd: int, more: int
-) -> tuple[Started, int]:
-    """Start a command in its sandbox. Returns it and the other end of its input, or -1."""
-    from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where commands are confined
-
-    jailed_command = JailedCommand(
-        arguments, jail.environment(command.environment), command.workdir, command.pty
-    )
-    wants_pipe = not command.pty and command.stdin is not None
-    read_fd, write_fd = os.pipe() if wants_pipe else (os.open(os.devnull, os.O_RDONLY), -1)
-    try:
-        handles = (child_fd if command.pty else read_fd, child_fd, child_fd)
-        return jail.spawn(jailed_command, handles, more), write_fd
-    except BaseException:
-        if write_fd >= 0:
-            os.close(write_fd)
-        raise
-    finally:
-        os.close(read_fd)
 
 
 async def _happens(event: asyncio.Event, timeout_s: float | None) -> bool:

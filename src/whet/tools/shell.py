@@ -22,7 +22,8 @@ from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
 from whet.tools.end_folder import may_move
 from whet.tools.output import as_printed
-from whet.tools.process import Process, Processes, ProcessSpec
+from whet.tools.process import Process, Processes
+from whet.tools.spawn import ProcessSpec
 
 if TYPE_CHECKING:
     from whet.tools.toolsets.terminal import ShellLimits

@@ -445,7 +445,6 @@ def _expected(schema: dict[str, Any]) -> str:
 
 
 def _plain(error: msgspec.ValidationError | UnicodeEncodeError, value: Any) -> str:
-    value_text = repr(value)
-    value_text = value_text if len(value_text) <= 60 else value_text[:57] + "..."
+    value_text = text if len(text := repr(value)) <= 60 else text[:57] + "..."
     detail = str(error).replace("`", "'")
     return f"got {value_text} ({detail[0].lower()}{detail[1:]})"

@@ -6,7 +6,7 @@ import apsw
 
 from whet.confirm import stand_ins, whitelist
 from whet.confirm.callbacks import revive
-from whet.confirm.http import shapes
+from whet.confirm.http import answers, shapes
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
 from whet.contract.errors import NotFound
@@ -18,7 +18,7 @@ _LISTED = 200
 async def audit_events(call: Exchange) -> Answer:
     """Return the hash-chained log. Oldest first, after ?after=."""
     events = call.service.log.history(after_id=typed_number(call.query.get("after", "")) or 0)
-    return 200, shapes.EventPage(len(events), [shapes.event(event) for event in events])
+    return 200, shapes.EventPage(len(events), [answers.event(event) for event in events])
 
 
 async def checkpoint(call: Exchange) -> Answer:

@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from whet.confirm.decide import DecisionInput
 from whet.confirm.grants import sign_grant
+from whet.confirm.http.answers import made_of
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
 from whet.confirm.http.shapes import (
@@ -24,7 +25,6 @@ from whet.confirm.http.shapes import (
     ReportBody,
     ReportedAnswer,
     SettledAnswer,
-    made_of,
 )
 from whet.confirm.http.submissions import idempotency_key
 from whet.confirm.http.wire import HttpRefusal

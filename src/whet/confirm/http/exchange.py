@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from whet.confirm.http.answers import record
 from whet.confirm.http.guard import ApiGuard
 from whet.confirm.http.pulse import StreamPulse
-from whet.confirm.http.shapes import record
 from whet.confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
 from whet.confirm.names import SHAPE
 from whet.confirm.notify import deliveries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whet.confirm.http import shapes
+from whet.confirm.http import answers, shapes
 from whet.confirm.http.decisions import grant_of
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.wire import HttpRefusal
@@ -36,7 +36,7 @@ async def grant(call: Exchange) -> Answer:
     request = _visible(call)
     if request.status not in ("approved", "auto_approved"):
         raise HttpRefusal(409, f"it is {request.status}, not approved", more={"status": request.status})
-    return 200, shapes.made_of(shapes.GrantAnswer, request, grant=grant_of(call.service, request))
+    return 200, answers.made_of(shapes.GrantAnswer, request, grant=grant_of(call.service, request))
 
 
 async def listing(call: Exchange) -> Answer:
@@ -49,16 +49,16 @@ async def listing(call: Exchange) -> Answer:
     owner = call.who.name if call.who.role == "submit" else ""
     requests = call.service.list(RequestFilter(status_filter, owner, _before(query), limit))
     length = sum(request.length for request in requests)
-    records = await beside(length, lambda: [shapes.record(request) for request in requests])
-    return 200, shapes.RequestList(len(requests), records, shapes.next_page(requests, limit))
+    records = await beside(length, lambda: [answers.record(request) for request in requests])
+    return 200, shapes.RequestList(len(requests), records, answers.next_page(requests, limit))
 
 
 async def audit(call: Exchange) -> Answer:
     """List requests, newest first. In the contract's format, paged with ?before=."""
     limit = _limit(call.query)
     requests = call.service.list(RequestFilter(before_seq=_before(call.query), limit=limit))
-    entries = [shapes.audit_entry(request) for request in requests]
-    return 200, shapes.AuditPage(len(requests), entries, shapes.next_page(requests, limit))
+    entries = [answers.audit_entry(request) for request in requests]
+    return 200, shapes.AuditPage(len(requests), entries, answers.next_page(requests, limit))
 
 
 async def health(call: Exchange) -> Answer:

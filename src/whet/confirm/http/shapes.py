@@ -5,25 +5,16 @@ The OpenAPI document is generated from these types, so it matches the JSON that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
-from operator import attrgetter
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from whet.confirm.quorum import describe
-from whet.confirm.records import ApprovalPlan, AuditEvent, ConfirmRequest, Status
-from whet.confirm.requests import check_details
-from whet.confirm.shown import unclear
+from whet.confirm.records import Status
 from whet.confirm.stand_ins import Delegation
 from whet.confirm.submit import DEFAULT_TIMEOUT_S
 from whet.confirm.whitelist import AllowedEntry
 
-_ONE_PERSON = ApprovalPlan().quorum
-A = TypeVar("A", bound=msgspec.Struct)
 RequestId = Annotated[str, Meta(pattern="^[0-9A-Za-z]{22}$")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
@@ -398,75 +389,3 @@ class HealthAnswer(msgspec.Struct, frozen=True):
     status: str
     pending_count: int
     timestamp: float
-
-
-def iso(at_s: float | None) -> str | None:
-    """Format Unix seconds as ISO 8601 in UTC."""
-    return None if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat()
-
-
-@lru_cache(maxsize=64)
-def _shared(
-    shape: type[msgspec.Struct], source: type[msgspec.Struct]
-) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the names of the fields that both types have, at least two, and a getter for them."""
-    names = tuple(name for name in shape.__struct_fields__ if name in source.__struct_fields__)
-    return names, attrgetter(*names)
-
-
-def made_of(shape: type[A], source: msgspec.Struct, **more: object) -> A:
-    """Build an answer from the fields that `source` shares with it, and from `more`, which goes first."""
-    names, values_of = _shared(shape, type(source))
-    return shape(**(dict(zip(names, values_of(source), strict=True)) | more))
-
-
-def record(request: ConfirmRequest) -> RequestRecord:
-    """Return the whole record. Raises StoreCorrupt if its details would make the answer invalid JSON."""
-    check_details(request)
-    plan = request.plan
-    is_quorum = plan.quorum != _ONE_PERSON or plan.deny_threshold != 1
-    was_consumed, was_executed = request.consumed_at is not None, request.executed_at is not None
-    return _summary(
-        RequestRecord,
-        request,
-        details=msgspec.Raw(request.details_json.encode()),
-        high_risk=request.is_high_risk,
-        rule=plan.rule or UNSET,
-        quorum=describe(plan.quorum) if is_quorum else UNSET,
-        deny_threshold=plan.deny_threshold if is_quorum else UNSET,
-        edited_by=request.edited_by or UNSET,
-        original_details=msgspec.Raw(request.original_json.encode()) if request.edited_by else UNSET,
-        escalated_at=UNSET if request.escalated_at is None else request.escalated_at,
-        consumed_at=UNSET if request.consumed_at is None else request.consumed_at,
-        consumed_by=request.consumed_by if was_consumed else UNSET,
-        executed_at=UNSET if request.executed_at is None else request.executed_at,
-        execution=request.execution if was_executed else UNSET,
-        execution_note=request.execution_note if was_executed else UNSET,
-        unclear=unclear(request) or UNSET,
-    )
-
-
-def audit_entry(request: ConfirmRequest) -> AuditEntry:
-    """Return a row of GET /audit."""
-    return _summary(AuditEntry, request, details=request.details_json)
-
-
-def _summary(shape: type[A], request: ConfirmRequest, **more: object) -> A:
-    times = {"created_at_iso": iso(request.created_at), "resolved_at_iso": iso(request.resolved_at)}
-    return made_of(shape, request, **times, **more)
-
-
-def event(found: AuditEvent) -> EventRecord:
-    """Return the JSON form of an audit event."""
-    return made_of(EventRecord, found, data=msgspec.Raw(found.data.encode()), hash=found.hash.hex())
-
-
-def stream_chunk(found: AuditEvent) -> bytes:
-    """Return an event as a server-sent event."""
-    body = msgspec.json.encode(event(found))
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (found.id, found.kind.encode(), body)
-
-
-def next_page(found: Sequence[ConfirmRequest], limit: int) -> str | UnsetType:
-    """Return the query of the next page, or UNSET if this page is not full."""
-    return f"before={found[-1].seq}" if len(found) == limit else UNSET

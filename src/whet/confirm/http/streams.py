@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from functools import lru_cache
 
-from whet.confirm.http import shapes
+from whet.confirm.http import answers
 from whet.confirm.http.exchange import Exchange
 from whet.confirm.http.wire import HttpRefusal, Send
 from whet.confirm.hub import wake
@@ -26,7 +26,7 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
-_chunk = lru_cache(maxsize=2048)(shapes.stream_chunk)
+_chunk = lru_cache(maxsize=2048)(answers.stream_chunk)
 
 
 async def stream(call: Exchange) -> None:

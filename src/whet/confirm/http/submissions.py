@@ -10,9 +10,10 @@ from msgspec import UNSET
 
 from whet.confirm.addresses import AddressRefused, taken_apart
 from whet.confirm.canonical import canonical
+from whet.confirm.http.answers import made_of
 from whet.confirm.http.exchange import Answer, Exchange
 from whet.confirm.http.guard import retry_after
-from whet.confirm.http.shapes import AllowedAnswer, PendingAnswer, SubmitBody, made_of
+from whet.confirm.http.shapes import AllowedAnswer, PendingAnswer, SubmitBody
 from whet.confirm.http.wire import HttpRefusal
 from whet.confirm.service import beside
 from whet.confirm.submit import DEFAULT_TIMEOUT_S, WINDOW_S, Submission, Submitted

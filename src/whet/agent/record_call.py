@@ -1,0 +1,131 @@
+"""Record one call: store its start and result, and show both once they are stored.
+
+The text that the model reads, the facts that are kept and what a person is shown are made here from the
+tool's output. An event is shown only after its commit.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from whet.agent.plan_call import PlannedCall, RunnableCall
+from whet.agent.session import Session
+from whet.contract.changes import FileEdit
+from whet.contract.events import Emit, Event, ToolFinished, ToolProgress, ToolStarted
+from whet.contract.messages import Message, TextPart
+from whet.contract.tools import Tool, ToolOutput, clip
+from whet.question import edits_of
+from whet.store.transcript import TurnRecord
+
+_MAX_ARGUMENT_CHARS = 4_000
+_SHOWN_CHARS = 400
+
+
+class CallRecord:
+    """The record of a planned call: whether its start is stored, and the events that wait until it is."""
+
+    def __init__(self, session: Session, turn: TurnRecord, item: PlannedCall, emit: Emit) -> None:
+        self._session, self._turn, self._item = session, turn, item
+        self._is_stored = False
+        self._is_shown = False
+        self._emit = emit
+        self._held: list[Event] = []
+
+    async def store_start(self) -> None:
+        """Store the start, then show it."""
+        await self._session.log.call_started(self._turn, self._item.open_call, self._item.decided_by)
+        self._is_stored = True
+        self._show_start()
+
+    def show_progress(self, text: str) -> None:
+        """Show live text of the call, or hold it until the start is stored."""
+        event = ToolProgress(self._item.open_call.call.id, text)
+        if self._is_shown:
+            self._emit(event)
+        else:
+            self._held.append(event)
+
+    async def finish(self, output: ToolOutput, duration_s: float) -> None:
+        """Store the result, then report it to the gate and show it. A start that was not stored is stored
+        with it."""
+        item, call, question = self._item, self._item.open_call.call, self._item.question
+        text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
+        content = (TextPart(text), *output.images) if output.images else text
+        result = Message(
+            role="tool",
+            content=content,
+            tool_call_id=call.id,
+            tool_name=call.name,
+            is_error=output.is_error,
+        )
+        edits = edits_of(output.changes)
+        if question is not None and self._has_effects(question.tool, output):
+            output = add_facts(self._session, (question.tool, question.arguments), output, edits)
+        is_run = isinstance(item, RunnableCall)
+        await self._session.log.call_finished(
+            self._turn,
+            item.open_call,
+            result,
+            output=output,
+            duration_s=duration_s,
+            decided_by=item.decided_by if is_run and not self._is_stored else "",
+        )
+        if is_run:
+            self._show_start()
+        if question is not None and (item.decided_by == "service" or output.error_kind == "interrupted"):
+            await self._session.gate.report(question, output, self._emit)
+        shown, shown_arguments = _shown_text(item, text, output.error_kind)
+        self._emit(
+            ToolFinished(
+                call.id,
+                call.name,
+                duration_s,
+                output.error_kind,
+                output.exit_code,
+                shown,
+                shown_arguments,
+                edits,
+            )
+        )
+
+    def _show_start(self) -> None:
+        """Show the start once, followed by the events that waited for it."""
+        if not self._is_shown:
+            self._is_shown = True
+            call, ran = self._item.open_call.call, self._item.open_call.ran
+            for event in (ToolStarted(call.id, call.name, ran or call.arguments), *self._held):
+                self._emit(event)
+
+    def _has_effects(self, tool: Tool, output: ToolOutput) -> bool:
+        # an interrupted call may have run before the crash
+        if not isinstance(self._item, RunnableCall) and output.error_kind != "interrupted":
+            return False
+        return bool(output.changes or tool.effects - {"read"})
+
+
+def add_facts(
+    session: Session,
+    ran: tuple[Tool, dict[str, object]],
+    output: ToolOutput,
+    edits: tuple[FileEdit, ...] = (),
+) -> ToolOutput:
+    """Add the facts that are kept of a call, given the tool and arguments that ran, to its output."""
+    from whet.agent.facts import call_facts  # noqa: PLC0415 - 2 ms, and most calls only read
+
+    facts = call_facts(*ran, output, edits, session.workspace)
+    return msgspec.structs.replace(output, facts=facts) if facts else output
+
+
+def note_changed_arguments(ran: str, text: str) -> str:
+    """Prefix a result with the arguments that ran, for a model that wrote different ones."""
+    ran = clip(ran, _MAX_ARGUMENT_CHARS)
+    return f"[The person changed this call before allowing it. These arguments ran: {ran}]\n{text}"
+
+
+def _shown_text(item: PlannedCall, text: str, error_kind: str) -> tuple[str, str]:
+    """Return what a person reads of a result, and the arguments of a call whose start was not shown."""
+    # A failing command explains itself at its end; other outputs begin with what matters.
+    shown = text[-_SHOWN_CHARS:] if error_kind == "exit" else text[:_SHOWN_CHARS]
+    if isinstance(item, RunnableCall):
+        return shown, ""
+    return item.notice or shown, item.open_call.call.arguments

@@ -1,0 +1,110 @@
+"""Run git on a repository, locked against other programs and without the programs that its settings name."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from whet.contract.errors import ToolError
+from whet.regular import read_regular_text
+from whet.searchpath import outside
+from whet.tools.shell import command_environment
+
+_TIMEOUT_S = 300
+_WHO = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "whet"), ("EMAIL", "whet@localhost"))}  # fmt: skip
+_PLACES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
+_LOCKS: ContextVar[tuple[int, ...]] = ContextVar("locks that git inherits", default=())
+_SETTINGS: ContextVar[tuple[str, ...]] = ContextVar("settings by which git runs no programs", default=())
+_OFF = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "submodule.recurse=false",
+        "core.askPass=", "credential.helper=")  # fmt: skip
+_MERGED = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
+
+
+@contextmanager
+def lock_repository(repository: Path) -> Generator[Path]:
+    """Lock a repository, also against other programs, until its last git has ended."""
+    folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
+    with (folder / "whet-merge.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before, settings = _LOCKS.set((lock.fileno(),)), _SETTINGS.set(settings_without_programs(repository))
+        try:
+            yield repository
+        finally:
+            _SETTINGS.reset(settings)
+            _LOCKS.reset(before)
+
+
+def settings_without_programs(repository: Path) -> tuple[str, ...]:
+    """Return settings that replace a repository's own settings that let git run programs on files: they may
+    have come with the repository, or be writable by a command. Files are then merged by git's own rules."""
+    entries = run_git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
+    keys = {
+        key for scope, key in zip(entries[::2], entries[1::2], strict=False) if scope in ("local", "worktree")
+    }
+    off = [
+        f"{key}={'false' if key.endswith('.required') else ''}" for key in keys if key.startswith("filter.")
+    ]
+    return (
+        *off,
+        *(f"{key}={_MERGED}" for key in keys if key.startswith("merge.") and key.endswith(".driver")),
+    )
+
+
+def run_git(
+    place: Path,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    given: str | bytes = b"",
+    fails: bool = False,
+) -> str:
+    """Run git and return its output. Raises ToolError if it fails, unless `fails` allows that."""
+    data = given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given
+    result = run_git_process(place, words, env, data)
+    if result.returncode and not fails:
+        raise ToolError(f"git {words[0]}: {last_error_line(result)}", hint="git status says more")
+    return result.stdout.decode("utf-8", "surrogateescape")
+
+
+def run_git_process(
+    place: Path, words: tuple[str, ...], env: Mapping[str, str] | None = None, given: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git without a check of its exit code. Raises ToolError if it can't be run."""
+    usual = {name: value for name, value in command_environment(os.environ).items() if name not in _PLACES}
+    path = outside(place, *_repository_of(place))
+    environment = {**usual, **_WHO, "LC_ALL": "C", "PATH": path, "GIT_ALLOW_PROTOCOL": "https", **(env or {})}
+    command = ["git", *(word for setting in (*_OFF, *_SETTINGS.get()) for word in ("-c", setting)), *words]
+    try:
+        return subprocess.run(
+            command,
+            cwd=place,
+            env=environment,
+            input=given,
+            capture_output=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            pass_fds=_LOCKS.get(),
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolError(f"git can't be run: {error}", hint="a working tree needs git") from error
+
+
+def _repository_of(place: Path) -> list[str]:
+    """Return the repository that a second working tree belongs to."""
+    try:
+        return [
+            read_regular_text(place / ".git", 4_096).partition("gitdir:")[2].partition("/.git/")[0].strip()
+        ]
+    except OSError:
+        return []
+
+
+def last_error_line(process: subprocess.CompletedProcess[bytes]) -> str:
+    """Return the last line that git wrote to its error output, or its exit code."""
+    lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"exit {process.returncode}"

@@ -1,0 +1,102 @@
+"""Build the question that a person is asked about a call, and the denials that follow from the answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.approval.actions import ActionView
+from whet.approval.policy import Ruling
+from whet.approval.risk import RiskScope
+from whet.approval.scopes import scopes_of
+from whet.config.schema import ApprovalMode
+from whet.contract.changes import TextChange, call_digest
+from whet.contract.protocols import (
+    ApprovalRequest,
+    Decision,
+    GateCall,
+)
+from whet.visible import visible
+
+if TYPE_CHECKING:  # importing these takes time, and most turns run no command
+    from whet.approval.confined import JailedCall
+
+
+class JudgedCall(msgspec.Struct, frozen=True):
+    """A call being judged."""
+
+    call: GateCall
+    action: ActionView
+    place: RiskScope
+    jailed: JailedCall | None = None
+
+
+_SAID_NO = "The person said no, and nothing was run."
+_NOT_ANOTHER_WAY = (
+    " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
+)
+_WHY = "this mode, or a rule of yours, asks before anything that changes something"
+NOBODY_NOTICE = "denied: nobody was there to ask"
+
+
+def explain_absence(mode: ApprovalMode, action: ActionView, reasons: Sequence[str]) -> str:
+    """Return the reason of a denial for the model, if nobody can be asked."""
+    why = f" It needs one because: {'; '.join(reasons)}." if reasons else ""
+    without = "what only reads" if mode == "ask" else "what is not dangerous"
+    rule = "--yes or an allow rule" if action.level == "normal" else "an allow rule that names it"
+    return visible(
+        f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
+        f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."
+    )
+
+
+def deny_for_person(words: str) -> Decision:
+    """Return the denial for a person's no. The model gets the person's words as theirs; the instructions for
+    the model are not attributed to the person."""
+    words = words.strip()
+    if not words:
+        return Decision("deny", "person", _SAID_NO + _NOT_ANOTHER_WAY, "you said no")
+    return Decision("deny", "person", f"{_SAID_NO} Their words: {words}", f"you said no: {visible(words)}")
+
+
+def build_request(case: JudgedCall, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
+    """Return the question about a call, with the grants that its answer can store."""
+    call, action = case.call, case.action
+    reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
+    if call.asks and call.asks not in reasons:
+        reasons = (*reasons, call.asks)
+    opening = case.jailed.words if case.jailed is not None else ""
+    reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
+    opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
+    leaves = case.jailed is not None and case.jailed.leaves
+    lasting = ruling.lasting and action.level == "normal" and not leaves
+    scopes = opens or scopes_of(call.tool.name, action.pieces, lasting=lasting)
+    workdir = call.arguments.get("workdir")
+    return ApprovalRequest(
+        call.session_id,
+        call.call.id,
+        call.tool.name,
+        action.subject,
+        tuple(visible(reason) for reason in reasons),
+        visible(scopes[0].text) if scopes[0].always else "",
+        changes=changes,
+        scopes=scopes,
+        arguments=call.arguments,
+        folder=os.path.normpath(os.path.join(call.workspace, workdir if isinstance(workdir, str) else "")),
+        opening=opening,
+        digest=digest_of(call, changes),
+    )
+
+
+async def preview_changes(call: GateCall) -> tuple[TextChange, ...]:
+    """Check the call's arguments and return the changes it would write. Raises ToolError; then no question is
+    asked."""
+    return await call.preview(call.arguments) if call.preview is not None else ()
+
+
+def digest_of(call: GateCall, changes: Sequence[TextChange]) -> str:
+    """Return the digest that binds an approval to a call and its changes."""
+    return call_digest(call.tool.name, call.arguments, call.workspace, changes)

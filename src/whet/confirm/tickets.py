@@ -1,0 +1,55 @@
+"""The values that a client of the confirmation service asks with and gets, and the errors that it raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from whet.contract.errors import WhetError
+
+
+class ConfirmationRefused(WhetError):
+    """Raised if the action may not run. `status` is denied, expired, cancelled, unavailable or refused."""
+
+    def __init__(self, message: str, *, status: str, request_id: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.request_id = request_id
+
+
+class Failed(WhetError):
+    """Raised if the service answers with an error; holds its HTTP status and body."""
+
+    def __init__(
+        self, message: str, *, status: int, body: dict[str, Any], retry_after_s: float = 0.0
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+        self.retry_after_s = retry_after_s
+
+
+class Unreachable(WhetError):
+    """Raised if the service can't be reached or does not answer."""
+
+
+class ConfirmOptions(msgspec.Struct, frozen=True):
+    """How to ask. With an `idempotency_key`, asking again after a crash finds the same request."""
+
+    requester: str = "agent"
+    session_key: str = ""
+    timeout_s: int = 300
+    idempotency_key: str = ""
+    callback_url: str = ""
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """A request that was submitted, approved, or (with a grant) consumed."""
+
+    id: str
+    status: str
+    digest: str
+    grant: str = ""
+    resolved_by: str = ""
+    page_url: str = ""

@@ -1,0 +1,71 @@
+"""A turn that a worker runs, and the messages that other processes have for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import apsw
+
+from whet.app.hosted import Receipt, SessionHost
+from whet.contract.events import Event
+from whet.contract.messages import Message
+from whet.store.database import StateDatabase
+from whet.store.jobs import Queued
+from whet.team import orders
+from whet.team.queue import TakenTurn
+
+
+class RunningTurn:
+    """A turn that this worker runs, and the number of the last message read for it."""
+
+    def __init__(self, taken_turn: TakenTurn) -> None:
+        self.taken_turn = taken_turn
+        self.read_to = 0
+        self.is_stored: bool = bool(taken_turn.turn)
+        self.is_ending = False
+        self.is_told = False
+        self.is_called_off = False
+        self.is_cancelled: bool = taken_turn.is_cancelled
+        self.task: asyncio.Task[None]
+
+
+async def deliver_orders(running: RunningTurn, hosted: SessionHost, database: StateDatabase) -> None:
+    """Pass the new messages from other processes to a turn, and cancel it if it was called off."""
+    taken_turn, after = running.taken_turn, running.read_to
+
+    def look(db: apsw.Connection) -> tuple[list[tuple[int, str]], bool]:
+        return orders.messages_after(db, taken_turn.id, after), orders.is_cancelled(db, taken_turn.id)
+
+    messages, is_cancelled = await database.read(look)
+    running.is_cancelled = running.is_cancelled or is_cancelled
+    if running.is_ending or not hosted.is_running(taken_turn.session_id):
+        return  # the messages become a turn of their own when this one ends, or are read when it begins
+    for number, text in messages:
+        if number > running.read_to:
+            running.read_to = number
+            receipt = Receipt(lambda db, number=number: _mark_read(db, number))
+            await hosted.submit(taken_turn.session_id, text, emit=_ignore, busy="steer", receipt=receipt)
+    if running.is_cancelled and not running.is_called_off:
+        running.is_called_off = hosted.cancel(taken_turn.session_id)
+
+
+async def restore_messages(running: RunningTurn, hosted: SessionHost) -> None:
+    """Queue the messages that arrived for a turn before it is resumed, so that it reads them before its open
+    calls run."""
+    taken_turn = running.taken_turn
+    messages = await hosted.services.database.read(lambda db: orders.messages_after(db, taken_turn.id, 0))
+    if messages:
+        session = await hosted.session(taken_turn.session_id)
+        for number, text in messages:
+            running.read_to = number
+            session.inbox.put(Message("user", text), lambda db, number=number: _mark_read(db, number))
+
+
+def _mark_read(connection: apsw.Connection, number: int) -> Sequence[Queued]:
+    orders.mark_read(connection, number)
+    return ()
+
+
+def _ignore(event: Event) -> None:
+    """Show nothing: the turn's own events include the messages it took."""
